@@ -1,0 +1,187 @@
+"""The `.simjoin` accessor of Dask and pandas DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import pandas as pd
+from dask.dataframe.extensions import register_dataframe_accessor
+
+from dask_simjoin import joins
+from dask_simjoin.spec import ROW_ID, known_options
+
+
+class SimJoinAccessor:
+    """Similarity joins of a DataFrame: ``frame.simjoin``.
+
+    On a Dask DataFrame every verb is lazy: calling it computes nothing.  Planning, one pass over
+    the columns it needs, runs when Dask first asks for the result's partitions (``compute``,
+    ``npartitions``, ``repr``).  On a pandas DataFrame the same verbs compute at once, on one core.
+
+    Which rows are pairs does not depend on any of that, nor on partitions or method: see
+    `dask_simjoin.metrics`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask.dataframe as dd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 3.0, 3.0, 9.0], "y": [0.0, 4.0, 4.0, 9.0]}, index=list("abcd"))
+    >>> ddf = dd.from_pandas(df, npartitions=2)
+    >>> ddf.simjoin.self_join(5.0).compute().sort_values(["left", "right"], ignore_index=True)
+      left right
+    0    a     b
+    1    a     c
+    2    b     c
+    """
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    @known_options
+    def self_join(self, eps: float, *, on: Any = None, id: Hashable | None = None,
+                  metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+                  return_distance: bool = False, dropna: bool = False,
+                  method: str = "auto") -> Any:  # fmt: skip
+        """Every pair of rows within `eps` of each other.
+
+        Parameters
+        ----------
+        eps : float
+            Largest distance, finite and >= 0, in the units of the columns.  0 finds duplicates.
+        on : column or list of columns, optional
+            The coordinates, in the order in which squares are summed.  Default: all numeric
+            columns besides `id`, booleans and "row_id".
+        id : column, optional
+            The column that names rows in the result; its values must be unique.  Default: the
+            index labels.
+        metric : {"euclidean"}
+            See `dask_simjoin.metrics`.
+        pairs : {"unique", "both"}
+            "unique": each pair once, `left` being the row that comes first in the frame.
+            "both": in both directions.
+        include_self : bool
+            Whether each row is a pair with itself.  Rows with equal coordinates always are pairs.
+        return_distance : bool
+            Whether to add the column `distance`.
+        dropna : bool
+            Whether to leave out rows with a missing, NaN or infinite coordinate.
+        method : {"auto", "sweep", "tiles"}
+            The engine: a row sweep over an eps-grid for up to 4 dimensions, or tiles for any
+            number.  All give the same pairs.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``left``, ``right`` (the ids' dtype) and, if asked for, ``distance``
+            (float64); lazy if the frame is.  The order of rows is not specified.
+
+        Raises
+        ------
+        OptionError, OptionTypeError, ColumnError
+            At the call: an option or a column that is not allowed.
+        CoordinateError, DuplicateIdError
+            When planned: coordinates that are no finite float64 number, ids that repeat.
+        SourceChangedError
+            When computed: a partition has other rows than when the join was planned.
+
+        Notes
+        -----
+        The grid follows GPU-Join (Gowanlock & Karsin, "GPU-accelerated similarity self-join for
+        multi-dimensional data", section 4): only non-empty cells, and half of the neighbours.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import dask_simjoin
+        >>> df = pd.DataFrame({"x": [0.0, 1.0, 5.0]})
+        >>> df.simjoin.self_join(1.0, return_distance=True)
+           left  right  distance
+        0     0      1       1.0
+        """
+        return joins.self_join(
+            self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+            return_distance=return_distance, dropna=dropna, method=method,
+        )  # fmt: skip
+
+    @known_options
+    def neighbor_counts(self, eps: float, *, on: Any = None, metric: str = "euclidean",
+                        dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
+        """How many rows lie within `eps` of each row, the row itself not counted.
+
+        No pair is materialised.  Parameters are those of `self_join`.
+
+        Returns
+        -------
+        Series
+            int64, named "neighbors", with the frame's index and partitions.  Rows that `dropna`
+            leaves out have no entry.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import dask_simjoin
+        >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]})
+        >>> df.simjoin.neighbor_counts(1.0).tolist()
+        [1, 2, 1, 0]
+        """
+        return joins.neighbor_counts(self._frame, eps, on=on, metric=metric, dropna=dropna, method=method)
+
+    @known_options
+    def count_pairs(self, eps: float, *, on: Any = None, metric: str = "euclidean",
+                    pairs: str = "unique", include_self: bool = False, dropna: bool = False,
+                    method: str = "auto") -> Any:  # fmt: skip
+        """The number of rows that `self_join` would return, without materialising any.
+
+        Parameters are those of `self_join`.
+
+        Returns
+        -------
+        int, or a lazy Dask Scalar
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import dask_simjoin
+        >>> pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]}).simjoin.count_pairs(1.0)
+        2
+        """
+        return joins.count_pairs(
+            self._frame, eps, on=on, metric=metric, pairs=pairs, include_self=include_self,
+            dropna=dropna, method=method,
+        )  # fmt: skip
+
+    @known_options
+    def with_row_id(self, name: str = ROW_ID) -> Any:
+        """The frame with one more column: each row's number in the frame, from 0.
+
+        Use it as ``id=`` where index labels repeat, as they do in a frame read from several
+        parquet files, each of which counts its rows from 0.
+
+        Parameters
+        ----------
+        name : str
+            Of the new column (int64).  "row_id" is never taken for a coordinate by default.
+
+        Returns
+        -------
+        DataFrame
+            Lazy if the frame is: numbering the rows reads one column to count them.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import dask_simjoin
+        >>> pd.DataFrame({"x": [5.0, 5.0]}, index=[7, 7]).simjoin.with_row_id()
+             x  row_id
+        7  5.0       0
+        7  5.0       1
+        """
+        return joins.with_row_id(self._frame, name)
+
+
+def register() -> None:
+    """Make ``.simjoin`` an attribute of Dask and pandas DataFrames."""
+    register_dataframe_accessor("simjoin")(SimJoinAccessor)
+    pd.api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)

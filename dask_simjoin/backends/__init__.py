@@ -1,0 +1,1 @@
+"""Backends: where arrays live and which kernels run."""

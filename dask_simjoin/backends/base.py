@@ -1,0 +1,74 @@
+"""What a backend must offer, and the choice of one for a frame."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple, Protocol
+
+from dask_simjoin.errors import UnsupportedFrameError
+from dask_simjoin.index.layout import Layout
+
+
+class Pairs(NamedTuple):
+    """Pairs of two chunks.
+
+    Attributes
+    ----------
+    left, right : array (pairs,), int32
+        Positions of the rows in the left and in the right chunk.
+    distance : array (pairs,), float64, or None
+    decided, refused : int
+        How many pairs only the float64 decision could tell, and how many of them it refused.
+    """
+
+    left: Any
+    right: Any
+    distance: Any
+    decided: int
+    refused: int
+
+
+class Backend(Protocol):
+    """Arrays of one kind and the kernels that work on them."""
+
+    xp: Any
+    """The array module."""
+
+    def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
+        """The columns as an array (n, d) of float64, C-ordered; NaN where a value is missing."""
+
+    def build(self, x: Any, layout: Layout) -> dict[str, Any]:
+        """Index of a chunk: a plain dict of arrays, so that it can be spilled and sent."""
+
+    def pairs(self, q: dict[str, Any], d: dict[str, Any], layout: Layout, *, same: bool,
+              distance: bool) -> Pairs:  # fmt: skip
+        """All pairs of two indexes, or of one with itself (`same`: each once, smaller first)."""
+
+    def counts(self, q: dict[str, Any], d: dict[str, Any], layout: Layout, *, same: bool) -> Any:
+        """Numbers of neighbours (int64) of the rows of both chunks, by position."""
+
+    def result(self, columns: dict[str, Any]) -> Any:
+        """A data frame of the library that the backend serves."""
+
+    def series(self, values: Any, index: Any, name: str) -> Any:
+        """A series of that library."""
+
+
+_MODULES = {"pandas": "dask_simjoin.backends.cpu"}
+
+
+def library(frame: Any) -> str:
+    """Name of the data frame library that `frame` belongs to."""
+    return type(frame).__module__.partition(".")[0]
+
+
+def backend_for(frame: Any) -> Backend:
+    """The backend of a frame (or of a partition, or of an empty example)."""
+    name = library(frame)
+    if name not in _MODULES:
+        raise UnsupportedFrameError(
+            f"Frames of {name!r} cannot be joined yet; pandas-backed frames can: use "
+            "ddf.to_backend('pandas')."
+        )
+    backend: Backend = importlib.import_module(_MODULES[name]).BACKEND
+    return backend

@@ -1,0 +1,97 @@
+"""The work of one task, as pure functions of chunks.
+
+A chunk is a plain dict: the arrays of its index, its rows' names ("ids", a pandas Index), the
+labels of its rows ("labels") where a result is aligned with the source, and "source_rows".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.backends.base import backend_for
+from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.ids import row_ids
+from dask_simjoin.index.layout import Layout
+from dask_simjoin.partition import points
+from dask_simjoin.spec import JoinSpec
+
+Chunk = dict[str, Any]
+
+
+def make_chunk(frame: Any, spec: JoinSpec, layout: Layout) -> Chunk:
+    """Index one partition."""
+    x, kept = points(frame, spec)
+    rows = len(frame)
+    if kept is not None:
+        frame, x = frame[kept], x[kept]
+    example = frame.iloc[:0]
+    chunk: Chunk = {"ids": row_ids(frame, spec.id), "source_rows": rows, "example": example}
+    return chunk | backend_for(frame).build(x, layout)
+
+
+def _check_rows(chunk: Chunk, expected: int, number: int) -> None:
+    if chunk["source_rows"] != expected:
+        raise SourceChangedError(
+            f"Partition {number} had {expected} rows when the join was planned and has "
+            f"{chunk['source_rows']} now: the source changed, or is not deterministic. Write it to "
+            "parquet or persist() it, and join that."
+        )
+
+
+def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Layout, block: tuple[int, int],
+               rows: tuple[int, int], columns: list[str]) -> Any:  # fmt: skip
+    """All pairs of two chunks (of one with itself where the numbers in `block` are equal).
+
+    `rows`: how many rows the plan expects of each partition; `columns`: of the result.
+    """
+    for chunk, expected, number in zip((q, d), rows, block, strict=True):
+        _check_rows(chunk, expected, number)
+    same = block[0] == block[1]
+    backend = backend_for(q["example"])
+    distance = spec.return_distance and "distance" in columns
+    found = backend.pairs(q, d, layout, same=same, distance=distance)
+    out: dict[str, Any] = {
+        name: side["ids"].take(places)
+        for name, side, places in (("left", q, found.left), ("right", d, found.right))
+    }
+    if distance:
+        out["distance"] = found.distance
+    parts = [out]
+    if spec.pairs == "both":
+        parts.append(out | {"left": out["right"], "right": out["left"]})
+    if spec.include_self and same:
+        own = {"left": q["ids"], "right": q["ids"]}
+        parts.append(own | ({"distance": np.zeros(len(q["ids"]))} if distance else {}))
+    return backend.result({c: _concat([part[c] for part in parts]) for c in columns})
+
+
+def _concat(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0].append(parts[1:])
+
+
+def count_block(q: Chunk, d: Chunk, layout: Layout, block: tuple[int, int],
+                rows: tuple[int, int]) -> tuple[Any, Any]:  # fmt: skip
+    """Numbers of neighbours that the rows of two chunks have in each other.
+
+    For one chunk with itself the second array is None.
+    """
+    for chunk, expected, number in zip((q, d), rows, block, strict=True):
+        _check_rows(chunk, expected, number)
+    same = block[0] == block[1]
+    counts = backend_for(q["example"]).counts(q, d, layout, same=same)
+    return counts[0], None if same else counts[1]
+
+
+def count_block_pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Layout, block: tuple[int, int],
+                      rows: tuple[int, int]) -> int:  # fmt: skip
+    """Number of pairs that `join_block` would return."""
+    counts, _ = count_block(q, d, layout, block, rows)
+    found = int(counts.sum())
+    same = block[0] == block[1]
+    pairs = found // 2 if same else found
+    own = len(counts) if spec.include_self and same else 0
+    return pairs * (2 if spec.pairs == "both" else 1) + own

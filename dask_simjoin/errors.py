@@ -1,0 +1,39 @@
+"""Every exception of the package.
+
+Messages name the value, what is allowed and the remedy.  Each class is also the
+built-in exception that a user of pandas would catch.
+"""
+
+from __future__ import annotations
+
+
+class SimJoinError(Exception):
+    """Base of all errors of this package."""
+
+
+class OptionError(SimJoinError, ValueError):
+    """An option has a value that is not allowed."""
+
+
+class OptionTypeError(SimJoinError, TypeError):
+    """An option is unknown, or its value is of the wrong type."""
+
+
+class ColumnError(SimJoinError, ValueError):
+    """A column is missing, is named twice, or cannot be a coordinate or an id."""
+
+
+class CoordinateError(SimJoinError, ValueError):
+    """Coordinates are missing, infinite, or no float64 number."""
+
+
+class DuplicateIdError(SimJoinError, ValueError):
+    """Ids do not name the rows: some repeat, or are missing."""
+
+
+class SourceChangedError(SimJoinError, RuntimeError):
+    """The source gave other rows to the join than it gave to its planning."""
+
+
+class UnsupportedFrameError(SimJoinError, TypeError):
+    """The object is no data frame that can be joined."""

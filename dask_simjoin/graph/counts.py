@@ -1,0 +1,139 @@
+"""Lazy numbers of neighbours and of pairs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.backends.base import backend_for
+from dask_simjoin.blocks import Chunk, count_block, count_block_pairs
+from dask_simjoin.graph.private import Expr, List, Task, TaskRef
+from dask_simjoin.graph.source import chunk_refs
+from dask_simjoin.graph.unplanned import Unplanned
+from dask_simjoin.plan import Plan
+
+SUM_FAN_IN = 16
+"""Counts of block pairs that one task adds up."""
+
+
+class NeighborCounts(Unplanned):
+    """Numbers of neighbours, before they are planned; partitions are the source's."""
+
+    def _divisions(self) -> Any:
+        return self.operand("source").inner.divisions
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"simjoin_neighbor_counts-{self.deterministic_token}"
+
+    def _lower(self) -> Expr:
+        return CountBlocks(self._chunks(), self.plan, self._meta, self._divisions())
+
+
+class CountBlocks(Expr):
+    """Counts of the block pairs, added up for each chunk in a tree."""
+
+    _parameters = ["chunks", "plan", "meta", "known_divisions_"]
+
+    @property
+    def _meta(self) -> Any:
+        return self.operand("meta")
+
+    def _divisions(self) -> Any:
+        return self.operand("known_divisions_")
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"simjoin_counts-{self.deterministic_token}"
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        token = self.deterministic_token
+        block = f"simjoin_count_block-{token}"
+        layer: dict[Any, Any] = {}
+        parts: list[list[Any]] = [[] for _ in plan.source_rows]
+        for b, (i, j) in enumerate(plan.blocks.tolist()):
+            layer[(block, b)] = Task(
+                (block, b), count_block, *chunk_refs(self.chunks, i, j), plan.layout, (i, j), plan.rows_of(b)
+            )
+            parts[i].append((TaskRef((block, b)), 0))
+            if i != j:
+                parts[j].append((TaskRef((block, b)), 1))
+        for n, level in enumerate(parts):
+            depth = 0
+            while len(level) > SUM_FAN_IN:
+                level, lower = [], level
+                for s in range(0, len(lower), SUM_FAN_IN):
+                    partial = (f"simjoin_count_sum-{token}", n, depth, s)
+                    layer[partial] = _sum_task(partial, lower[s : s + SUM_FAN_IN])
+                    level.append((TaskRef(partial), None))
+                depth += 1
+            total = (f"simjoin_count_sum-{token}", n)
+            layer[total] = _sum_task(total, level)
+            layer[(self._name, n)] = Task(
+                (self._name, n), _aligned, TaskRef((self.chunks._name, n)), TaskRef(total), self._meta
+            )
+        return layer
+
+
+def _sum_task(key: Any, parts: list[Any]) -> Task:
+    return Task(key, _add_up, [which for _, which in parts], *(ref for ref, _ in parts))
+
+
+def _add_up(sides: list[int | None], *parts: Any) -> Any:
+    total: Any = 0
+    for side, part in zip(sides, parts, strict=True):
+        total = total + (part if side is None else part[side])
+    return total
+
+
+def _aligned(chunk: Chunk, counts: Any, meta: Any) -> Any:
+    if len(chunk["ids"]) == 0:
+        counts = np.zeros(0, np.int64)
+    return backend_for(chunk["example"]).series(counts, chunk["ids"], meta.name)
+
+
+class CountPairs(Unplanned):
+    """Number of pairs, before it is planned."""
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"simjoin_count_pairs-{self.deterministic_token}"
+
+    def _lower(self) -> Expr:
+        return CountTotal(self._chunks(), self.plan, self.operand("spec"), self._meta)
+
+
+class CountTotal(Expr):
+    """Numbers of the block pairs' pairs, added up."""
+
+    _parameters = ["chunks", "plan", "spec", "meta"]
+
+    @property
+    def _meta(self) -> Any:
+        return self.operand("meta")
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"simjoin_count-{self.deterministic_token}"
+
+    def _layer(self) -> dict[Any, Any]:
+        plan, spec = self.operand("plan"), self.operand("spec")
+        name = f"simjoin_count_block-{self.deterministic_token}"
+        layer = {}
+        for b, (i, j) in enumerate(plan.blocks.tolist()):
+            layer[(name, b)] = Task(
+                (name, b), count_block_pairs, *chunk_refs(self.chunks, i, j), spec, plan.layout, (i, j),
+                plan.rows_of(b),
+            )  # fmt: skip
+        key = (self._name, 0)
+        layer[key] = Task(key, sum, List(*(TaskRef((name, b)) for b in range(len(plan)))))
+        return layer

@@ -1,0 +1,74 @@
+"""Runs the planning passes over a source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from dask.tokenize import tokenize
+
+from dask_simjoin.graph.private import Task, TaskRef
+from dask_simjoin.graph.source import Sealed, gather, sealed_map
+from dask_simjoin.ids import check_summaries, first_repeated, hash_buckets, repeated_id, row_ids
+from dask_simjoin.partition import points, summarise
+from dask_simjoin.plan import Plan, make_plan
+from dask_simjoin.spec import JoinSpec
+
+PLANS_KEPT = 32
+
+_plans: dict[Any, Plan] = {}
+"""Latest plans: a join that is asked for its partitions and then computed is planned once."""
+
+
+def plan_for(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
+    """The plan of a join; `named`: its result names rows, so their ids must be unique."""
+    key = (source.inner._name, spec, named)
+    if key not in _plans:
+        _plans[key] = _compute_plan(source, spec, named)
+        while len(_plans) > PLANS_KEPT:
+            _plans.pop(next(iter(_plans)))
+    return _plans[key]
+
+
+def _compute_plan(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
+    expr = sealed_map("simjoin_summary", summarise, source, spec, named)
+    summaries = gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
+    plan = make_plan(summaries, spec)
+    if named:
+        meeting = check_summaries([summary.ids for summary in summaries], spec.id)
+        if meeting:
+            _check_across(source, spec, meeting)
+    return plan
+
+
+def _kept_ids(frame: Any, spec: JoinSpec, buckets: int) -> list[pd.Index]:
+    kept = points(frame, spec)[1] if spec.dropna else None
+    return hash_buckets(row_ids(frame if kept is None else frame[kept], spec.id), buckets)
+
+
+def _pick(parts: list[Any], number: int) -> Any:
+    return parts[number]
+
+
+def _first_repeated(*parts: pd.Index) -> Any:
+    return first_repeated(list(parts))
+
+
+def _check_across(source: Sealed, spec: JoinSpec, partitions: list[int]) -> None:
+    """Refuse ids that two of the partitions share: equal ids meet in a bucket by their hash."""
+    buckets = len(partitions)
+    split = sealed_map("simjoin_ids", _kept_ids, source, spec, buckets)
+    graph = dict(split.__dask_graph__())
+    token = tokenize(split._name, partitions)
+    keys = split.__dask_keys__()
+    checks = []
+    for b in range(buckets):
+        parts = [(f"simjoin_ids_bucket-{token}", n, b) for n in partitions]
+        for n, part in zip(partitions, parts, strict=True):
+            graph[part] = Task(part, _pick, TaskRef(keys[n]), b)
+        check = (f"simjoin_ids_check-{token}", b)
+        graph[check] = Task(check, _first_repeated, *(TaskRef(part) for part in parts))
+        checks.append(check)
+    for repeated in gather("simjoin_ids_unique", graph, checks):
+        if repeated is not None:
+            raise repeated_id(repeated[0], spec.id, "in several partitions")

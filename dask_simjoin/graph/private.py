@@ -1,0 +1,18 @@
+"""Every import from Dask that Dask does not document: the one place to mend when Dask moves."""
+
+from dask._task_spec import Alias, List, Task, TaskRef
+from dask.dataframe.dask_expr import new_collection
+from dask.dataframe.dask_expr._expr import Blockwise, Expr, PartitionsFiltered
+from dask.dataframe.dask_expr.io.io import BlockwiseIO
+
+__all__ = [
+    "Alias",
+    "Blockwise",
+    "BlockwiseIO",
+    "Expr",
+    "List",
+    "PartitionsFiltered",
+    "Task",
+    "TaskRef",
+    "new_collection",
+]

@@ -1,0 +1,35 @@
+"""What all lazy joins have in common before they are planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dask_simjoin.graph.planner import plan_for
+from dask_simjoin.graph.private import Expr
+from dask_simjoin.graph.source import Chunks, indexed_chunks
+from dask_simjoin.plan import Plan
+
+
+class Unplanned(Expr):
+    """A join of one sealed source with itself that is planned when it must be."""
+
+    _parameters = ["source", "spec", "meta"]
+    _named = False
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.operand('source')}, eps={self.operand('spec').eps!r})"
+
+    @property
+    def _meta(self) -> Any:
+        return self.operand("meta")
+
+    @property
+    def plan(self) -> Plan:
+        """The plan; made at the first call, which computes one pass over the columns."""
+        return plan_for(self.operand("source"), self.operand("spec"), self._named)
+
+    def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
+        return [" " * indent + str(self)]
+
+    def _chunks(self) -> Chunks:
+        return indexed_chunks(self.operand("source"), self.operand("spec"), self.plan.layout)

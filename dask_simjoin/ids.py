@@ -1,0 +1,126 @@
+"""Ids: the names of rows, and whether they are unique.
+
+Partitions whose ids lie in disjoint ranges cannot share one: that certifies most data at the
+cost of a comparison.  Only partitions whose ranges meet are looked at again, in buckets by hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.errors import DuplicateIdError
+
+
+@dataclass(frozen=True)
+class IdSummary:
+    """Ids of one partition: how many, how many missing, their range, one that repeats.
+
+    `low` and `high` are None where ids cannot be ordered; `repeated` is a 1-tuple or None.
+    """
+
+    rows: int
+    missing: int
+    low: Any
+    high: Any
+    repeated: tuple[Any] | None
+
+
+def row_ids(frame: Any, id: Hashable | None) -> pd.Index:
+    """The ids of a partition's rows."""
+    return frame.index if id is None else pd.Index(frame[id])
+
+
+def summarise_ids(ids: pd.Index) -> IdSummary:
+    """Summary of the ids of one partition."""
+    n = len(ids)
+    if n == 0:
+        return IdSummary(0, 0, None, None, None)
+    if isinstance(ids, pd.RangeIndex) or (not ids.hasnans and ids.is_monotonic_increasing):
+        repeated = None if ids.is_unique else (ids[ids.duplicated()][0],)
+        return IdSummary(n, 0, ids[0], ids[-1], repeated)
+    missing = int(ids.isna().sum())
+    if missing:
+        return IdSummary(n, missing, None, None, None)
+    if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM":
+        ordered = np.sort(ids.to_numpy())
+        again = np.flatnonzero(ordered[1:] == ordered[:-1])
+        repeated = (ordered[again[0]],) if len(again) else None
+        return IdSummary(n, 0, ordered[0], ordered[-1], repeated)
+    repeated = None if ids.is_unique else (ids[ids.duplicated()][0],)
+    try:
+        return IdSummary(n, 0, ids.min(), ids.max(), repeated)
+    except TypeError:
+        return IdSummary(n, 0, None, None, repeated)
+
+
+def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list[int]:
+    """Refuse missing and repeated ids; the partitions that may share some, if any."""
+    for number, summary in enumerate(summaries):
+        if summary.missing:
+            raise DuplicateIdError(
+                f"{_named(id)} of partition {number}: {summary.missing} are missing, but they name "
+                f"rows and must be unique. {_remedy(id)}"
+            )
+        if summary.repeated is not None:
+            raise repeated_id(summary.repeated[0], id, f"in partition {number}")
+    filled = [n for n, summary in enumerate(summaries) if summary.rows]
+    if len(filled) < 2:
+        return []
+    if any(summaries[n].low is None for n in filled):
+        return filled
+    try:
+        filled.sort(key=lambda n: summaries[n].low)
+    except TypeError:
+        return filled
+    meeting = set()
+    last = filled[0]
+    for n in filled[1:]:
+        if summaries[n].low <= summaries[last].high:
+            meeting |= {n, last}
+        if summaries[n].high > summaries[last].high:
+            last = n
+    return sorted(meeting)
+
+
+def hash_buckets(ids: pd.Index, buckets: int) -> list[pd.Index]:
+    """The ids split by hash; equal ids of different partitions meet in one bucket."""
+    values = ids.to_series().reset_index(drop=True)
+    bucket = pd.util.hash_pandas_object(values, index=False).to_numpy() % buckets
+    order = np.argsort(bucket, kind="stable")
+    ends = np.cumsum(np.bincount(bucket, minlength=buckets))
+    ids = ids.take(order)
+    return [ids[end - size : end] for end, size in zip(ends, np.diff(ends, prepend=0), strict=True)]
+
+
+def first_repeated(parts: list[pd.Index]) -> tuple[Any] | None:
+    """An id that two of the parts hold, as a 1-tuple."""
+    together = parts[0].append(parts[1:])
+    if together.is_unique:
+        return None
+    return (together[together.duplicated()][0],)
+
+
+def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError:
+    """The error that names a repeated id."""
+    shown = value.item() if isinstance(value, np.generic) and hasattr(value, "item") else value
+    return DuplicateIdError(
+        f"{_named(id)} are not unique: {shown!r} repeats {where}, so a pair could not tell which "
+        f"row it means. {_remedy(id)}"
+    )
+
+
+def _named(id: Hashable | None) -> str:
+    return "The index labels" if id is None else f"The ids in column {id!r}"
+
+
+def _remedy(id: Hashable | None) -> str:
+    other = "id= a column of unique values" if id is None else "id= another column"
+    return (
+        f"Use {other}, or add one: ddf = ddf.simjoin.with_row_id(), then id='row_id' "
+        "(parquet files each count their rows from 0)."
+    )

@@ -1,0 +1,1 @@
+"""Indexes of chunks, built by array expressions that serve NumPy and CuPy alike."""

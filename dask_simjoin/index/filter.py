@@ -1,0 +1,97 @@
+"""The float32 filter of the tile engine and why it loses no pair.
+
+Coordinates are centred and scaled by a power of two: a = s*(x - c), every |a_k| <= 1.  The
+tiles hold z = float32(a), so |z - a| <= u*|a| with u = 2**-24 (the subtraction in float64
+and underflow are part of the slack below).  A pair has |a_i - a_j| <= E, where E = s*eps, up
+to the float64 decision's own rounding, so with N = |z|**2
+
+    N_i + N_j - 2<z_i, z_j> <= (E + u(|z_i| + |z_j|))**2
+                            <= E**2 (1 + 2u) + (u + 2u**2)(N_i + N_j)            (2ab <= a*a + b*b)
+
+and the inner product must reach half of (1 - u - 2u**2)(N_i + N_j) - E**2 (1 + 2u).
+
+The kernel begins a sum with start_j - h_i and adds the d products.  However it rounds (fused
+or not, m = d + 4 roundings), it errs by at most g*(N_i/2 + N_j) and u*E**2/2, with
+g = m*u / (1 - m*u).  So with
+
+    start_j = -N_j (1 - kappa) / 2,    h_i = (N_i (1 - kappa) - E2) / 2,
+    kappa = 2g + 3u,                   E2 = E**2 (1 + 8u) + d * 2**-140
+
+the sum of every pair is >= 0: its sign is the verdict.  In the same way a sum of at least
+
+    sure_i + sure_j,   sure_i = 2 kappa N_i + 16 u E2 + d * 2**-138,   sure_j = 2 kappa N_j
+
+belongs to a pair whatever was rounded; only sums between 0 and that are decided in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+U = 2.0**-24
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Constants of the filter: see the module's text.
+
+    Attributes
+    ----------
+    centre : tuple of float
+        c, one number a dimension.
+    scale : float
+        s, a power of two.
+    kappa, eps2 : float
+        kappa and E2.
+    """
+
+    centre: tuple[float, ...]
+    scale: float
+    kappa: float
+    eps2: float
+
+    def box_reach(self, largest_norm: float) -> np.float32:
+        """Largest squared gap, as float32 computes it, of two boxes that hold a pair.
+
+        The boxes are those of the points z, |z_i - z_j| <= E + u(|z_i| + |z_j|), and the gap's
+        d squares and sums err by a factor of 1 + g at most.
+        """
+        slack = 1 + self.kappa + 8 * U
+        return _above((math.sqrt(self.eps2) + 2 * U * math.sqrt(largest_norm)) ** 2 * slack)
+
+    @property
+    def sure(self) -> float:
+        """The part of sure_i that does not depend on the point."""
+        return 16 * U * self.eps2 + len(self.centre) * 2.0**-138
+
+
+def _above(value: float) -> np.float32:
+    return np.nextafter(np.float32(value), np.float32(np.inf))
+
+
+def make_filter(
+    lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps2: float
+) -> Filter | None:
+    """Filter for points within the box [lower, upper], or None where float64 serves better.
+
+    That is so where numbers leave float32's range, and where the typical point's norm is so
+    large against eps that the filter would let through much more than the pairs.
+    """
+    dims = len(lower)
+    gamma = (dims + 4) * U
+    largest = float(np.max([upper * 0.25 - mean * 0.25, mean * 0.25 - lower * 0.25])) * 4
+    if not (largest < math.inf and 2.0**-900 < eps2 < 2.0**1000 and gamma < 0.1):
+        return None
+    exponent = math.frexp(largest)[1] if largest > 0 else 0
+    if abs(exponent) > 900:
+        return None
+    scale = 2.0**-exponent
+    kappa = 2 * gamma / (1 - gamma) + 3 * U
+    limit = min(eps2 * scale * scale, 2.0**80) * (1 + 8 * U) + dims * 2.0**-140
+    typical = 4 * float(np.sum(variance * scale * scale))
+    if limit < 2.0**-90 or not kappa * typical <= limit / 4:
+        return None
+    return Filter(tuple(float(c) for c in mean), scale, kappa, limit)

@@ -1,0 +1,185 @@
+"""The eps-grid index of 1 to 4 dimensions: points by grid row, and by one coordinate within a row.
+
+Written once for NumPy and CuPy (`xp` is either module).  GPU-Join (Gowanlock & Karsin,
+"Accelerating the similarity self-join using the GPU", section IV) indexes non-empty
+cells of an eps-grid; here the last indexed dimension is not cut into cells but swept.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+KEY_BITS = 62
+"""Bits that the numbers of cells of all gridded dimensions share in one int64 row key."""
+
+MAX_CELL_BITS = 30
+MIN_VALUE_BITS = 16
+WIDEN = 1 + 2.0**-18
+
+
+def reach(eps2: float) -> float:
+    """Largest difference of one coordinate that a pair can have.
+
+    ``fl(t*t) <= eps2`` means ``t*t <= eps2*(1 + 2**-53) + 2**-1075``: the product was rounded
+    by half an ulp at most, or by half of the smallest subnormal.  Any sum of squares,
+    however it is rounded, is at least the rounded square of each of its differences.
+    """
+    return math.sqrt(eps2 + 2.0**-1074) * (1 + 2.0**-50)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What all chunks of one join share: the swept dimension and the cells of the others.
+
+    Attributes
+    ----------
+    sweep : int
+        The dimension within a row; the one of largest variance.
+    dims : tuple of int
+        The gridded dimensions.
+    origin, width : tuple of float
+        Of each gridded dimension: where cell 0 begins, and the cells' width in units of
+        `scale`.
+    strides : tuple of int
+        What one cell of each gridded dimension adds to a row's key.
+    scale : float
+        Power of two that keeps differences of coordinates finite.
+    """
+
+    sweep: int
+    dims: tuple[int, ...]
+    origin: tuple[float, ...]
+    width: tuple[float, ...]
+    strides: tuple[int, ...]
+    scale: float
+
+    def offsets(self, *, half: bool) -> np.ndarray:
+        """Keys of the neighbour rows relative to a row's own, ascending; `half`: own and later."""
+        steps = itertools.product((-1, 0, 1), repeat=len(self.dims))
+        keys = sorted(sum(s * t for s, t in zip(step, self.strides, strict=True)) for step in steps)
+        return np.array([key for key in keys if key >= 0 or not half], np.int64)
+
+
+def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, eps2: float) -> Grid:
+    """Choose the swept dimension and the cells for points within the box [lower, upper].
+
+    Two points of a pair lie at most one cell apart.  With t = (x - origin) / width, computed
+    with three roundings, both t are off by at most 3 * 2**-53 * 2**30 < 2**-20, and they differ
+    by at most reach / width <= 1 / WIDEN < 1 - 2**-19 before that: floors differ by 1 at most.
+    """
+    order = sorted(range(len(lower)), key=lambda k: (-float(variance[k]), k))
+    sweep, dims = order[0], tuple(order[1:])
+    span = [float(upper[k]) * 0.25 - float(lower[k]) * 0.25 for k in dims]
+    scale = 1.0 if max(span, default=0.0) < 2.0**1020 else 0.25
+    span = [s * 4 * scale for s in span]
+    bits = min(MAX_CELL_BITS, KEY_BITS // max(1, len(dims)) - 1)
+    least = reach(eps2) * scale * WIDEN
+    width = [max(least, s * 2.0**-bits, 2.0**-1000) for s in span]
+    cells = [int(s / w) + 3 if w < math.inf else 3 for s, w in zip(span, width, strict=True)]
+    strides = [math.prod(cells[k + 1 :]) for k in range(len(cells))]
+    origin = tuple(float(lower[k]) * scale for k in dims)
+    return Grid(sweep, dims, origin, tuple(width), tuple(strides), scale)
+
+
+def row_keys(x: Any, grid: Grid, xp: Any) -> Any:
+    """Row key of each point (int64); cells count from 1, so that a neighbour is never negative."""
+    keys = xp.zeros(len(x), xp.int64)
+    for k, origin, width, stride in zip(grid.dims, grid.origin, grid.width, grid.strides, strict=True):
+        column = x[:, k] if grid.scale == 1.0 else x[:, k] * grid.scale
+        cell = ((column - origin) / width).astype(xp.int64)
+        cell += 1
+        cell *= stride
+        keys += cell
+    return keys
+
+
+def _sort_packed(key: Any, position_bits: int, xp: Any) -> tuple[Any, Any]:
+    """`key` (int64, >= 0) in order, and the positions that sort it: one sort of both in 64 bits."""
+    packed = key << position_bits
+    packed |= xp.arange(len(key))
+    packed = packed.view(xp.uint64)
+    packed.sort()
+    positions = (packed & xp.uint64((1 << position_bits) - 1)).view(xp.int64)
+    return (packed >> xp.uint64(position_bits)).view(xp.int64), positions
+
+
+def _fixed_point(x: Any, bits: int, xp: Any) -> Any | None:
+    """Non-negative int64 numbers of `bits` bits that never reverse the order of `x`."""
+    low, high = float(x.min()), float(x.max())
+    if not 0 < high - low < math.inf:
+        return None
+    factor = 2.0**bits * (1 - 2.0**-40) / (high - low)
+    if not factor < math.inf:
+        return None
+    shifted = x - low
+    shifted *= factor
+    return shifted.astype(xp.int64)
+
+
+def _order(x: Any, keys: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """Order by row key, then by value: positions, keys and values, all in that order.
+
+    One sort of (key, fixed-point value, position) in 64 bits; where that leaves points of a
+    row out of order, a sort by value and then a stable one by key.
+    """
+    position_bits = max(1, (len(x) - 1).bit_length())
+    least = keys.min()
+    ranks = keys - least
+    key_bits = int(ranks.max()).bit_length()
+    value_bits = min(52, 63 - position_bits - key_bits)
+    values = _fixed_point(x, value_bits, xp) if value_bits >= MIN_VALUE_BITS else None
+    if values is not None:
+        values |= ranks << value_bits
+        packed, positions = _sort_packed(values, position_bits, xp)
+        packed >>= value_bits
+        swept = x[positions]
+        if bool(((swept[1:] >= swept[:-1]) | (packed[1:] != packed[:-1])).all()):
+            packed += least
+            return positions, packed, swept
+    by_value = xp.argsort(x)
+    if key_bits + position_bits > 63:
+        ranks = xp.unique(ranks, return_inverse=True)[1].reshape(-1)
+    positions = by_value[_sort_packed(ranks[by_value], position_bits, xp)[1]]
+    return positions, keys[positions], x[positions]
+
+
+def build(x: Any, grid: Grid, pad: int, xp: Any = np) -> dict[str, Any]:
+    """Index of one chunk.
+
+    Parameters
+    ----------
+    x : array (n, d), float64
+    grid : Grid
+    pad : int
+        How many points more the arrays hold than there are.
+    xp : module
+        NumPy or CuPy.
+
+    Returns
+    -------
+    dict of arrays
+        ``order`` (n + pad, int32): positions of the points in `x`, by row and then by the
+        swept coordinate; ``cols`` (d, n + pad, float64): coordinates in that order;
+        ``keys`` (rows, int64) and ``starts`` (rows + 1, int64): the non-empty rows.
+    """
+    n, d = x.shape
+    swept = xp.ascontiguousarray(x[:, grid.sweep])
+    keys = row_keys(x, grid, xp)
+    if n:
+        positions, keys, swept = _order(swept, keys, xp)
+    else:
+        positions = xp.zeros(0, xp.int64)
+    cols = xp.zeros((d, n + pad))
+    for k in range(d):
+        cols[k, :n] = swept if k == grid.sweep else x[:, k][positions]
+    order = xp.zeros(n + pad, xp.int32)
+    order[:n] = positions
+    starts = xp.flatnonzero(xp.concatenate([xp.ones(1, bool), keys[1:] != keys[:-1], xp.ones(1, bool)]))
+    if not n:
+        starts = starts[:1]
+    return {"order": order, "cols": cols, "keys": keys[starts[:-1]], "starts": starts}

@@ -1,0 +1,76 @@
+"""Points in kd order: neighbours in space become neighbours in memory.
+
+Level by level, one sort a level: every block of points is sorted along the dimension in
+which it is widest and cut into parts.  Blocks hold a power of two of tiles (the last one
+what is left), so any aligned run of tiles is a node of the tree.  Written once for NumPy
+and CuPy (`xp` is either module).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+SAMPLE = 32
+"""Points of each block from which its widest dimension is told."""
+
+MAX_DIMS = 16
+"""Dimensions, those of largest variance, that are cut: there are fewer levels than this."""
+
+VALUE_BITS = 30
+
+
+def _quantised(column: Any, xp: Any) -> Any:
+    """int32 numbers of `VALUE_BITS` bits in the order of the column's values."""
+    # halves: the difference of two finite numbers need not be finite
+    low = float(column.min()) * 0.5
+    span = float(column.max()) * 0.5 - low
+    factor = 2.0**VALUE_BITS * (1 - 2.0**-20) / span if span > 0 else 0.0
+    if not factor < math.inf:
+        factor = 0.0
+    return ((column * 0.5 - low) * factor).astype(xp.int32)
+
+
+def kd_order(x: Any, dims: tuple[int, ...], tile: int, fan_out: int, xp: Any = np) -> Any:
+    """Positions of the points of `x` in kd order.
+
+    Parameters
+    ----------
+    x : array (n, d), float
+        What to order by; any order is a valid one, so no exactness is needed.
+    dims : tuple of int
+        The dimensions to cut.
+    tile, fan_out : int
+        Points of a tile; parts into which a block is cut a level: powers of two.
+    xp : module
+        NumPy or CuPy.
+
+    Returns
+    -------
+    array (n,), int64
+    """
+    n = len(x)
+    order = xp.arange(n)
+    if n <= tile:
+        return order
+    values = xp.stack([_quantised(x[:, k], xp) for k in dims])
+    position_bits = (n - 1).bit_length()
+    size = tile << (-(-n // tile) - 1).bit_length()
+    while size > tile:
+        blocks = -(-n // size)
+        sampled = xp.arange(blocks)[:, None] * size + (xp.arange(SAMPLE) * size // SAMPLE)[None, :]
+        sampled = order[xp.minimum(sampled, n - 1)]
+        widest = xp.argmax(xp.stack([v[sampled].astype(float).std(axis=1) for v in values]), axis=0)
+        shift = max(0, position_bits + (blocks - 1).bit_length() + VALUE_BITS - 63)
+        block = xp.arange(n) >> (size.bit_length() - 1)
+        packed = values.reshape(-1)[(widest * n)[block] + order].astype(xp.int64) >> shift
+        packed |= block << (VALUE_BITS - shift)
+        packed <<= position_bits
+        packed |= xp.arange(n)
+        packed = packed.view(xp.uint64)
+        packed.sort()
+        order = order[(packed & xp.uint64((1 << position_bits) - 1)).view(xp.int64)]
+        size = max(tile, size // fan_out)
+    return order

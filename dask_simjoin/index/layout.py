@@ -1,0 +1,86 @@
+"""The one place where the engine of a join is chosen.
+
+The row sweep compares 1.7 to 1.9 candidates per pair in 2 dimensions, but its neighbourhoods
+triple with every gridded dimension.  Tiles prune worse in few dimensions and serve any number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_simjoin.index.filter import Filter, make_filter
+from dask_simjoin.index.grid import Grid, make_grid
+from dask_simjoin.index.kdorder import MAX_DIMS
+
+SWEEP_MAX_DIMS = 4
+"""Most dimensions that the row sweep serves."""
+
+SWEEP_AUTO_DIMS = 3
+"""Most dimensions in which it is chosen."""
+
+WIDE_FAN_OUT_DIMS = 8
+"""Up to here blocks are cut into four parts a level: half of the sorts, boxes as good."""
+
+METHODS = ("auto", "sweep", "tiles")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the chunks of one join are indexed: all chunks alike, so that any two can meet.
+
+    Attributes
+    ----------
+    eps2 : float
+        The threshold of the float64 decision.
+    grid : Grid or None
+        For the row sweep.
+    filter : Filter or None
+        For tiles: the float32 filter, or None where all is decided in float64.
+    cut : tuple of int
+        For tiles: the dimensions by which points are put in order.
+    fan_out : int
+        For tiles: parts into which blocks are cut at a time.
+    """
+
+    eps2: float
+    grid: Grid | None = None
+    filter: Filter | None = None
+    cut: tuple[int, ...] = ()
+    fan_out: int = 2
+
+    @property
+    def method(self) -> str:
+        """The engine's name."""
+        return "tiles" if self.grid is None else "sweep"
+
+
+def make_layout(
+    method: str,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    eps2: float,
+) -> Layout:
+    """Choose the engine and what it needs to know of all the data.
+
+    Parameters
+    ----------
+    method : {"auto", "sweep", "tiles"}
+    lower, upper, mean, variance : array (d,), float64
+        Of all points.
+    eps2 : float
+        The threshold of the float64 decision.
+    """
+    dims = len(lower)
+    if method == "sweep" or (method == "auto" and dims <= SWEEP_AUTO_DIMS):
+        return Layout(eps2, grid=make_grid(lower, upper, variance, eps2))
+    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
+    return Layout(
+        eps2,
+        filter=make_filter(lower, upper, mean, variance, eps2),
+        cut=tuple(cut),
+        fan_out=4 if dims <= WIDE_FAN_OUT_DIMS else 2,
+    )

@@ -1,0 +1,122 @@
+"""The verbs, as functions of a frame: lazy on Dask DataFrames, eager on plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from dask.base import is_dask_collection
+
+from dask_simjoin import blocks
+from dask_simjoin.backends.base import backend_for
+from dask_simjoin.errors import ColumnError, UnsupportedFrameError
+from dask_simjoin.graph.counts import CountPairs, NeighborCounts
+from dask_simjoin.graph.pairs import SelfJoin
+from dask_simjoin.graph.private import new_collection
+from dask_simjoin.graph.source import seal
+from dask_simjoin.ids import check_summaries, row_ids
+from dask_simjoin.partition import summarise
+from dask_simjoin.plan import Plan, make_plan
+from dask_simjoin.spec import ROW_ID, JoinSpec, make_spec
+
+COUNTS = "neighbors"
+"""Name of the Series of numbers of neighbours."""
+
+
+def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
+              metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+              return_distance: bool = False, dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
+    """Every pair of rows within `eps` of each other; see `SimJoinAccessor.self_join`."""
+    meta = _example(frame)
+    spec = make_spec(
+        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+        return_distance=return_distance, dropna=dropna, method=method,
+    )  # fmt: skip
+    ids = row_ids(meta[spec.columns], spec.id)[:0]
+    columns = {"left": ids, "right": ids}
+    example = backend_for(meta).result(columns | ({"distance": np.empty(0)} if return_distance else {}))
+    if is_dask_collection(frame):
+        return _lazy(SelfJoin, frame, spec, example)
+    chunk, plan = _eager(frame, spec, named=True)
+    if not len(plan):
+        return example
+    names = list(example.columns)
+    return blocks.join_block(chunk, chunk, spec, plan.layout, (0, 0), plan.rows_of(0), names)
+
+
+def neighbor_counts(frame: Any, eps: float, *, on: Any = None, metric: str = "euclidean",
+                    dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
+    """Each row's number of neighbours; see `SimJoinAccessor.neighbor_counts`."""
+    meta = _example(frame)
+    spec = make_spec(meta, eps, on=on, metric=metric, dropna=dropna, method=method)
+    example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], COUNTS)
+    if is_dask_collection(frame):
+        return _lazy(NeighborCounts, frame, spec, example)
+    chunk, plan = _eager(frame, spec, named=False)
+    if not len(plan):
+        return example
+    counts, _ = blocks.count_block(chunk, chunk, plan.layout, (0, 0), plan.rows_of(0))
+    return backend_for(meta).series(counts, chunk["ids"], COUNTS)
+
+
+def count_pairs(frame: Any, eps: float, *, on: Any = None, metric: str = "euclidean",
+                pairs: str = "unique", include_self: bool = False, dropna: bool = False,
+                method: str = "auto") -> Any:  # fmt: skip
+    """The number of pairs; see `SimJoinAccessor.count_pairs`."""
+    meta = _example(frame)
+    spec = make_spec(
+        meta, eps, on=on, metric=metric, pairs=pairs, include_self=include_self, dropna=dropna,
+        method=method,
+    )  # fmt: skip
+    if is_dask_collection(frame):
+        return _lazy(CountPairs, frame, spec, 0)
+    chunk, plan = _eager(frame, spec, named=False)
+    if not len(plan):
+        return 0
+    return blocks.count_block_pairs(chunk, chunk, spec, plan.layout, (0, 0), plan.rows_of(0))
+
+
+def with_row_id(frame: Any, name: str = ROW_ID) -> Any:
+    """The frame with a column of row numbers; see `SimJoinAccessor.with_row_id`."""
+    meta = _example(frame)
+    if name in meta.columns:
+        raise ColumnError(
+            f"name={name!r} is a column already; use it with id={name!r}, or choose another name."
+        )
+    if not is_dask_collection(frame):
+        return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})
+    if not len(meta.columns):
+        raise ColumnError("The frame has no column, so its rows cannot be numbered.")
+    # one column stands for the rows, so that counting them reads no other
+    ones = frame[meta.columns[0]].map_partitions(_ones, meta=_ones(meta.iloc[:, 0]))
+    return frame.assign(**{name: ones.cumsum() - 1})
+
+
+def _ones(column: Any) -> Any:
+    return backend_for(column).series(np.ones(len(column), np.int64), column.index, ROW_ID)
+
+
+def _example(frame: Any) -> Any:
+    """The empty example of a frame; refuses what is no frame."""
+    meta = frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
+    if getattr(meta, "ndim", 0) != 2 or not hasattr(meta, "columns"):
+        raise UnsupportedFrameError(
+            f"{type(frame).__name__} is not a data frame; use a Dask DataFrame or a pandas DataFrame."
+        )
+    backend_for(meta)
+    return meta.iloc[:0]
+
+
+def _lazy(kind: Any, frame: Any, spec: JoinSpec, example: Any) -> Any:
+    return new_collection(kind(seal(frame, spec.columns), spec, example))
+
+
+def _eager(frame: Any, spec: JoinSpec, named: bool) -> tuple[blocks.Chunk, Plan]:
+    """One chunk of the whole frame, and its plan."""
+    frame = frame[spec.columns]
+    summary = summarise(frame, spec, named)
+    plan = make_plan([summary], spec)
+    if summary.ids is not None:
+        check_summaries([summary.ids], spec.id)
+    return blocks.make_chunk(frame, spec, plan.layout), plan

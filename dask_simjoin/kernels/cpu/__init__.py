@@ -1,0 +1,1 @@
+"""The hot loops for CPUs: Numba, one core, no GIL."""

@@ -1,0 +1,76 @@
+"""Fills the tiles of a tile index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+TILE = 64
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def pack_filter(x: Any, order: Any, centre: Any, scale: float, kappa: float, eps2: float, sure: float,
+                y: Any, z: Any, rows: Any, start: Any, limit: Any, q_sure: Any, d_sure: Any,
+                low: Any, high: Any) -> float:  # fmt: skip
+    """Fill the arrays of a filtering tile index; the largest squared norm.
+
+    `y` (n, d) float64: coordinates in order; `rows` (n, d) and `z` (tiles, d, 64) float32: centred
+    and scaled; `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,) float32: the
+    filter's terms; `low`, `high` (tiles, d) float32: boxes.
+    """
+    n, d = x.shape
+    largest = 0.0
+    up, down = np.float32(np.inf), np.float32(-np.inf)
+    for tile in range(z.shape[0]):
+        norm_here = 0.0
+        for k in range(d):
+            low[tile, k], high[tile, k] = up, down
+        for t in range(TILE):
+            i = tile * TILE + t
+            if i >= n:
+                for k in range(d):
+                    z[tile, k, t] = 0.0
+                start[tile, t] = down
+                continue
+            p = order[i]
+            norm = 0.0
+            for k in range(d):
+                value = x[p, k]
+                y[i, k] = value
+                f = np.float32((value - centre[k]) * scale)
+                rows[i, k] = f
+                z[tile, k, t] = f
+                low[tile, k] = min(low[tile, k], f)
+                high[tile, k] = max(high[tile, k], f)
+                norm += np.float64(f) * np.float64(f)
+            start[tile, t] = np.nextafter(np.float32(-0.5 * norm * (1 - kappa)), up)
+            limit[i] = np.nextafter(np.float32(0.5 * (norm * (1 - kappa) - eps2)), down)
+            q_sure[i] = np.nextafter(np.float32(2 * kappa * norm + sure), up)
+            norm_here = max(norm_here, norm)
+        d_sure[tile] = np.nextafter(np.float32(2 * kappa * norm_here), up)
+        largest = max(largest, norm_here)
+    return largest
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def pack_exact(x: Any, order: Any, y: Any, z: Any, low: Any, high: Any) -> None:
+    """Fill the arrays of a float64 tile index: `y` (n, d), `z` (tiles, d, 64), boxes (tiles, d)."""
+    n, d = x.shape
+    for tile in range(z.shape[0]):
+        for k in range(d):
+            low[tile, k], high[tile, k] = np.inf, -np.inf
+        for t in range(TILE):
+            i = tile * TILE + t
+            if i >= n:
+                for k in range(d):
+                    z[tile, k, t] = np.nan
+                continue
+            p = order[i]
+            for k in range(d):
+                value = x[p, k]
+                y[i, k] = value
+                z[tile, k, t] = value
+                low[tile, k] = min(low[tile, k], value)
+                high[tile, k] = max(high[tile, k], value)

@@ -1,0 +1,224 @@
+"""Explicit SIMD of the tile engine: points and boxes against tiles of 64.
+
+Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from dask_simjoin.kernels.cpu.vectors import (
+    F32,
+    F64,
+    I1,
+    I32,
+    TILE,
+    bits,
+    call,
+    const,
+    load,
+    splat,
+    store,
+    suffix,
+)
+
+
+@intrinsic
+def lowest_bit(typingctx: Any, mask: Any) -> Any:
+    """Number of the lowest bit set in `mask` (undefined for 0)."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(I1, 1))
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def count_bits(typingctx: Any, mask: Any) -> Any:
+    """Number of bits set in `mask`."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), codegen
+
+
+def _lanes(kind: ir.Type) -> tuple[ir.VectorType, int, int]:
+    """Vector type, vectors of one tile, bytes of one number."""
+    size = 4 if kind == F32 else 8
+    width = 64 // size
+    return ir.VectorType(kind, width), TILE // width, size
+
+
+def _accumulate(builder: Any, dims: Any, step: Any, unroll: int) -> None:
+    """Run `step(k)` for k = 0 ... dims-1, `unroll` at a time, then the rest one by one."""
+    whole = builder.mul(builder.sdiv(dims, const(unroll)), const(unroll))
+    with cgutils.for_range_slice(builder, const(0), whole, const(unroll)) as (k, _):
+        for u in range(unroll):
+            step(builder.add(k, const(u)))
+    with cgutils.for_range_slice(builder, whole, dims, const(1)) as (k, _):
+        step(k)
+
+
+def _join_bits(builder: Any, masks: list[Any]) -> Any:
+    """Vectors of booleans side by side as one 64-bit mask."""
+    joined = None
+    for g, mask in enumerate(masks):
+        bits = bits(builder, mask)
+        if g:
+            bits = builder.shl(bits, const(g * mask.type.count))
+        joined = bits if joined is None else builder.or_(joined, bits)
+    return joined
+
+
+def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c in one rounding or two, whichever is faster: for filters only."""
+    return call(builder, f"llvm.fmuladd.{suffix(a.type)}", a.type, a, b, c)
+
+
+def _store_masks(builder: Any, masks: list[Any], out: Any) -> Any:
+    """Store the masks side by side at `out`; their union."""
+    union = None
+    for q, mask in enumerate(masks):
+        store(builder, mask, builder.add(out, const(8 * q)), 8)
+        union = mask if union is None else builder.or_(union, mask)
+    return union
+
+
+@intrinsic
+def tile_filter(typingctx: Any, tile: Any, start: Any, dims: Any, p0: Any, p1: Any, p2: Any,
+                p3: Any, h0: Any, h1: Any, h2: Any, h3: Any, s0: Any, s1: Any, s2: Any, s3: Any,
+                out: Any) -> Any:  # fmt: skip
+    """float32 filter of 4 queries against a tile: is (start - h) + <z, p> >= 0, is it >= s?
+
+    `tile`: address of float32 [dims][64]; `start`: of the 64 float32 that the sums begin
+    with; `p0..p3`: of the queries' coordinates.  Returns the union of the four masks of the
+    first question; if that is not 0 they are written at `out`, and those of the second behind.
+    """
+    sig = types.uint64(*(types.int64,) * 7, *(types.float32,) * 8, types.int64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        tile_, start_, dims_ = args[:3]
+        out_ = args[15]
+        points, limits, sures = args[3:7], args[7:11], args[11:15]
+        vector, groups, size = _lanes(F32)
+        width = vector.count * size
+        slots = [[cgutils.alloca_once(builder, vector) for _ in range(groups)] for _ in points]
+        for g in range(groups):
+            begin = load(builder, builder.add(start_, const(g * width)), vector, size)
+            for q, limit in enumerate(limits):
+                builder.store(builder.fsub(begin, splat(builder, limit, vector)), slots[q][g])
+
+        def step(k: Any) -> None:
+            row = builder.add(tile_, builder.mul(k, const(TILE * size)))
+            at = builder.mul(k, const(size))
+            point = [splat(builder, load(builder, builder.add(p, at), F32, size), vector) for p in points]
+            for g in range(groups):
+                z = load(builder, builder.add(row, const(g * width)), vector, size)
+                for q, p in enumerate(point):
+                    slot = slots[q][g]
+                    builder.store(_multiply_add(builder, z, p, builder.load(slot)), slot)
+
+        _accumulate(builder, dims_, step, 4)
+        # a sum's sign bit is its verdict, so one AND over all sums tells that nothing is near
+        integers = ir.VectorType(I32, vector.count)
+        signs = [[builder.bitcast(builder.load(v), integers) for v in row] for row in slots]
+        zero = ir.Constant(integers, [0] * vector.count)
+        together = functools.reduce(builder.and_, [v for row in signs for v in row])
+        union = cgutils.alloca_once_value(builder, const(0))
+        some = bits(builder, builder.icmp_signed(">=", together, zero))
+        with builder.if_then(builder.icmp_unsigned("!=", some, const(0)), likely=False):
+            masks = [_join_bits(builder, [builder.icmp_signed(">=", v, zero) for v in row]) for row in signs]
+            for q, (row, bound) in enumerate(zip(slots, sures, strict=True)):
+                least = splat(builder, bound, vector)
+                sure = [builder.fcmp_ordered(">=", builder.load(v), least) for v in row]
+                at = builder.add(out_, const(8 * (q + len(slots))))
+                store(builder, _join_bits(builder, sure), at, 8)
+            builder.store(_store_masks(builder, masks, out_), union)
+        return builder.load(union)
+
+    return sig, codegen
+
+
+@intrinsic
+def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, eps2: Any) -> Any:
+    """Mask of a tile's points within eps of one point: the float64 decision.
+
+    `tile`: address of float64 [dims][64]; `point`: of the point's coordinates.
+    """
+    sig = types.uint64(*(types.int64,) * 3, types.float64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        tile_, dims_, point_, eps2_ = args
+        vector, groups, size = _lanes(F64)
+        slots = [cgutils.alloca_once(builder, vector) for _ in range(groups)]
+        for slot in slots:
+            builder.store(ir.Constant(vector, [0.0] * vector.count), slot)
+
+        def step(k: Any) -> None:
+            row = builder.add(tile_, builder.mul(k, const(TILE * size)))
+            at = builder.add(point_, builder.mul(k, const(size)))
+            p = splat(builder, load(builder, at, F64, size), vector)
+            for g, slot in enumerate(slots):
+                at = builder.add(row, const(g * vector.count * size))
+                t = builder.fsub(load(builder, at, vector, size), p)
+                # a product and a sum, each rounded: nothing here allows LLVM to fuse them
+                builder.store(builder.fadd(builder.load(slot), builder.fmul(t, t)), slot)
+
+        _accumulate(builder, dims_, step, 2)
+        limit = splat(builder, eps2_, vector)
+        near = [builder.fcmp_ordered("<=", builder.load(slot), limit) for slot in slots]
+        return _join_bits(builder, near)
+
+    return sig, codegen
+
+
+@intrinsic
+def boxes_near(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: Any,
+               limit: Any) -> Any:  # fmt: skip
+    """Mask of the 64 boxes that are within reach of one box.
+
+    `lower`, `upper`: addresses of [dims][64] numbers (the same one for points);
+    `low`, `high`: of the box's bounds; `limit`: largest squared distance, whose type
+    (float32 or float64) is the type of all of them.  The gaps are squared and summed
+    in the order and with the operations of the distance itself, so in float64 rounding,
+    which is monotone, keeps the bound a bound.
+    """
+    sig = types.uint64(*(types.int64,) * 5, limit)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lower_, upper_, dims_, low_, high_, limit_ = args
+        kind = F32 if sig.args[5] == types.float32 else F64
+        vector, groups, size = _lanes(kind)
+        zero = ir.Constant(vector, [0.0] * vector.count)
+        slots = [cgutils.alloca_once(builder, vector) for _ in range(groups)]
+        for slot in slots:
+            builder.store(zero, slot)
+
+        def larger(a: Any, b: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+        def step(k: Any) -> None:
+            offset = builder.mul(k, const(size))
+            lo = splat(builder, load(builder, builder.add(low_, offset), kind, size), vector)
+            hi = splat(builder, load(builder, builder.add(high_, offset), kind, size), vector)
+            row = builder.mul(k, const(TILE * size))
+            for g, slot in enumerate(slots):
+                at = builder.add(row, const(g * vector.count * size))
+                a = builder.fsub(load(builder, builder.add(lower_, at), vector, size), hi)
+                b = builder.fsub(lo, load(builder, builder.add(upper_, at), vector, size))
+                gap = larger(larger(a, b), zero)
+                builder.store(builder.fadd(builder.load(slot), builder.fmul(gap, gap)), slot)
+
+        _accumulate(builder, dims_, step, 2)
+        bound = splat(builder, limit_, vector)
+        near = [builder.fcmp_ordered("<=", builder.load(slot), bound) for slot in slots]
+        return _join_bits(builder, near)
+
+    return sig, codegen

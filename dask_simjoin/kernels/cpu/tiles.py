@@ -1,0 +1,210 @@
+"""Tiles: joins two tile indexes of any number of dimensions.
+
+Points come in tiles of 64.  The tiles' boxes, and the boxes of 64 tiles, and so on, are
+themselves stored as tiles, so one SIMD test speaks of 64 points, tiles or groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+from dask_simjoin.kernels.cpu.tile_simd import boxes_near, count_bits, lowest_bit, tile_decide, tile_filter
+
+TILE = 64
+ONE = np.uint64(1)
+NONE = np.uint64(0)
+ALL = np.uint64(2**64 - 1)
+STACK = 64 * 8
+PROBE = 256
+"""Candidate tiles after which it is tried anew whether testing points against boxes pays."""
+
+PROBE_TESTS = 8
+WORTHWHILE = 58
+"""A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""
+
+
+def _scan(q: Any, d: Any, b: int, four: Any, masks: Any) -> Any:
+    raise NotImplementedError
+
+
+@overload(_scan, inline="always")
+def _scan_overload(q, d, b, four, masks):  # type: ignore[no-untyped-def]
+    """Masks of the points of tile `b` near the queries `four`; their union.
+
+    ``masks[:4]``: those that may be near, ``masks[4:]``: those that surely are.
+    """
+    if isinstance(q.types[0], types.Array) and q.types[0].dtype == types.float32:
+
+        def filtered(q, d, b, four, masks):  # type: ignore[no-untyped-def]
+            rows, limit, sure = q
+            z, start, d_sure = d
+            step = rows.strides[0]
+            base = rows.ctypes.data
+            i0, i1, i2, i3 = four[0], four[1], four[2], four[3]
+            s = d_sure[b]
+            return tile_filter(
+                z.ctypes.data + b * z.strides[0], start.ctypes.data + b * start.strides[0],
+                rows.shape[1], base + i0 * step, base + i1 * step, base + i2 * step,
+                base + i3 * step, limit[i0], limit[i1], limit[i2], limit[i3], sure[i0] + s,
+                sure[i1] + s, sure[i2] + s, sure[i3] + s, masks.ctypes.data,
+            )  # fmt: skip
+
+        return filtered
+
+    def decided(q, d, b, four, masks):  # type: ignore[no-untyped-def]
+        rows, limit, _ = q
+        z, _, _ = d
+        tile = z.ctypes.data + b * z.strides[0]
+        union = NONE
+        for t in range(4):
+            if t > 0 and four[t] == four[t - 1]:
+                masks[t] = NONE
+            else:
+                point = rows.ctypes.data + four[t] * rows.strides[0]
+                masks[t] = tile_decide(tile, np.int64(rows.shape[1]), point, limit[0])
+            masks[t + 4] = masks[t]
+            union |= masks[t]
+        return union
+
+    return decided
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def _within(y: Any, i: int, other: Any, j: int, eps2: float) -> bool:
+    """The float64 decision."""
+    total = 0.0
+    for k in range(y.shape[1]):
+        t = y[i, k] - other[j, k]
+        total += t * t
+    return total <= eps2
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def candidates(lower: Any, upper: Any, levels: Any, low: Any, high: Any, reach: Any, tiles: int,
+               least: int, found: Any) -> int:  # fmt: skip
+    """Write the numbers of the tiles >= `least` within `reach` of a box to `found`; how many.
+
+    `levels`: for each level of boxes, where its groups begin in `lower` and `upper`.
+    """
+    stack = np.empty(STACK, np.int64)
+    depth = np.empty(STACK, np.int64)
+    d = lower.shape[1]
+    step = lower.strides[0]
+    top = levels.size - 2
+    n = 0
+    size = 1
+    stack[0], depth[0] = 0, top
+    while size > 0:
+        size -= 1
+        group, level = stack[size], depth[size]
+        at = (levels[level] + group) * step
+        mask = boxes_near(lower.ctypes.data + at, upper.ctypes.data + at, d, low.ctypes.data,
+                          high.ctypes.data, reach)  # fmt: skip
+        first = least >> (6 * level)
+        if first > group * TILE:
+            skip = first - group * TILE
+            mask = mask & (ALL << np.uint64(skip)) if skip < TILE else NONE
+        if level == 0:
+            while mask != NONE:
+                tile = group * TILE + lowest_bit(mask)
+                mask &= mask - ONE
+                if tile < tiles:
+                    found[n] = tile
+                    n += 1
+        else:
+            limit = levels[level] - levels[level - 1]
+            while mask != NONE:
+                child = group * TILE + lowest_bit(mask)
+                mask &= mask - ONE
+                if child < limit:
+                    stack[size], depth[size] = child, level - 1
+                    size += 1
+    return n
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: Any, d_y: Any,
+         d_low: Any, d_high: Any, d_tree: Any, d_names: Any, reach: Any, eps2: float, same: bool,
+         counting: bool, left: Any, right: Any, n: int, cap: int, state: Any) -> int:  # fmt: skip
+    """Append pairs of names to `left` and `right`; the new number of pairs.
+
+    Stops where the pairs of two tiles might not fit into `cap`: ``state[0]`` is the tile of
+    queries and ``state[1]`` the number of its candidate tiles that are done; ``state[2]`` is
+    the room it needs (0: the join is complete).  ``state[3]`` and ``state[4]`` count the
+    pairs that only float64 could decide and those of them that it refused.
+
+    With `counting`, `left` and `right` are the queries' and the points' numbers of
+    neighbours (one array if `same`), and each pair adds 1 to both.
+
+    `q` and `d` are the two sides' terms, of the filter (float32) or of the decision (float64).
+    """
+    points, dims = q_y.shape
+    lower, upper, levels = d_tree
+    tiles = d_low.shape[0]
+    found = np.empty(tiles, np.int64)
+    masks = np.zeros(8, np.uint64)
+    four = np.zeros(4, np.int64)
+    state[2] = 0
+    for a in range(state[0], q_z.shape[0]):
+        count = candidates(lower, upper, levels, q_low[a], q_high[a], reach, tiles,
+                           a if same else 0, found)  # fmt: skip
+        valid = ALL if (a + 1) * TILE <= points else (ONE << np.uint64(points - a * TILE)) - ONE
+        at = q_z.ctypes.data + a * q_z.strides[0]
+        tested, kept = 0, 0
+        for c in range(state[1], count):
+            if not counting and n + TILE * TILE > cap:
+                state[0], state[1], state[2] = a, c, TILE * TILE
+                return n
+            b = found[c]
+            near = valid
+            if c % PROBE == 0:
+                tested, kept = 0, 0
+            if tested < PROBE_TESTS or kept < WORTHWHILE * tested:
+                near &= boxes_near(at, at, dims, d_low[b].ctypes.data, d_high[b].ctypes.data, reach)
+                tested += 1
+                kept += count_bits(near)
+            while near != NONE:
+                picked = 0
+                for t in range(4):
+                    if near != NONE:
+                        four[t] = a * TILE + lowest_bit(near)
+                        near &= near - ONE
+                        picked = t + 1
+                    else:
+                        four[t] = four[t - 1]
+                if _scan(q, d, b, four, masks) == NONE:
+                    continue
+                for t in range(picked):
+                    mask, sure = masks[t], masks[t + 4]
+                    i = four[t]
+                    if same and a == b:
+                        # later points only: each pair once, and no point with itself
+                        upto = ONE << np.uint64(i - a * TILE)
+                        mask &= ~(upto | (upto - ONE))
+                    name = q_names[i]
+                    while mask != NONE:
+                        bit = lowest_bit(mask)
+                        mask &= mask - ONE
+                        j = b * TILE + bit
+                        if (sure >> np.uint64(bit)) & ONE == NONE:
+                            state[3] += 1
+                            if not _within(q_y, i, d_y, j, eps2):
+                                state[4] += 1
+                                continue
+                        if counting:
+                            left[i] += 1
+                            right[j] += 1
+                            continue
+                        other = d_names[j]
+                        if same and other < name:
+                            left[n], right[n] = other, name
+                        else:
+                            left[n], right[n] = name, other
+                        n += 1
+        state[1] = 0
+    state[0] = q_z.shape[0]
+    return n

@@ -1,0 +1,132 @@
+"""What one pass over a partition tells: rows, box, variance, bad values, ids."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.backends.base import backend_for
+from dask_simjoin.ids import IdSummary, row_ids, summarise_ids
+from dask_simjoin.spec import JoinSpec
+
+EXACT_INTEGER = 2**53
+"""Largest integer up to which every integer is a float64 number."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Number, box, means and sums of squared deviations of points; arrays (d,), float64."""
+
+    rows: int
+    lower: np.ndarray
+    upper: np.ndarray
+    mean: np.ndarray
+    squares: np.ndarray
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Mean squared deviation of each dimension (0 without points)."""
+        return self.squares / max(self.rows, 1)
+
+
+@dataclass(frozen=True)
+class PartitionSummary:
+    """See the module's text.
+
+    Attributes
+    ----------
+    source_rows : int
+        Rows of the partition, those that `dropna` leaves out included.
+    moments : Moments
+        Of the rows that take part.
+    bad : dict
+        Column -> numbers of its missing or NaN and of its infinite values.
+    inexact : dict
+        Column -> an integer in it that no float64 number equals.
+    ids : IdSummary or None
+        None where rows need no names.
+    """
+
+    source_rows: int
+    moments: Moments
+    bad: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    inexact: dict[Hashable, int] = field(default_factory=dict)
+    ids: IdSummary | None = None
+
+
+def summarise(frame: Any, spec: JoinSpec, named: bool) -> PartitionSummary:
+    """Summary of one partition; `named`: the result names rows, so their ids must be unique."""
+    x, kept = points(frame, spec)
+    ids = summarise_ids(row_ids(frame if kept is None else frame[kept], spec.id)) if named else None
+    if kept is not None:
+        return PartitionSummary(len(frame), moments(x[kept]), {}, _inexact(frame, spec), ids)
+    found = moments(x)
+    bad = {}
+    for k, name in enumerate(spec.on):
+        if found.rows and not (np.isfinite(found.lower[k]) and np.isfinite(found.upper[k])):
+            bad[name] = (int(np.isnan(x[:, k]).sum()), int(np.isinf(x[:, k]).sum()))
+    return PartitionSummary(len(frame), found, bad, _inexact(frame, spec), ids)
+
+
+def points(frame: Any, spec: JoinSpec) -> tuple[Any, Any]:
+    """Coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all)."""
+    backend = backend_for(frame)
+    x = backend.coordinates(frame, spec.on)
+    if not spec.dropna:
+        return x, None
+    kept = backend.xp.isfinite(x).all(axis=1)
+    return x, None if bool(kept.all()) else kept
+
+
+def moments(x: np.ndarray) -> Moments:
+    """Moments of the points `x` (n, d); a NaN shows in its column's bounds."""
+    n, d = x.shape
+    if n == 0:
+        nowhere = np.full(d, np.inf)
+        return Moments(0, nowhere, -nowhere, np.zeros(d), np.zeros(d))
+    out = np.empty((4, d))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k in range(d):
+            column = np.ascontiguousarray(x[:, k])
+            mean = column.mean()
+            if not np.isfinite(mean):  # a sum of finite numbers may overflow
+                mean = (column * 0.5**10).mean() * 2.0**10
+            column_deviation = column - mean
+            out[:, k] = column.min(), column.max(), mean, np.dot(column_deviation, column_deviation)
+    return Moments(n, *out)
+
+
+def merge_moments(parts: list[Moments]) -> Moments:
+    """Moments of all points together (Chan, Golub & LeVeque 1979, pairwise update)."""
+    total = parts[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in parts[1:]:
+            if part.rows == 0:
+                continue
+            if total.rows == 0:
+                total = part
+                continue
+            rows = total.rows + part.rows
+            delta = part.mean - total.mean
+            total = Moments(
+                rows,
+                np.minimum(total.lower, part.lower),
+                np.maximum(total.upper, part.upper),
+                total.mean + delta * (part.rows / rows),
+                total.squares + part.squares + delta**2 * (total.rows * part.rows / rows),
+            )
+    return total
+
+
+def _inexact(frame: Any, spec: JoinSpec) -> dict[Hashable, int]:
+    found = {}
+    for name in spec.on:
+        column = frame[name]
+        if getattr(column.dtype, "kind", "") in "iu" and len(column):
+            for value in (column.max(), column.min()):
+                if value is not None and value == value and abs(int(value)) > EXACT_INTEGER:
+                    found[name] = int(value)
+    return found

@@ -1,0 +1,200 @@
+"""The validated options of one join."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import numbers
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
+from dask_simjoin.index.layout import METHODS, SWEEP_MAX_DIMS
+from dask_simjoin.metrics import METRICS
+
+ROW_ID = "row_id"
+"""Name of the column that `with_row_id` adds; never a coordinate unless `on` names it."""
+
+PAIRS = ("unique", "both")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """What one join is asked for.
+
+    Attributes
+    ----------
+    eps : float
+        Largest distance of a pair, finite and not negative.
+    on : tuple
+        Coordinate columns, in the order in which squares are summed.
+    id : hashable or None
+        The column that names the rows; None: the index.
+    metric, pairs, method : str
+    include_self, return_distance, dropna : bool
+    """
+
+    eps: float
+    on: tuple[Hashable, ...]
+    id: Hashable | None = None
+    metric: str = "euclidean"
+    pairs: str = "unique"
+    include_self: bool = False
+    return_distance: bool = False
+    dropna: bool = False
+    method: str = "auto"
+
+    @property
+    def threshold(self) -> float:
+        """What the metric's decision compares with."""
+        return METRICS[self.metric].threshold(self.eps)
+
+    @property
+    def columns(self) -> list[Hashable]:
+        """The columns of the frame that the join reads."""
+        own = [] if self.id is None or self.id in self.on else [self.id]
+        return [*self.on, *own]
+
+
+def known_options(function: F) -> F:
+    """Refuse unknown keywords with the list of the known ones."""
+    signature = inspect.signature(function)
+    known = [name for name, p in signature.parameters.items() if p.kind == p.KEYWORD_ONLY]
+
+    @functools.wraps(function)
+    def checked(*args: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in signature.parameters:
+                raise OptionTypeError(
+                    f"{function.__name__}() has no option {name!r}{_did_you_mean(name, known)}; "
+                    f"its options are {', '.join(known) or 'none'}."
+                )
+        return function(*args, **options)
+
+    return checked  # type: ignore[return-value]
+
+
+def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, **options: Any) -> JoinSpec:
+    """Validate the options of a join of a frame like `meta` (its empty example)."""
+    eps = _check_eps(eps)
+    _check_choice("metric", options.get("metric", "euclidean"), tuple(METRICS))
+    _check_choice("pairs", options.get("pairs", "unique"), PAIRS)
+    _check_choice("method", options.get("method", "auto"), METHODS)
+    for name in ("include_self", "return_distance", "dropna"):
+        value = options.get(name, False)
+        if not isinstance(value, bool) and type(value).__name__ != "bool_":
+            raise OptionTypeError(f"{name}={value!r} is not allowed; use True or False.")
+        options[name] = bool(value)
+    _check_frame(meta)
+    if id is not None and not _has(meta.columns, id):
+        raise ColumnError(
+            f"id={id!r} is not a column; the columns are {_listed(meta.columns)}. "
+            "Leave out id to name rows by their index labels."
+        )
+    on = _check_on(meta, on, id)
+    if options.get("method") == "sweep" and len(on) > SWEEP_MAX_DIMS:
+        raise OptionError(
+            f"method='sweep' serves at most {SWEEP_MAX_DIMS} columns, and on= names {len(on)}; "
+            "use method='tiles' or 'auto'."
+        )
+    return JoinSpec(eps, on, id, **options)
+
+
+def _check_eps(eps: Any) -> float:
+    if isinstance(eps, bool) or not isinstance(eps, numbers.Real):
+        raise OptionTypeError(f"eps={eps!r} is not a number; use a finite number >= 0.")
+    try:
+        value = float(eps)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value) or value < 0:
+        raise OptionError(f"eps={eps!r} is not allowed; use a finite number >= 0.")
+    return value
+
+
+def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        choices = ", ".join(repr(choice) for choice in allowed)
+        raise OptionError(
+            f"{name}={value!r} is not allowed; use {'one of ' if len(allowed) > 1 else ''}{choices}"
+            f"{_did_you_mean(str(value), allowed)}."
+        )
+
+
+def _check_frame(meta: Any) -> None:
+    if getattr(meta.columns, "nlevels", 1) > 1:
+        raise ColumnError(
+            "The columns are a MultiIndex, which cannot be joined on; flatten it, "
+            "for example df.columns = ['_'.join(c) for c in df.columns]."
+        )
+    repeated = list(meta.columns[meta.columns.duplicated()].unique())
+    if repeated:
+        raise ColumnError(
+            f"The frame has several columns named {_listed(repeated)}; column names must be "
+            "unique: rename or drop all but one."
+        )
+
+
+def _check_on(meta: Any, on: Any, id: Hashable | None) -> tuple[Hashable, ...]:
+    dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
+    if on is None:
+        found = [c for c, t in dtypes.items() if c not in (id, ROW_ID) and _kind(t) in ("i", "u", "f")]
+        if not found:
+            raise ColumnError(
+                f"The frame has no numeric column to join on besides ids and booleans (columns: "
+                f"{_listed(meta.columns)}); name the coordinates with on=[...]."
+            )
+        return tuple(found)
+    names = [on] if isinstance(on, str) or not hasattr(on, "__iter__") else list(on)
+    if isinstance(on, tuple) and _has(meta.columns, on):
+        names = [on]
+    if not names:
+        raise ColumnError(
+            "on=[] names no column; name at least one, or leave out on= for all numeric columns."
+        )
+    for name in names:
+        if not _has(meta.columns, name):
+            raise ColumnError(
+                f"on= names {name!r}, which is not a column"
+                f"{_did_you_mean(str(name), [str(c) for c in meta.columns])}; "
+                f"the columns are {_listed(meta.columns)}."
+            )
+        if names.count(name) > 1:
+            raise ColumnError(f"on= names {name!r} more than once; name each column once.")
+        if _kind(dtypes[name]) not in ("i", "u", "f", "b"):
+            raise ColumnError(
+                f"on= names {name!r} of dtype {dtypes[name]}, which is no real number of at most "
+                "64 bits; name numeric columns only, or convert it, for example with "
+                ".astype('float64')."
+            )
+    return tuple(names)
+
+
+def _kind(dtype: Any) -> str:
+    """NumPy's letter for the kind of number, or "" for what cannot be a coordinate."""
+    kind = str(getattr(dtype, "kind", ""))
+    size = getattr(dtype, "itemsize", 8)
+    return kind if kind in "iufb" and size <= 8 else ""
+
+
+def _has(columns: Any, name: Any) -> bool:
+    try:
+        return name in columns
+    except TypeError:
+        raise ColumnError(f"{name!r} cannot be the name of a column.") from None
+
+
+def _listed(names: Any, most: int = 12) -> str:
+    names = [repr(name) for name in names]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _did_you_mean(name: str, known: Any) -> str:
+    close = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
