@@ -68,12 +68,10 @@ def _accumulate(builder: Any, dims: Any, step: Any, unroll: int) -> None:
 
 def _join_bits(builder: Any, masks: list[Any]) -> Any:
     """Vectors of booleans side by side as one 64-bit mask."""
-    joined = None
-    for g, mask in enumerate(masks):
-        bits = bits(builder, mask)
-        if g:
-            bits = builder.shl(bits, const(g * mask.type.count))
-        joined = bits if joined is None else builder.or_(joined, bits)
+    joined = bits(builder, masks[0])
+    for g, mask in enumerate(masks[1:], 1):
+        more = builder.shl(bits(builder, mask), const(g * mask.type.count))
+        joined = builder.or_(joined, more)
     return joined
 
 
