@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-TILE = 64
+from dask_simjoin.index.tiles import TILE
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -13,12 +13,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.vectors import (
     F32,
     F64,
     I1,
     I32,
-    TILE,
     bits,
     call,
     const,

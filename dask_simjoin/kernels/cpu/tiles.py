@@ -12,9 +12,9 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.tile_simd import boxes_near, count_bits, lowest_bit, tile_decide, tile_filter
 
-TILE = 64
 ONE = np.uint64(1)
 NONE = np.uint64(0)
 ALL = np.uint64(2**64 - 1)

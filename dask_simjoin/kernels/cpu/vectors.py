@@ -12,9 +12,6 @@ import llvmlite.binding
 from llvmlite import ir
 from numba.core import cgutils
 
-TILE = 64
-"""Points (or boxes) of one tile: the width of a mask."""
-
 SWEEP_LANES = 8
 """Points that the row sweep evaluates at once; its arrays are padded by this."""
 

@@ -1,0 +1,134 @@
+"""Tools for testing joins: the definition itself, by brute force, and hard point sets.
+
+Nothing in the package imports this module; it needs Hypothesis.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from hypothesis import strategies as st
+
+KINDS = (
+    "uniform", "clusters", "lattice", "duplicates", "offset", "huge", "tiny", "scales", "outlier",
+    "constant", "exponential",
+)  # fmt: skip
+"""Point sets that `make_points` makes."""
+
+
+class Case(NamedTuple):
+    """Points, a distance, and where to cut the points into chunks."""
+
+    x: np.ndarray
+    eps: float
+    cuts: tuple[int, ...]
+    kind: str
+
+
+def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """All d2 between two sets of points (n, d) and (m, d), as the metric defines them.
+
+    One loop over columns: sums of NumPy's (`sum`, `einsum`) add in another order.
+    """
+    d2 = np.zeros((len(x), len(y)))
+    with np.errstate(over="ignore", under="ignore"):
+        for k in range(x.shape[1]):
+            t = x[:, k, None].astype(np.float64) - y[None, :, k].astype(np.float64)
+            d2 += t * t
+    return d2
+
+
+def brute_force(x: np.ndarray, eps: float) -> set[tuple[int, int]]:
+    """The pairs i < j of points (n, d) within eps, by the definition."""
+    near = np.triu(squared_distances(x, x) <= eps * eps, 1)
+    return set(zip(*(places.tolist() for places in np.nonzero(near)), strict=True))
+
+
+def as_set(pairs: Any) -> set[tuple[Any, Any]]:
+    """The rows (left, right) of a frame of pairs as a set; refuses rows that repeat."""
+    found = list(zip(pairs["left"].tolist(), pairs["right"].tolist(), strict=True))
+    unique = set(found)
+    assert len(unique) == len(found), f"{len(found) - len(unique)} pairs were returned twice"
+    return unique
+
+
+def assert_same_pairs(found: set[Any], expected: set[Any]) -> None:
+    """Fail with the number and a few examples of the pairs that only one of two sets has."""
+    lost, wrong = sorted(expected - found), sorted(found - expected)
+    assert not lost and not wrong, (
+        f"{len(lost)} of {len(expected)} pairs were lost, such as {lost[:3]}; "
+        f"{len(wrong)} are no pairs, such as {wrong[:3]}"
+    )
+
+
+def frame_of(x: np.ndarray) -> pd.DataFrame:
+    """Points as a DataFrame with columns c0, c1, ... and a RangeIndex."""
+    return pd.DataFrame(x, columns=[f"c{k}" for k in range(x.shape[1])])
+
+
+def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Points (n, d) of one of the `KINDS`."""
+    uniform = rng.uniform(size=(n, d))
+    if kind == "clusters":
+        centres = rng.uniform(0, 10, (max(1, n // 20), d))
+        return centres[rng.integers(len(centres), size=n)] + rng.normal(0, 0.05, (n, d))
+    if kind == "lattice":
+        return rng.integers(0, 4, (n, d)) * float(rng.choice([1.0, 0.1, 1 / 3, 2.0**-30]))
+    if kind == "duplicates":
+        return uniform[rng.integers(max(1, n // 8), size=n)]
+    if kind == "offset":
+        return uniform + rng.choice([1e6, -1e9, 1e15], size=d)
+    if kind == "huge":
+        return (uniform - 0.5) * float(rng.choice([1e150, 1e160, 1e300, 3e307]))
+    if kind == "tiny":
+        return (uniform - 0.5) * float(rng.choice([1e-30, 1e-150, 1e-162, 1e-300, 5e-322]))
+    if kind == "scales":
+        return np.exp(rng.normal(0, 12, (n, d)))
+    if kind == "outlier":
+        uniform[: max(1, n // 50)] *= float(rng.choice([1e6, 1e12, 1e30]))
+        return uniform
+    if kind == "constant":
+        uniform[:, rng.uniform(size=d) < 0.6] = float(rng.choice([0.0, 1e9, -0.0]))
+        return uniform
+    if kind == "exponential":
+        return rng.exponential(1 / 40, (n, d))
+    return uniform
+
+
+def a_distance(x: np.ndarray, rng: np.random.Generator, rank: float, ulps: int) -> float:
+    """A distance that two of the points have, `ulps` units in the last place off."""
+    if len(x) < 2:
+        return float(rng.uniform())
+    d2 = squared_distances(x, x)[np.triu_indices(len(x), 1)]
+    eps = math.sqrt(min(np.partition(d2, int(rank * (len(d2) - 1)))[int(rank * (len(d2) - 1))], 1e300))
+    for _ in range(abs(ulps)):
+        eps = max(0.0, math.nextafter(eps, math.inf if ulps > 0 else -math.inf))
+    return eps
+
+
+@st.composite
+def cases(draw: Any, max_dims: int = 200, max_points: int = 160) -> Case:
+    """Hard cases: ties at eps, neighbours one ulp from it, duplicates, offsets, extreme scales."""
+    d = draw(st.one_of(st.integers(1, 9), st.integers(1, max_dims)))
+    n = draw(st.integers(0, max_points))
+    kind = draw(st.sampled_from(KINDS))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    x = make_points(kind, n, d, rng)
+    kinds_of_number = ["f8", "f8", "f4"] + (["i2"] if kind == "lattice" else [])
+    number = draw(st.sampled_from(kinds_of_number))
+    with np.errstate(over="ignore", under="ignore"):
+        x = x.astype(number)
+    if not np.isfinite(x).all():
+        x = make_points("uniform", n, d, rng).astype(number)
+    lattice = [0.0, 1.0, math.sqrt(2), math.sqrt(3), 2.0, math.sqrt(5)]
+    choice = draw(st.sampled_from(["a distance", "a distance", "lattice", "zero"]))
+    if choice == "a distance":
+        rank = draw(st.sampled_from([0.0, 0.001, 0.01, 0.1, 0.5, 1.0]))
+        eps = a_distance(x, rng, rank, draw(st.sampled_from([-1, 0, 0, 1])))
+    else:
+        eps = draw(st.sampled_from(lattice)) if choice == "lattice" else 0.0
+    cuts = draw(st.lists(st.integers(0, n), max_size=4))
+    return Case(x, eps, tuple(sorted(cuts)), kind)

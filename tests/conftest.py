@@ -1,0 +1,23 @@
+"""Fixtures that cross tests."""
+
+import os
+
+# one core a task: helper threads of linear algebra would only disturb
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import dask_simjoin  # noqa: F401  (registers the accessor)
+
+settings.register_profile(
+    "dask_simjoin", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("dask_simjoin")
+
+
+@pytest.fixture(params=["sweep", "tiles"])
+def method(request):
+    """Every engine."""
+    return request.param
