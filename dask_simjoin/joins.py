@@ -52,7 +52,8 @@ def neighbor_counts(frame: Any, eps: float, *, on: Any = None, metric: str = "eu
     spec = make_spec(meta, eps, on=on, metric=metric, dropna=dropna, method=method)
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], COUNTS)
     if is_dask_collection(frame):
-        return _lazy(NeighborCounts, frame, spec, example)
+        source = seal(frame, spec.columns)
+        return new_collection(NeighborCounts(source.inner, source, spec, example))
     chunk, plan = _eager(frame, spec, named=False)
     if not len(plan):
         return example

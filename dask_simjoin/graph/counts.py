@@ -9,7 +9,16 @@ import numpy as np
 
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.blocks import Chunk, count_block, count_block_pairs
-from dask_simjoin.graph.private import Expr, List, Task, TaskRef
+from dask_simjoin.graph.private import (
+    CumulativeAggregations,
+    Expr,
+    List,
+    Partitions,
+    PartitionsFiltered,
+    Repartition,
+    Task,
+    TaskRef,
+)
 from dask_simjoin.graph.source import chunk_refs
 from dask_simjoin.graph.unplanned import Unplanned
 from dask_simjoin.plan import Plan
@@ -18,8 +27,40 @@ SUM_FAN_IN = 16
 """Counts of block pairs that one task adds up."""
 
 
-class NeighborCounts(Unplanned):
-    """Numbers of neighbours, before they are planned; partitions are the source's."""
+class NeighborCounts(Unplanned, CumulativeAggregations):
+    """Numbers of neighbours, before they are planned; partitions are the source's.
+
+    Like a cumulative sum it has a value for each row and depends on all of them.  Being one, with the
+    source in sight as `frame`, Dask knows it to be aligned with the source: no shuffle is needed to
+    assign it.  Where Dask's tuning merges partitions of `frame`, those of the counts follow.
+    """
+
+    _parameters = ["frame", "source", "spec", "meta"]
+
+    def _divisions(self) -> Any:
+        return self.frame.divisions
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"simjoin_neighbor_counts-{self.deterministic_token}"
+
+    def _simplify_up(self, parent: Any, dependents: Any) -> Expr | None:
+        if not isinstance(parent, Partitions):
+            return None
+        # numbers of partitions are those of the source as it is: they must not be merged any more
+        return SomeNeighborCounts(*self.operands[1:], list(parent.partitions))
+
+    def _lower(self) -> Expr:
+        counts = CountBlocks(self._chunks(), self.plan, self._meta)
+        if self.frame.npartitions == counts.npartitions:
+            return counts
+        return Repartition(counts, new_partitions=self.frame.npartitions)
+
+
+class SomeNeighborCounts(PartitionsFiltered, Unplanned):
+    """Chosen partitions of `NeighborCounts`."""
+
+    _parameters = ["source", "spec", "meta", "_partitions"]
 
     def _divisions(self) -> Any:
         return self.operand("source").inner.divisions
@@ -29,20 +70,21 @@ class NeighborCounts(Unplanned):
         return f"simjoin_neighbor_counts-{self.deterministic_token}"
 
     def _lower(self) -> Expr:
-        return CountBlocks(self._chunks(), self.plan, self._meta, self._divisions())
+        return CountBlocks(self._chunks(), self.plan, self._meta, self.operand("_partitions"))
 
 
-class CountBlocks(Expr):
+class CountBlocks(PartitionsFiltered, Expr):
     """Counts of the block pairs, added up for each chunk in a tree."""
 
-    _parameters = ["chunks", "plan", "meta", "known_divisions_"]
+    _parameters = ["chunks", "plan", "meta", "_partitions"]
+    _defaults = {"_partitions": None}
 
     @property
     def _meta(self) -> Any:
         return self.operand("meta")
 
     def _divisions(self) -> Any:
-        return self.operand("known_divisions_")
+        return self.chunks.divisions
 
     @functools.cached_property
     def _name(self) -> str:
@@ -51,30 +93,32 @@ class CountBlocks(Expr):
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
         token = self.deterministic_token
-        block = f"simjoin_count_block-{token}"
+        block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
+        chosen = list(self._partitions)
+        parts: dict[int, list[Any]] = {n: [] for n in chosen}
         layer: dict[Any, Any] = {}
-        parts: list[list[Any]] = [[] for _ in plan.source_rows]
         for b, (i, j) in enumerate(plan.blocks.tolist()):
+            if i not in parts and j not in parts:
+                continue
             layer[(block, b)] = Task(
                 (block, b), count_block, *chunk_refs(self.chunks, i, j), plan.layout, (i, j), plan.rows_of(b)
             )
-            parts[i].append((TaskRef((block, b)), 0))
-            if i != j:
-                parts[j].append((TaskRef((block, b)), 1))
-        for n, level in enumerate(parts):
-            depth = 0
+            for n, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
+                if n in parts:
+                    parts[n].append((TaskRef((block, b)), side))
+        for place, n in enumerate(chosen):
+            level, depth = parts[n], 0
             while len(level) > SUM_FAN_IN:
                 level, lower = [], level
                 for s in range(0, len(lower), SUM_FAN_IN):
-                    partial = (f"simjoin_count_sum-{token}", n, depth, s)
-                    layer[partial] = _sum_task(partial, lower[s : s + SUM_FAN_IN])
-                    level.append((TaskRef(partial), None))
+                    key = (partial, n, depth, s)
+                    layer[key] = _sum_task(key, lower[s : s + SUM_FAN_IN])
+                    level.append((TaskRef(key), None))
                 depth += 1
-            total = (f"simjoin_count_sum-{token}", n)
+            total, last = (partial, n), (self._name, place)
             layer[total] = _sum_task(total, level)
-            layer[(self._name, n)] = Task(
-                (self._name, n), _aligned, TaskRef((self.chunks._name, n)), TaskRef(total), self._meta
-            )
+            chunk = TaskRef((self.chunks._name, n))
+            layer[last] = Task(last, _aligned, chunk, TaskRef(total), self._meta)
         return layer
 
 

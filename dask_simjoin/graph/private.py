@@ -2,16 +2,21 @@
 
 from dask._task_spec import Alias, List, Task, TaskRef
 from dask.dataframe.dask_expr import new_collection
-from dask.dataframe.dask_expr._expr import Blockwise, Expr, PartitionsFiltered
+from dask.dataframe.dask_expr._cumulative import CumulativeAggregations
+from dask.dataframe.dask_expr._expr import Blockwise, Expr, Partitions, PartitionsFiltered
+from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr.io.io import BlockwiseIO
 
 __all__ = [
     "Alias",
     "Blockwise",
     "BlockwiseIO",
+    "CumulativeAggregations",
     "Expr",
     "List",
+    "Partitions",
     "PartitionsFiltered",
+    "Repartition",
     "Task",
     "TaskRef",
     "new_collection",

@@ -56,8 +56,8 @@ class MapPartition(Blockwise):
     def _meta(self) -> Any:
         return None
 
-    def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (self.frame.npartitions + 1)
+    def _divisions(self) -> Any:
+        return self.frame.divisions
 
     @functools.cached_property
     def _name(self) -> str:
