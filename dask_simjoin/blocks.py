@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.errors import SourceChangedError
-from dask_simjoin.ids import row_ids
+from dask_simjoin.ids import row_ids, take_ids
 from dask_simjoin.index.layout import Layout
 from dask_simjoin.partition import points
 from dask_simjoin.spec import JoinSpec
@@ -53,7 +54,7 @@ def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Layout, block: tuple[
     distance = spec.return_distance and "distance" in columns
     found = backend.pairs(q, d, layout, same=same, distance=distance)
     out: dict[str, Any] = {
-        name: side["ids"].take(places)
+        name: take_ids(side["ids"], places)
         for name, side, places in (("left", q, found.left), ("right", d, found.right))
     }
     if distance:
@@ -70,7 +71,9 @@ def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Layout, block: tuple[
 def _concat(parts: list[Any]) -> Any:
     if len(parts) == 1:
         return parts[0]
-    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0].append(parts[1:])
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return parts[0].append([pd.Index(part) for part in parts[1:]])
 
 
 def count_block(q: Chunk, d: Chunk, layout: Layout, block: tuple[int, int],

@@ -35,6 +35,14 @@ def row_ids(frame: Any, id: Hashable | None) -> pd.Index:
     return frame.index if id is None else pd.Index(frame[id])
 
 
+def take_ids(ids: pd.Index, places: np.ndarray) -> Any:
+    """The ids at some places; a NumPy array where that is quicker than an Index."""
+    if isinstance(ids, pd.RangeIndex) and isinstance(ids.dtype, np.dtype):
+        taken = np.multiply(places, ids.step, dtype=np.int64) if ids.step != 1 else places
+        return np.add(taken, ids.start, dtype=np.int64)
+    return ids.take(places)
+
+
 def summarise_ids(ids: pd.Index) -> IdSummary:
     """Summary of the ids of one partition."""
     n = len(ids)

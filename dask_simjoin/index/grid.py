@@ -19,6 +19,9 @@ KEY_BITS = 62
 
 MAX_CELL_BITS = 30
 MIN_VALUE_BITS = 16
+"""Fewer than these, and most points would share their fixed-point value with others."""
+
+MOST_SHARED = 0.1
 WIDEN = 1 + 2.0**-18
 
 
@@ -124,8 +127,9 @@ def _fixed_point(x: Any, bits: int, xp: Any) -> Any | None:
 def _order(x: Any, keys: Any, xp: Any) -> tuple[Any, Any, Any]:
     """Order by row key, then by value: positions, keys and values, all in that order.
 
-    One sort of (key, fixed-point value, position) in 64 bits; where that leaves points of a
-    row out of order, a sort by value and then a stable one by key.
+    One sort of (key, fixed-point value, position) in 64 bits, and a second one of the points
+    that share a key and a fixed-point value; where those are many, or keys take too many bits,
+    a sort by value and then a stable one by key.
     """
     position_bits = max(1, (len(x) - 1).bit_length())
     least = keys.min()
@@ -136,11 +140,16 @@ def _order(x: Any, keys: Any, xp: Any) -> tuple[Any, Any, Any]:
     if values is not None:
         values |= ranks << value_bits
         packed, positions = _sort_packed(values, position_bits, xp)
-        packed >>= value_bits
-        swept = x[positions]
-        if bool(((swept[1:] >= swept[:-1]) | (packed[1:] != packed[:-1])).all()):
+        shared = xp.flatnonzero(packed[1:] == packed[:-1])
+        if len(shared) <= len(x) * MOST_SHARED:
+            if len(shared):
+                places = xp.unique(xp.concatenate([shared, shared + 1]))
+                some, group = positions[places], packed[places]
+                groups = xp.cumsum(xp.concatenate([group[:1] * 0, group[1:] != group[:-1]]))
+                positions[places] = some[xp.lexsort(xp.stack([x[some], groups.astype(float)]))]
+            packed >>= value_bits
             packed += least
-            return positions, packed, swept
+            return positions, packed, x[positions]
     by_value = xp.argsort(x)
     if key_bits + position_bits > 63:
         ranks = xp.unique(ranks, return_inverse=True)[1].reshape(-1)
