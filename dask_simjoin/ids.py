@@ -43,11 +43,12 @@ def take_ids(ids: pd.Index, places: np.ndarray) -> Any:
     return ids.take(places)
 
 
-def summarise_ids(ids: pd.Index) -> IdSummary:
+def summarise_ids(ids: pd.Index, id: Hashable | None) -> IdSummary:
     """Summary of the ids of one partition."""
     n = len(ids)
     if n == 0:
         return IdSummary(0, 0, None, None, None)
+    ids = _plain(ids)
     if isinstance(ids, pd.RangeIndex) or (not ids.hasnans and ids.is_monotonic_increasing):
         repeated = None if ids.is_unique else (ids[ids.duplicated()][0],)
         return IdSummary(n, 0, ids[0], ids[-1], repeated)
@@ -57,9 +58,15 @@ def summarise_ids(ids: pd.Index) -> IdSummary:
     if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM":
         ordered = np.sort(ids.to_numpy())
         again = np.flatnonzero(ordered[1:] == ordered[:-1])
-        repeated = (ordered[again[0]],) if len(again) else None
-        return IdSummary(n, 0, ordered[0], ordered[-1], repeated)
-    repeated = None if ids.is_unique else (ids[ids.duplicated()][0],)
+        values = pd.Index(ordered)  # numbers come out of it as pandas and people know them
+        repeated = (values[again[0]],) if len(again) else None
+        return IdSummary(n, 0, values[0], values[-1], repeated)
+    try:
+        repeated = None if ids.is_unique else (ids[ids.duplicated()][0],)
+    except TypeError:
+        raise DuplicateIdError(
+            f"{_named(id)} are no single values (such as {ids[0]!r}), so they cannot name rows. {_remedy(id)}"
+        ) from None
     try:
         return IdSummary(n, 0, ids.min(), ids.max(), repeated)
     except TypeError:
@@ -95,9 +102,15 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
     return sorted(meeting)
 
 
+def _plain(ids: pd.Index) -> pd.Index:
+    """Categories as the values they stand for: their codes and their order say nothing of those."""
+    return ids.astype(ids.categories.dtype) if isinstance(ids, pd.CategoricalIndex) else ids
+
+
 def hash_buckets(ids: pd.Index, buckets: int) -> list[pd.Index]:
     """The ids split by hash; equal ids of different partitions meet in one bucket."""
-    values = ids.to_series().reset_index(drop=True)
+    ids = _plain(ids)
+    values = pd.Series(ids)
     bucket = pd.util.hash_pandas_object(values, index=False).to_numpy() % buckets
     order = np.argsort(bucket, kind="stable")
     ends = np.cumsum(np.bincount(bucket, minlength=buckets))
@@ -115,9 +128,9 @@ def first_repeated(parts: list[pd.Index]) -> tuple[Any] | None:
 
 def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError:
     """The error that names a repeated id."""
-    shown = value.item() if isinstance(value, np.generic) and hasattr(value, "item") else value
+    plain = value.item() if isinstance(value, (np.integer, np.floating, np.bool_)) else value
     return DuplicateIdError(
-        f"{_named(id)} are not unique: {shown!r} repeats {where}, so a pair could not tell which "
+        f"{_named(id)} are not unique: {plain!r} repeats {where}, so a pair could not tell which "
         f"row it means. {_remedy(id)}"
     )
 

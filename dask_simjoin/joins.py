@@ -10,7 +10,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin import blocks
 from dask_simjoin.backends.base import backend_for
-from dask_simjoin.errors import ColumnError, UnsupportedFrameError
+from dask_simjoin.errors import ColumnError, OptionTypeError, UnsupportedFrameError
 from dask_simjoin.graph.counts import CountPairs, NeighborCounts
 from dask_simjoin.graph.pairs import SelfJoin
 from dask_simjoin.graph.private import new_collection
@@ -18,12 +18,13 @@ from dask_simjoin.graph.source import seal
 from dask_simjoin.ids import check_summaries, row_ids
 from dask_simjoin.partition import summarise
 from dask_simjoin.plan import Plan, make_plan
-from dask_simjoin.spec import ROW_ID, JoinSpec, make_spec
+from dask_simjoin.spec import ROW_ID, JoinSpec, check_columns, known_options, make_spec
 
 COUNTS = "neighbors"
 """Name of the Series of numbers of neighbours."""
 
 
+@known_options
 def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
               metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
               return_distance: bool = False, dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
@@ -34,6 +35,11 @@ def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = N
         return_distance=return_distance, dropna=dropna, method=method,
     )  # fmt: skip
     ids = row_ids(meta[spec.columns], spec.id)[:0]
+    if ids.nlevels > 1:
+        raise ColumnError(
+            "The index is a MultiIndex, whose labels cannot name rows in a result; use id= a column "
+            "of unique values, or add one with frame.simjoin.with_row_id()."
+        )
     columns = {"left": ids, "right": ids}
     example = backend_for(meta).result(columns | ({"distance": np.empty(0)} if return_distance else {}))
     if is_dask_collection(frame):
@@ -45,6 +51,7 @@ def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = N
     return blocks.join_block(chunk, chunk, spec, plan.layout, (0, 0), plan.rows_of(0), names)
 
 
+@known_options
 def neighbor_counts(frame: Any, eps: float, *, on: Any = None, metric: str = "euclidean",
                     dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
     """Each row's number of neighbours; see `SimJoinAccessor.neighbor_counts`."""
@@ -61,6 +68,7 @@ def neighbor_counts(frame: Any, eps: float, *, on: Any = None, metric: str = "eu
     return backend_for(meta).series(counts, chunk["ids"], COUNTS)
 
 
+@known_options
 def count_pairs(frame: Any, eps: float, *, on: Any = None, metric: str = "euclidean",
                 pairs: str = "unique", include_self: bool = False, dropna: bool = False,
                 method: str = "auto") -> Any:  # fmt: skip
@@ -78,9 +86,13 @@ def count_pairs(frame: Any, eps: float, *, on: Any = None, metric: str = "euclid
     return blocks.count_block_pairs(chunk, chunk, spec, plan.layout, (0, 0), plan.rows_of(0))
 
 
+@known_options
 def with_row_id(frame: Any, name: str = ROW_ID) -> Any:
     """The frame with a column of row numbers; see `SimJoinAccessor.with_row_id`."""
     meta = _example(frame)
+    check_columns(meta)
+    if not isinstance(name, str):
+        raise OptionTypeError(f"name={name!r} is not a string; name the new column, such as {ROW_ID!r}.")
     if name in meta.columns:
         raise ColumnError(
             f"name={name!r} is a column already; use it with id={name!r}, or choose another name."
@@ -103,7 +115,8 @@ def _example(frame: Any) -> Any:
     meta = frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
     if getattr(meta, "ndim", 0) != 2 or not hasattr(meta, "columns"):
         raise UnsupportedFrameError(
-            f"{type(frame).__name__} is not a data frame; use a Dask DataFrame or a pandas DataFrame."
+            f"{type(frame).__name__} is not a data frame; use a Dask DataFrame or a pandas DataFrame "
+            "(of an array x: pd.DataFrame(x))."
         )
     backend_for(meta)
     return meta.iloc[:0]

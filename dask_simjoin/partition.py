@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.ids import IdSummary, row_ids, summarise_ids
@@ -60,15 +61,16 @@ class PartitionSummary:
 def summarise(frame: Any, spec: JoinSpec, named: bool) -> PartitionSummary:
     """Summary of one partition; `named`: the result names rows, so their ids must be unique."""
     x, kept = points(frame, spec)
-    ids = summarise_ids(row_ids(frame if kept is None else frame[kept], spec.id)) if named else None
+    rows = len(frame)
     if kept is not None:
-        return PartitionSummary(len(frame), moments(x[kept]), {}, _inexact(frame, spec), ids)
+        frame, x = frame[kept], x[kept]
+    ids = summarise_ids(row_ids(frame, spec.id), spec.id) if named else None
     found = moments(x)
     bad = {}
     for k, name in enumerate(spec.on):
         if found.rows and not (np.isfinite(found.lower[k]) and np.isfinite(found.upper[k])):
             bad[name] = (int(np.isnan(x[:, k]).sum()), int(np.isinf(x[:, k]).sum()))
-    return PartitionSummary(len(frame), found, bad, _inexact(frame, spec), ids)
+    return PartitionSummary(rows, found, bad, _inexact(frame, spec), ids)
 
 
 def points(frame: Any, spec: JoinSpec) -> tuple[Any, Any]:
@@ -127,6 +129,6 @@ def _inexact(frame: Any, spec: JoinSpec) -> dict[Hashable, int]:
         column = frame[name]
         if getattr(column.dtype, "kind", "") in "iu" and len(column):
             for value in (column.max(), column.min()):
-                if value is not None and value == value and abs(int(value)) > EXACT_INTEGER:
+                if not pd.isna(value) and abs(int(value)) > EXACT_INTEGER:
                     found[name] = int(value)
     return found

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
+import numpy as np
+
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.index.layout import METHODS, SWEEP_MAX_DIMS
 from dask_simjoin.metrics import METRICS
@@ -19,6 +21,9 @@ ROW_ID = "row_id"
 """Name of the column that `with_row_id` adds; never a coordinate unless `on` names it."""
 
 PAIRS = ("unique", "both")
+
+MOST_SHOWN = 100
+"""Characters of a value that a message shows."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,7 +69,7 @@ class JoinSpec:
 def known_options(function: F) -> F:
     """Refuse unknown keywords with the list of the known ones."""
     signature = inspect.signature(function)
-    known = [name for name, p in signature.parameters.items() if p.kind == p.KEYWORD_ONLY]
+    known = [name for name in signature.parameters if name not in ("self", "frame")]
 
     @functools.wraps(function)
     def checked(*args: Any, **options: Any) -> Any:
@@ -87,10 +92,10 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, **opt
     _check_choice("method", options.get("method", "auto"), METHODS)
     for name in ("include_self", "return_distance", "dropna"):
         value = options.get(name, False)
-        if not isinstance(value, bool) and type(value).__name__ != "bool_":
-            raise OptionTypeError(f"{name}={value!r} is not allowed; use True or False.")
+        if not isinstance(value, (bool, np.bool_)):
+            raise OptionTypeError(f"{name}={shown(value)} is not allowed; use True or False.")
         options[name] = bool(value)
-    _check_frame(meta)
+    check_columns(meta)
     if id is not None and not _has(meta.columns, id):
         raise ColumnError(
             f"id={id!r} is not a column; the columns are {_listed(meta.columns)}. "
@@ -106,27 +111,30 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, **opt
 
 
 def _check_eps(eps: Any) -> float:
-    if isinstance(eps, bool) or not isinstance(eps, numbers.Real):
-        raise OptionTypeError(f"eps={eps!r} is not a number; use a finite number >= 0.")
+    # NumPy counts timedelta64 among its integers
+    if isinstance(eps, (bool, np.bool_, np.timedelta64)) or not isinstance(eps, numbers.Real):
+        raise OptionTypeError(f"eps={shown(eps)} is not a number; use a finite number >= 0.")
     try:
         value = float(eps)
     except OverflowError:
         value = math.inf
     if not math.isfinite(value) or value < 0:
-        raise OptionError(f"eps={eps!r} is not allowed; use a finite number >= 0.")
+        raise OptionError(f"eps={shown(eps)} is not allowed; use a finite number >= 0.")
     return value
 
 
 def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in allowed:
-        choices = ", ".join(repr(choice) for choice in allowed)
-        raise OptionError(
-            f"{name}={value!r} is not allowed; use {'one of ' if len(allowed) > 1 else ''}{choices}"
-            f"{_did_you_mean(str(value), allowed)}."
-        )
+        if len(allowed) == 1:
+            choices = f"use {allowed[0]!r}, the only one so far"
+        else:
+            names = ", ".join(repr(choice) for choice in allowed)
+            choices = f"use one of {names}{_did_you_mean(value, allowed)}"
+        raise OptionError(f"{name}={shown(value)} is not allowed; {choices}.")
 
 
-def _check_frame(meta: Any) -> None:
+def check_columns(meta: Any) -> None:
+    """Refuse columns that names do not tell apart."""
     if getattr(meta.columns, "nlevels", 1) > 1:
         raise ColumnError(
             "The columns are a MultiIndex, which cannot be joined on; flatten it, "
@@ -161,7 +169,7 @@ def _check_on(meta: Any, on: Any, id: Hashable | None) -> tuple[Hashable, ...]:
         if not _has(meta.columns, name):
             raise ColumnError(
                 f"on= names {name!r}, which is not a column"
-                f"{_did_you_mean(str(name), [str(c) for c in meta.columns])}; "
+                f"{_did_you_mean(name, meta.columns)}; "
                 f"the columns are {_listed(meta.columns)}."
             )
         if names.count(name) > 1:
@@ -182,6 +190,15 @@ def _kind(dtype: Any) -> str:
     return kind if kind in "iufb" and size <= 8 else ""
 
 
+def shown(value: Any) -> str:
+    """A value for a message, cut short."""
+    try:
+        text = repr(value)
+    except ValueError:  # an int of very many digits
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
 def _has(columns: Any, name: Any) -> bool:
     try:
         return name in columns
@@ -195,6 +212,7 @@ def _listed(names: Any, most: int = 12) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _did_you_mean(name: str, known: Any) -> str:
-    close = get_close_matches(name, list(known), n=1)
+def _did_you_mean(name: Any, known: Any) -> str:
+    names = [other for other in known if isinstance(other, str)]
+    close = get_close_matches(name, names, n=1, cutoff=0.5) if isinstance(name, str) else []
     return f" (did you mean {close[0]!r}?)" if close else ""

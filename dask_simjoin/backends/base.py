@@ -58,8 +58,9 @@ _MODULES = {"pandas": "dask_simjoin.backends.cpu"}
 
 
 def library(frame: Any) -> str:
-    """Name of the data frame library that `frame` belongs to."""
-    return type(frame).__module__.partition(".")[0]
+    """The data frame library that a frame's class is of, or derived from."""
+    names = [base.__module__.partition(".")[0] for base in type(frame).__mro__]
+    return next((name for name in names if name in _MODULES), names[0])
 
 
 def backend_for(frame: Any) -> Backend:

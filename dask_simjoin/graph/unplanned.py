@@ -17,7 +17,8 @@ class Unplanned(Expr):
     _named = False
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}({self.operand('source')}, eps={self.operand('spec').eps!r})"
+        spec = self.operand("spec")
+        return f"{type(self).__name__}({self.operand('source')}, eps={spec.eps!r}, on={list(spec.on)})"
 
     @property
     def _meta(self) -> Any:
