@@ -106,11 +106,13 @@ class SimJoinAccessor:
         )  # fmt: skip
 
     @known_options
-    def neighbor_counts(self, eps: float, *, on: Any = None, metric: str = "euclidean",
-                        dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
+    def neighbor_counts(self, eps: float, *, on: Any = None, id: Hashable | None = None,
+                        metric: str = "euclidean", dropna: bool = False,
+                        method: str = "auto") -> Any:  # fmt: skip
         """How many rows lie within `eps` of each row, the row itself not counted.
 
-        No pair is materialised.  Parameters are those of `self_join`.
+        No pair is materialised.  Parameters are those of `self_join`; `id` only says which column
+        is no coordinate.
 
         Returns
         -------
@@ -129,12 +131,12 @@ class SimJoinAccessor:
         return joins.neighbor_counts(self._frame, eps, on=on, metric=metric, dropna=dropna, method=method)
 
     @known_options
-    def count_pairs(self, eps: float, *, on: Any = None, metric: str = "euclidean",
-                    pairs: str = "unique", include_self: bool = False, dropna: bool = False,
-                    method: str = "auto") -> Any:  # fmt: skip
+    def count_pairs(self, eps: float, *, on: Any = None, id: Hashable | None = None,
+                    metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+                    dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
         """The number of rows that `self_join` would return, without materialising any.
 
-        Parameters are those of `self_join`.
+        Parameters are those of `self_join`; `id` only says which column is no coordinate.
 
         Returns
         -------
@@ -148,7 +150,7 @@ class SimJoinAccessor:
         2
         """
         return joins.count_pairs(
-            self._frame, eps, on=on, metric=metric, pairs=pairs, include_self=include_self,
+            self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
             dropna=dropna, method=method,
         )  # fmt: skip
 

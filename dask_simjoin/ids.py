@@ -112,6 +112,9 @@ def hash_buckets(ids: pd.Index, buckets: int) -> list[pd.Index]:
     ids = _plain(ids)
     values = pd.Series(ids)
     bucket = pd.util.hash_pandas_object(values, index=False).to_numpy() % buckets
+    if ids.dtype == object:
+        # 1, 1.0 and True are equal, but hashed apart
+        bucket[[not isinstance(value, (str, bytes)) for value in ids]] = 0
     order = np.argsort(bucket, kind="stable")
     ends = np.cumsum(np.bincount(bucket, minlength=buckets))
     ids = ids.take(order)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,12 @@ def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = N
 
 
 @known_options
-def neighbor_counts(frame: Any, eps: float, *, on: Any = None, metric: str = "euclidean",
-                    dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
+def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
+                    metric: str = "euclidean", dropna: bool = False,
+                    method: str = "auto") -> Any:  # fmt: skip
     """Each row's number of neighbours; see `SimJoinAccessor.neighbor_counts`."""
     meta = _example(frame)
-    spec = make_spec(meta, eps, on=on, metric=metric, dropna=dropna, method=method)
+    spec = _unnamed(make_spec(meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method))
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], COUNTS)
     if is_dask_collection(frame):
         source = seal(frame, spec.columns)
@@ -69,15 +71,16 @@ def neighbor_counts(frame: Any, eps: float, *, on: Any = None, metric: str = "eu
 
 
 @known_options
-def count_pairs(frame: Any, eps: float, *, on: Any = None, metric: str = "euclidean",
-                pairs: str = "unique", include_self: bool = False, dropna: bool = False,
-                method: str = "auto") -> Any:  # fmt: skip
+def count_pairs(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
+                metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+                dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
     """The number of pairs; see `SimJoinAccessor.count_pairs`."""
     meta = _example(frame)
     spec = make_spec(
-        meta, eps, on=on, metric=metric, pairs=pairs, include_self=include_self, dropna=dropna,
+        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self, dropna=dropna,
         method=method,
     )  # fmt: skip
+    spec = _unnamed(spec)
     if is_dask_collection(frame):
         return _lazy(CountPairs, frame, spec, 0)
     chunk, plan = _eager(frame, spec, named=False)
@@ -115,11 +118,16 @@ def _example(frame: Any) -> Any:
     meta = frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
     if getattr(meta, "ndim", 0) != 2 or not hasattr(meta, "columns"):
         raise UnsupportedFrameError(
-            f"{type(frame).__name__} is not a data frame; use a Dask DataFrame or a pandas DataFrame "
-            "(of an array x: pd.DataFrame(x))."
+            f"{type(frame).__module__}.{type(frame).__name__} is not a data frame; use a Dask "
+            "DataFrame or a pandas DataFrame (of an array x: pd.DataFrame(x))."
         )
     backend_for(meta)
     return meta.iloc[:0]
+
+
+def _unnamed(spec: JoinSpec) -> JoinSpec:
+    """The options of a verb whose result names no rows: ids are not read, so they may repeat."""
+    return replace(spec, id=None)
 
 
 def _lazy(kind: Any, frame: Any, spec: JoinSpec, example: Any) -> Any:

@@ -118,7 +118,7 @@ def _check_eps(eps: Any) -> float:
         value = float(eps)
     except OverflowError:
         value = math.inf
-    if not math.isfinite(value) or value < 0:
+    if not math.isfinite(value) or eps < 0:  # a tiny negative Fraction would be -0.0
         raise OptionError(f"eps={shown(eps)} is not allowed; use a finite number >= 0.")
     return value
 
@@ -158,18 +158,22 @@ def _check_on(meta: Any, on: Any, id: Hashable | None) -> tuple[Hashable, ...]:
                 f"{_listed(meta.columns)}); name the coordinates with on=[...]."
             )
         return tuple(found)
-    names = [on] if isinstance(on, str) or not hasattr(on, "__iter__") else list(on)
+    if isinstance(on, (set, frozenset)):
+        raise ColumnError(
+            f"on={shown(on)} has no order, and squares are summed in the order of on=; use a list."
+        )
+    names = [on] if isinstance(on, (str, bytes)) or not hasattr(on, "__iter__") else list(on)
     if isinstance(on, tuple) and _has(meta.columns, on):
         names = [on]
     if not names:
         raise ColumnError(
-            "on=[] names no column; name at least one, or leave out on= for all numeric columns."
+            f"on={shown(on)} names no column; name at least one, or leave out on= for all numeric columns."
         )
     for name in names:
         if not _has(meta.columns, name):
             raise ColumnError(
                 f"on= names {name!r}, which is not a column"
-                f"{_did_you_mean(name, meta.columns)}; "
+                f"{_did_you_mean(name, meta.columns, 0.5)}; "
                 f"the columns are {_listed(meta.columns)}."
             )
         if names.count(name) > 1:
@@ -212,7 +216,7 @@ def _listed(names: Any, most: int = 12) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _did_you_mean(name: Any, known: Any) -> str:
+def _did_you_mean(name: Any, known: Any, cutoff: float = 0.6) -> str:
     names = [other for other in known if isinstance(other, str)]
-    close = get_close_matches(name, names, n=1, cutoff=0.5) if isinstance(name, str) else []
+    close = get_close_matches(name, names, n=1, cutoff=cutoff) if isinstance(name, str) else []
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,121 @@
+"""Pairs go on into Dask analytics: merge, groupby, assign, filter, all lazy until one compute.
+
+Asks of the places of North and Central America: how crowded are they in each country, where do close
+pairs lie across a border, and which places of the same name are near-duplicates?
+
+    python examples/analytics.py                  # threads of this process, with a progress bar
+    python examples/analytics.py --distributed    # a LocalCluster of two worker processes
+
+The distance is Euclidean, in degrees of latitude and longitude: not metres.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import pandas as pd
+from dask.diagnostics import ProgressBar
+from distributed import Client, LocalCluster
+
+import dask_simjoin  # noqa: F401  (gives Dask DataFrames the accessor .simjoin)
+
+DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
+ON = ["latitude", "longitude"]
+
+
+def questions(places: dd.DataFrame, eps: float, small: int) -> dict[str, Any]:
+    """Everything that is asked, lazily; `places` has unique labels and known divisions."""
+    # the number of neighbours, as one more column: labels align it with the frame
+    crowded = places.assign(neighbors=places.simjoin.neighbor_counts(eps, on=ON))
+    by_country = crowded.groupby("country")["neighbors"].agg(["size", "mean", "max"])
+    villages = crowded[crowded["population"] < small].nlargest(10, "neighbors")
+
+    # the pairs carry labels: merge the attributes of both sides back; these are small enough for
+    # one partition, so that merging moves no pairs between workers
+    pairs = places.simjoin.self_join(eps, on=ON, return_distance=True)
+    attributes = places[["name", "country"]].repartition(npartitions=1)
+    for side in ("left", "right"):
+        pairs = pairs.merge(attributes.add_suffix(f"_{side}"), left_on=side, right_index=True)
+
+    across = pairs[pairs["country_left"] != pairs["country_right"]]
+    left, right = across["country_left"], across["country_right"]
+    border = left.where(left < right, right) + "-" + right.where(left < right, left)
+    same = pairs[pairs["name_left"].str.casefold() == pairs["name_right"].str.casefold()]
+    return {
+        "places": places.shape[0],
+        "pairs": places.simjoin.count_pairs(eps, on=ON),
+        "by_country": by_country,
+        "villages": villages[["name", "country", "population", "neighbors"]],
+        "borders": across.assign(border=border).groupby("border").size(split_out=1),
+        "same_by_country": same.groupby("country_left").size(split_out=1),
+        "same": same.nsmallest(10, "distance"),
+    }
+
+
+def most(numbers: pd.Series) -> pd.Series:
+    """The ten largest, ties in the order of their labels."""
+    return numbers.sort_index().sort_values(ascending=False, kind="stable").head(10)
+
+
+def report(found: dict[str, Any], eps: float, small: int) -> None:
+    """Print the answers."""
+    print(f"{found['places']:,} places, {found['pairs']:,} pairs within {eps:g} degrees")
+    tables = [
+        (
+            "Ten countries of the most places, and the neighbours of a place",
+            found["by_country"].nlargest(10, "size").rename(columns={"size": "places"}).round(2),
+        ),
+        (
+            "Near-duplicates by country: pairs of the same name, case ignored",
+            most(found["same_by_country"]).rename("pairs"),
+        ),
+        ("The ten closest of them", found["same"].reset_index(drop=True)),
+        (
+            "Ten borders with the most pairs across them",
+            most(found["borders"]).rename("pairs"),
+        ),
+        (f"Ten places of less than {small:,} people with the most neighbours", found["villages"]),
+    ]
+    for title, table in tables:
+        print(f"\n{title}")
+        frame = table.to_frame() if isinstance(table, pd.Series) else table
+        print(frame.rename_axis(index=None).to_string())
+
+
+def main() -> None:
+    """Ask the questions, with threads or on a local cluster."""
+    parser = argparse.ArgumentParser(description="Analytics on the pairs of a self-join of GeoNames.")
+    parser.add_argument("--data", type=Path, default=DATA, help="parquet file of places")
+    parser.add_argument("--eps", type=float, default=0.05, help="largest distance, in degrees (default 0.05)")
+    parser.add_argument("--small", type=int, default=1000, help="people of a small place (default 1000)")
+    parser.add_argument("--distributed", action="store_true", help="run on a LocalCluster of two workers")
+    options = parser.parse_args()
+    if not options.data.exists():
+        parser.error(f"no such file: {options.data}")
+
+    start = time.perf_counter()
+    with contextlib.ExitStack() as stack:
+        if options.distributed:
+            cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+            stack.enter_context(cluster)
+            stack.enter_context(Client(cluster))
+        else:
+            stack.enter_context(ProgressBar())
+        # labels from the column geonameid; the file's statistics tell the divisions
+        places = dd.read_parquet(
+            options.data, index="geonameid", split_row_groups=True, calculate_divisions=True
+        )
+        asked = questions(places, options.eps, options.small)
+        (found,) = dask.compute(asked)
+    report(found, options.eps, options.small)
+    print(f"\n{time.perf_counter() - start:.1f} seconds")
+
+
+if __name__ == "__main__":
+    main()
