@@ -1,7 +1,8 @@
 """The work of one task, as pure functions of chunks.
 
-A chunk is a plain dict: the arrays of its index, its rows' names ("ids", a pandas Index), the
-labels of its rows ("labels") where a result is aligned with the source, and "source_rows".
+A chunk is a plain dict: the arrays of its index, its rows' names ("ids", a pandas Index), the same
+as int64 numbers in the index's order where they have that form ("labels"), an empty frame of its
+library ("example"), and "source_rows".
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pandas as pd
 
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.errors import SourceChangedError
-from dask_simjoin.ids import row_ids, take_ids
+from dask_simjoin.ids import as_labels, from_labels, row_ids
 from dask_simjoin.index.layout import Layout
 from dask_simjoin.partition import points
 from dask_simjoin.spec import JoinSpec
@@ -27,9 +28,12 @@ def make_chunk(frame: Any, spec: JoinSpec, layout: Layout) -> Chunk:
     rows = len(frame)
     if kept is not None:
         frame, x = frame[kept], x[kept]
-    example = frame.iloc[:0]
-    chunk: Chunk = {"ids": row_ids(frame, spec.id), "source_rows": rows, "example": example}
-    return chunk | backend_for(frame).build(x, layout)
+    index = backend_for(frame).build(x, layout)
+    ids = row_ids(frame, spec.id)
+    labels = as_labels(ids)
+    if labels is not None:
+        labels = labels[index["order"][: len(ids)]]
+    return {"ids": ids, "labels": labels, "source_rows": rows, "example": frame.iloc[:0]} | index
 
 
 def _check_rows(chunk: Chunk, expected: int, number: int) -> None:
@@ -52,11 +56,12 @@ def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Layout, block: tuple[
     same = block[0] == block[1]
     backend = backend_for(q["example"])
     distance = spec.return_distance and "distance" in columns
-    found = backend.pairs(q, d, layout, same=same, distance=distance)
-    out: dict[str, Any] = {
-        name: take_ids(side["ids"], places)
-        for name, side, places in (("left", q, found.left), ("right", d, found.right))
-    }
+    labels = None if q["labels"] is None else (q["labels"], d["labels"])
+    found = backend.pairs(q, d, layout, same=same, distance=distance, labels=labels)
+    out: dict[str, Any] = {}
+    for name, side, rows_ in (("left", q, found.left), ("right", d, found.right)):
+        ids = side["ids"]
+        out[name] = ids.take(rows_) if labels is None else from_labels(rows_, ids)
     if distance:
         out["distance"] = found.distance
     parts = [out]

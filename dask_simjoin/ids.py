@@ -35,12 +35,20 @@ def row_ids(frame: Any, id: Hashable | None) -> pd.Index:
     return frame.index if id is None else pd.Index(frame[id])
 
 
-def take_ids(ids: pd.Index, places: np.ndarray) -> Any:
-    """The ids at some places; a NumPy array where that is quicker than an Index."""
-    if isinstance(ids, pd.RangeIndex) and isinstance(ids.dtype, np.dtype):
-        taken = np.multiply(places, ids.step, dtype=np.int64) if ids.step != 1 else places
-        return np.add(taken, ids.start, dtype=np.int64)
-    return ids.take(places)
+def as_labels(ids: pd.Index) -> np.ndarray | None:
+    """The ids as int64 numbers that stand for them, or None where they have no such form."""
+    if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
+        return None
+    values = ids.to_numpy()
+    return values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
+
+
+def from_labels(labels: np.ndarray, ids: pd.Index) -> Any:
+    """What the labels stand for, where those of `ids` are like them: an array or an Index."""
+    dtype = ids.dtype
+    if dtype.kind in "mM":
+        return pd.Index(labels.view(dtype))
+    return labels.view(dtype) if dtype.itemsize == 8 else labels.astype(dtype)
 
 
 def summarise_ids(ids: pd.Index, id: Hashable | None) -> IdSummary:

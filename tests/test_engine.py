@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
+from dask_simjoin.backends import cpu, cpu_buffers
 from dask_simjoin.backends.cpu import BACKEND
 from dask_simjoin.blocks import count_block, join_block, make_chunk
 from dask_simjoin.index.layout import SWEEP_MAX_DIMS, make_layout
@@ -154,9 +155,9 @@ def test_float64_tiles_where_the_filter_cannot_serve():
 
 
 def test_results_longer_than_the_first_segment(method, monkeypatch):
-    from dask_simjoin.backends import cpu
-
     monkeypatch.setattr(cpu, "MOST_ROOM", 64)
+    monkeypatch.setattr(cpu, "ROOM_PER_POINT", 1)
+    monkeypatch.setattr(cpu_buffers, "SCRATCH", 5000)
     rng = np.random.default_rng(2)
     check(rng.uniform(size=(700, 3)), 0.4, (300,), method=method)
 

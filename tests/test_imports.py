@@ -23,6 +23,7 @@ FLOORS = [
     {"kernels.cpu.sweep_simd", "kernels.cpu.tile_simd"},
     {"kernels.cpu.sweep", "kernels.cpu.tiles"},
     {"backends", "backends.base"},
+    {"backends.cpu_buffers"},
     {"backends.cpu"},
     {"ids"},
     {"partition"},

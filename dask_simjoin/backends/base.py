@@ -14,8 +14,8 @@ class Pairs(NamedTuple):
 
     Attributes
     ----------
-    left, right : array (pairs,), int32
-        Positions of the rows in the left and in the right chunk.
+    left, right : array (pairs,), int32 or int64
+        The rows of the left and of the right chunk: positions, or labels.
     distance : array (pairs,), float64, or None
     decided, refused : int
         How many pairs only the float64 decision could tell, and how many of them it refused.
@@ -41,8 +41,12 @@ class Backend(Protocol):
         """Index of a chunk: a plain dict of arrays, so that it can be spilled and sent."""
 
     def pairs(self, q: dict[str, Any], d: dict[str, Any], layout: Layout, *, same: bool,
-              distance: bool) -> Pairs:  # fmt: skip
-        """All pairs of two indexes, or of one with itself (`same`: each once, smaller first)."""
+              distance: bool = False, labels: tuple[Any, Any] | None = None) -> Pairs:  # fmt: skip
+        """All pairs of two indexes, or of one with itself (`same`: each once, smaller first).
+
+        `labels`: what to name the rows of both sides (n,) int64, in their index's order; None:
+        their positions.
+        """
 
     def counts(self, q: dict[str, Any], d: dict[str, Any], layout: Layout, *, same: bool) -> Any:
         """Numbers of neighbours (int64) of the rows of both chunks, by position."""

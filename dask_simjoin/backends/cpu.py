@@ -8,52 +8,17 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.backends.base import Pairs
+from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Sink
 from dask_simjoin.index import grid, kdorder, tiles
 from dask_simjoin.index.layout import Layout
-from dask_simjoin.kernels.cpu import finish, pack, sweep
+from dask_simjoin.kernels.cpu import pack, sweep
 from dask_simjoin.kernels.cpu import tiles as tile_kernels
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
 
 Index = dict[str, Any]
 
-MOST_ROOM = 1 << 28
-"""Pairs for which a first segment is reserved at most."""
-
-
-class PairBuffer:
-    """Pairs of int32 numbers in segments: one pass over the data, however many pairs it gives.
-
-    Memory that is not written costs nothing, so segments are generous: one is the rule, and
-    what it does not use is given back.
-    """
-
-    def __init__(self, room: int) -> None:
-        self._full: list[tuple[np.ndarray, np.ndarray]] = []
-        self._begin(room)
-
-    def _begin(self, room: int) -> None:
-        self.room = room
-        self.left = np.empty(room + SWEEP_LANES, np.int32)
-        self.right = np.empty(room + SWEEP_LANES, np.int32)
-
-    def _end(self, n: int) -> None:
-        # shrinking gives the pages behind back without copying those before
-        self.left.resize(n, refcheck=False)
-        self.right.resize(n, refcheck=False)
-        self._full.append((self.left, self.right))
-
-    def next_segment(self, n: int, least: int) -> None:
-        """Begin a segment for `least` pairs or more; the last one holds `n`."""
-        self._end(n)
-        self._begin(max(2 * self.room, least))
-
-    def finish(self, n: int) -> None:
-        """The last segment holds `n` pairs: all of them are now in `done`."""
-        self._end(n)
-        self.done = self._full[0]
-        if len(self._full) > 1:
-            left, right = zip(*self._full, strict=True)
-            self.done = np.concatenate(left), np.concatenate(right)
+ROOM_PER_POINT = 32
+"""Pairs of each point for which memory is reserved at first."""
 
 
 class CpuBackend:
@@ -76,24 +41,34 @@ class CpuBackend:
             return grid.build(x, layout.grid, SWEEP_LANES)
         return _build_tiles(x, layout)
 
-    def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: bool) -> Pairs:
-        q_n, d_n = len(q["order"]) - SWEEP_LANES, len(d["order"]) - SWEEP_LANES
-        if not q_n or not d_n:
-            none = np.empty(0, np.int32)
-            return Pairs(none, none, np.empty(0) if distance else None, 0, 0)
-        buffer = PairBuffer(min(32 * max(q_n, d_n), MOST_ROOM) + tiles.TILE**2)
-        names = [s["order"] for s in (q, d)]
-        if distance:  # coordinates are found by place, not by position
-            names = [np.arange(len(name), dtype=np.int32) for name in names]
-        run = _sweep_pairs if layout.grid is not None else _tile_pairs
-        decided, refused = run(q, d, layout, same, names, buffer)
-        left, right = buffer.done
-        if not distance:
-            return Pairs(left, right, None, decided, refused)
-        away = np.empty(len(left))
-        q_y, d_y = (s["cols"].T if layout.grid is not None else s["y"] for s in (q, d))
-        finish.measure(q_y, q["order"], d_y, d["order"], same, left, right, away)
-        return Pairs(left, right, away, decided, refused)
+    def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: bool = False,
+              labels: tuple[Any, Any] | None = None) -> Pairs:  # fmt: skip
+        sides, room = (q, d), 0
+        if all(len(s["order"]) > SWEEP_LANES for s in sides):
+            room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MOST_ROOM) + tiles.TILE**2
+        sink: Positions | Labels
+        if labels is None and not distance:
+            sink = Positions(room)
+            names = [s["order"] for s in sides]
+        else:  # what the sink looks up lies in the index's order
+            names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
+            sink = Labels(
+                room // 2,
+                [
+                    (s["cols"].T if layout.grid is not None else s["y"], s["order"], label)
+                    for s, label in zip(sides, labels or [s["order"] for s in sides], strict=True)
+                ],
+                same=same,
+                distance=distance,
+            )
+        decided = refused = 0
+        if room:
+            run = _sweep_pairs if layout.grid is not None else _tile_pairs
+            decided, refused = run(q, d, layout, same, names, sink)
+        else:
+            sink.end(0)
+        left, right, *away = sink.segments.whole
+        return Pairs(left, right, away[0] if away else None, decided, refused)
 
     def counts(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Any:
         counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if same else (q, d))]
@@ -125,19 +100,19 @@ def _sweep_sides(q: Index, d: Index, layout: Layout, same: bool) -> tuple[Any, .
 
 
 def _sweep_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
-                 buffer: PairBuffer) -> tuple[int, int]:  # fmt: skip
+                 sink: Sink) -> tuple[int, int]:  # fmt: skip
     offsets, reach, swept, at = _sweep_sides(q, d, layout, same)
     state = np.array([*sweep.FRESH, 0], np.int64)
     while True:
         n = sweep.pairs(
             swept, q["cols"], q["keys"], q["starts"], names[0], d["cols"], d["keys"], d["starts"],
-            names[1], offsets, reach, layout.eps2, same, buffer.left, buffer.right, 0, buffer.room,
+            names[1], offsets, reach, layout.eps2, same, sink.left, sink.right, 0, sink.room,
             state, at,
         )  # fmt: skip
         if state[5] == 0:
-            buffer.finish(n)
+            sink.end(n)
             return 0, 0
-        buffer.next_segment(n, int(state[5]))
+        sink.full(n, int(state[5]))
 
 
 def _sweep_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
@@ -205,15 +180,15 @@ def _align(q: Index, d: Index) -> tuple[Index, Index]:
 
 
 def _tile_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
-                buffer: PairBuffer) -> tuple[int, int]:  # fmt: skip
+                sink: Sink) -> tuple[int, int]:  # fmt: skip
     q, d = _align(q, d)
     state = np.zeros(5, np.int64)
     while True:
-        n = _tile_join(q, d, layout, same, names, False, buffer.left, buffer.right, buffer.room, state)
+        n = _tile_join(q, d, layout, same, names, False, sink.left, sink.right, sink.room, state)
         if state[2] == 0:
-            buffer.finish(n)
+            sink.end(n)
             return int(state[3]), int(state[4])
-        buffer.next_segment(n, int(state[2]))
+        sink.full(n, int(state[2]))
 
 
 def _tile_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,

@@ -1,4 +1,4 @@
-"""Turns pairs of places in two indexes into pairs of positions and distances."""
+"""Turns pairs of places in two indexes into labels of rows and distances."""
 
 from __future__ import annotations
 
@@ -9,22 +9,28 @@ from numba import njit
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def measure(q_y: Any, q_order: Any, d_y: Any, d_order: Any, same: bool, left: Any, right: Any,
-            distance: Any) -> None:  # fmt: skip
-    """Fill `distance`; replace places in `left` and `right` by positions, in place.
+def label(q_order: Any, q_labels: Any, d_order: Any, d_labels: Any, same: bool, q_places: Any,
+          d_places: Any, left: Any, right: Any) -> None:  # fmt: skip
+    """Fill `left` and `right` with labels; with `same`, the smaller position comes first.
 
-    `q_y`, `d_y` (n, d): coordinates in the indexes' order; `q_order`, `d_order`: positions.
-    With `same` the smaller position comes first.
+    `q_order`, `d_order`: positions, `q_labels`, `d_labels`: labels, both by place in an index.
     """
+    for n in range(q_places.size):
+        i, j = q_places[n], d_places[n]
+        a, b = q_labels[i], d_labels[j]
+        swap = same and d_order[j] < q_order[i]
+        left[n] = b if swap else a
+        right[n] = a if swap else b
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def measure(q_y: Any, d_y: Any, q_places: Any, d_places: Any, distance: Any) -> None:
+    """Fill `distance`, by the metric's formula; `q_y`, `d_y` (n, d): coordinates by place."""
     dims = q_y.shape[1]
-    for n in range(left.size):
-        i, j = left[n], right[n]
+    for n in range(q_places.size):
+        i, j = q_places[n], d_places[n]
         total = 0.0
         for k in range(dims):
             t = q_y[i, k] - d_y[j, k]
             total += t * t
         distance[n] = np.sqrt(total)
-        a, b = q_order[i], d_order[j]
-        if same and b < a:
-            a, b = b, a
-        left[n], right[n] = a, b
