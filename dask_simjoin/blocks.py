@@ -30,9 +30,7 @@ def make_chunk(frame: Any, spec: JoinSpec, layout: Layout) -> Chunk:
         frame, x = frame[kept], x[kept]
     index = backend_for(frame).build(x, layout)
     ids = row_ids(frame, spec.id)
-    labels = as_labels(ids)
-    if labels is not None:
-        labels = labels[index["order"][: len(ids)]]
+    labels = as_labels(ids, index["order"][: len(ids)])
     return {"ids": ids, "labels": labels, "source_rows": rows, "example": frame.iloc[:0]} | index
 
 

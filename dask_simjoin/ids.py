@@ -35,12 +35,14 @@ def row_ids(frame: Any, id: Hashable | None) -> pd.Index:
     return frame.index if id is None else pd.Index(frame[id])
 
 
-def as_labels(ids: pd.Index) -> np.ndarray | None:
-    """The ids as int64 numbers that stand for them, or None where they have no such form."""
+def as_labels(ids: pd.Index, places: np.ndarray) -> np.ndarray | None:
+    """The ids at some places as int64 numbers that stand for them, or None if they have no such form."""
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
+    if isinstance(ids, pd.RangeIndex):
+        return places * np.int64(ids.step) + np.int64(ids.start)
     values = ids.to_numpy()
-    return values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
+    return (values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64))[places]
 
 
 def from_labels(labels: np.ndarray, ids: pd.Index) -> Any:

@@ -49,6 +49,19 @@ def count_bits(typingctx: Any, mask: Any) -> Any:
     return types.int64(types.uint64), codegen
 
 
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Ask for the cache line at an address: it will be read soon."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        line = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+        flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # to read, keep close, data
+        call(builder, "llvm.prefetch.p0", ir.VoidType(), line, *flags)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
 def _lanes(kind: ir.Type) -> tuple[ir.VectorType, int, int]:
     """Vector type, vectors of one tile, bytes of one number."""
     size = 4 if kind == F32 else 8

@@ -13,7 +13,14 @@ from numba import njit, types
 from numba.extending import overload
 
 from dask_simjoin.index.tiles import TILE
-from dask_simjoin.kernels.cpu.tile_simd import boxes_near, count_bits, lowest_bit, tile_decide, tile_filter
+from dask_simjoin.kernels.cpu.tile_simd import (
+    boxes_near,
+    count_bits,
+    lowest_bit,
+    prefetch,
+    tile_decide,
+    tile_filter,
+)
 
 ONE = np.uint64(1)
 NONE = np.uint64(0)
@@ -23,6 +30,12 @@ PROBE = 256
 """Candidate tiles after which it is tried anew whether testing points against boxes pays."""
 
 PROBE_TESTS = 8
+PREFETCHED = 16384
+"""Bytes of a tile up to which two of them fit a core's first cache."""
+
+GROUPS = 16
+"""Groups of four queries in a tile, over which the next tile's prefetch is spread."""
+
 WORTHWHILE = 58
 """A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""
 
@@ -149,6 +162,8 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
     masks = np.zeros(8, np.uint64)
     four = np.zeros(4, np.int64)
     state[2] = 0
+    z_base, z_step = d[0].ctypes.data, d[0].strides[0]
+    share = z_step // (64 * GROUPS) if z_step <= PREFETCHED else 0
     for a in range(state[0], q_z.shape[0]):
         count = candidates(lower, upper, levels, q_low[a], q_high[a], reach, tiles,
                            a if same else 0, found)  # fmt: skip
@@ -167,7 +182,12 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
                 near &= boxes_near(at, at, dims, d_low[b].ctypes.data, d_high[b].ctypes.data, reach)
                 tested += 1
                 kept += count_bits(near)
+            ahead = z_base + found[min(c + 1, count - 1)] * z_step
             while near != NONE:
+                # the next tile comes into the cache while this one is worked on
+                for line in range(share):
+                    prefetch(ahead + line * 64)
+                ahead += share * 64
                 picked = 0
                 for t in range(4):
                     if near != NONE:
