@@ -128,7 +128,9 @@ class SimJoinAccessor:
         >>> df.simjoin.neighbor_counts(1.0).tolist()
         [1, 2, 1, 0]
         """
-        return joins.neighbor_counts(self._frame, eps, on=on, metric=metric, dropna=dropna, method=method)
+        return joins.neighbor_counts(
+            self._frame, eps, on=on, id=id, metric=metric, dropna=dropna, method=method
+        )
 
     @known_options
     def count_pairs(self, eps: float, *, on: Any = None, id: Hashable | None = None,

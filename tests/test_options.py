@@ -607,7 +607,7 @@ def test_every_error_is_covered_above():
 
 def test_an_id_is_no_coordinate_of_counts_either(how):
     frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "key": [30, 10, 30]})
-    data = lay(frame, how)
+    data = dd.from_pandas(frame, npartitions=2) if how == "dask" else frame
     counts, number = data.simjoin.neighbor_counts(1.0, id="key"), data.simjoin.count_pairs(1.0, id="key")
     assert (counts.compute() if how == "dask" else counts).tolist() == [1, 2, 1]
     assert (number.compute() if how == "dask" else number) == 2
