@@ -35,7 +35,7 @@ class Backend(Protocol):
     """The array module."""
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
-        """The columns as an array (n, d) of float64, C-ordered; NaN where a value is missing."""
+        """The columns as an array (n, d) of float64, NaN where a value is missing."""
 
     def build(self, x: Any, layout: Layout) -> dict[str, Any]:
         """Index of a chunk: a plain dict of arrays, so that it can be spilled and sent."""

@@ -10,7 +10,7 @@ import pandas as pd
 from dask_simjoin.backends.base import Pairs
 from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Sink
 from dask_simjoin.index import grid, kdorder, tiles
-from dask_simjoin.index.layout import Layout
+from dask_simjoin.index.layout import SWEEP_AUTO_DIMS, Layout
 from dask_simjoin.kernels.cpu import pack, sweep
 from dask_simjoin.kernels.cpu import tiles as tile_kernels
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
@@ -27,7 +27,9 @@ class CpuBackend:
     xp = np
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
-        x = np.empty((len(frame), len(columns)))
+        # the row sweep works on columns, tiles on rows
+        order: Any = "F" if len(columns) <= SWEEP_AUTO_DIMS else "C"
+        x = np.empty((len(frame), len(columns)), order=order)
         for k, name in enumerate(columns):
             column = frame[name]
             if isinstance(column.dtype, np.dtype):
@@ -125,6 +127,7 @@ def _sweep_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.n
 
 
 def _build_tiles(x: np.ndarray, layout: Layout) -> Index:
+    x = np.ascontiguousarray(x)
     n, d = x.shape
     order = kdorder.kd_order(x, layout.cut, tiles.TILE, layout.fan_out)
     number = -(-n // tiles.TILE)

@@ -18,6 +18,9 @@ KEY_BITS = 62
 """Bits that the numbers of cells of all gridded dimensions share in one int64 row key."""
 
 MAX_CELL_BITS = 30
+UNCHECKED = {"numpy": {"mode": "clip"}}
+"""How to take without a copy that only serves to check positions."""
+
 MIN_VALUE_BITS = 16
 """Fewer than these, and most points would share their fixed-point value with others."""
 
@@ -91,24 +94,30 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, eps2: 
 
 def row_keys(x: Any, grid: Grid, xp: Any) -> Any:
     """Row key of each point (int64); cells count from 1, so that a neighbour is never negative."""
-    keys = xp.zeros(len(x), xp.int64)
+    keys = None
     for k, origin, width, stride in zip(grid.dims, grid.origin, grid.width, grid.strides, strict=True):
         column = x[:, k] if grid.scale == 1.0 else x[:, k] * grid.scale
-        cell = ((column - origin) / width).astype(xp.int64)
+        place = column - origin
+        place /= width
+        cell = place.astype(xp.int64)
         cell += 1
         cell *= stride
-        keys += cell
-    return keys
+        keys = cell if keys is None else xp.add(keys, cell, out=keys)
+    return xp.zeros(len(x), xp.int64) if keys is None else keys
+
+
+# Memory that is touched for the first time costs as much as the work on it: what follows
+# overwrites its own arguments instead of making temporaries.
 
 
 def _sort_packed(key: Any, position_bits: int, xp: Any) -> tuple[Any, Any]:
-    """`key` (int64, >= 0) in order, and the positions that sort it: one sort of both in 64 bits."""
-    packed = key << position_bits
-    packed |= xp.arange(len(key))
-    packed = packed.view(xp.uint64)
-    packed.sort()
-    positions = (packed & xp.uint64((1 << position_bits) - 1)).view(xp.int64)
-    return (packed >> xp.uint64(position_bits)).view(xp.int64), positions
+    """Sorts `key` (int64, >= 0) in place, by one sort of key and position in 64 bits; both."""
+    key <<= position_bits
+    key |= xp.arange(len(key))
+    key.view(xp.uint64).sort()
+    positions = key & ((1 << position_bits) - 1)
+    key >>= position_bits
+    return key, positions
 
 
 def _fixed_point(x: Any, bits: int, xp: Any) -> Any | None:
@@ -124,8 +133,8 @@ def _fixed_point(x: Any, bits: int, xp: Any) -> Any | None:
     return shifted.astype(xp.int64)
 
 
-def _order(x: Any, keys: Any, xp: Any) -> tuple[Any, Any, Any]:
-    """Order by row key, then by value: positions, keys and values, all in that order.
+def _order(x: Any, keys: Any, xp: Any) -> tuple[Any, Any]:
+    """Order by row key, then by value: positions and keys, both in that order; `keys` are used up.
 
     One sort of (key, fixed-point value, position) in 64 bits, and a second one of the points
     that share a key and a fixed-point value; where those are many, or keys take too many bits,
@@ -133,12 +142,12 @@ def _order(x: Any, keys: Any, xp: Any) -> tuple[Any, Any, Any]:
     """
     position_bits = max(1, (len(x) - 1).bit_length())
     least = keys.min()
-    ranks = keys - least
-    key_bits = int(ranks.max()).bit_length()
+    keys -= least
+    key_bits = int(keys.max()).bit_length()
     value_bits = min(52, 63 - position_bits - key_bits)
     values = _fixed_point(x, value_bits, xp) if value_bits >= MIN_VALUE_BITS else None
     if values is not None:
-        values |= ranks << value_bits
+        values |= keys << value_bits
         packed, positions = _sort_packed(values, position_bits, xp)
         shared = xp.flatnonzero(packed[1:] == packed[:-1])
         if len(shared) <= len(x) * MOST_SHARED:
@@ -149,12 +158,14 @@ def _order(x: Any, keys: Any, xp: Any) -> tuple[Any, Any, Any]:
                 positions[places] = some[xp.lexsort(xp.stack([x[some], groups.astype(float)]))]
             packed >>= value_bits
             packed += least
-            return positions, packed, x[positions]
+            return positions, packed
     by_value = xp.argsort(x)
+    ranks = keys
     if key_bits + position_bits > 63:
-        ranks = xp.unique(ranks, return_inverse=True)[1].reshape(-1)
+        ranks = xp.unique(keys, return_inverse=True)[1].reshape(-1)
     positions = by_value[_sort_packed(ranks[by_value], position_bits, xp)[1]]
-    return positions, keys[positions], x[positions]
+    keys += least
+    return positions, keys[positions]
 
 
 def build(x: Any, grid: Grid, pad: int, xp: Any = np) -> dict[str, Any]:
@@ -177,18 +188,14 @@ def build(x: Any, grid: Grid, pad: int, xp: Any = np) -> dict[str, Any]:
         ``keys`` (rows, int64) and ``starts`` (rows + 1, int64): the non-empty rows.
     """
     n, d = x.shape
-    swept = xp.ascontiguousarray(x[:, grid.sweep])
+    columns = [xp.ascontiguousarray(x[:, k]) for k in range(d)]
     keys = row_keys(x, grid, xp)
-    if n:
-        positions, keys, swept = _order(swept, keys, xp)
-    else:
-        positions = xp.zeros(0, xp.int64)
+    positions, keys = _order(columns[grid.sweep], keys, xp) if n else (keys, keys)
     cols = xp.zeros((d, n + pad))
-    for k in range(d):
-        cols[k, :n] = swept if k == grid.sweep else x[:, k][positions]
+    for column, out in zip(columns, cols, strict=True):
+        column.take(positions, out=out[:n], **UNCHECKED.get(xp.__name__, {}))
     order = xp.zeros(n + pad, xp.int32)
     order[:n] = positions
-    starts = xp.flatnonzero(xp.concatenate([xp.ones(1, bool), keys[1:] != keys[:-1], xp.ones(1, bool)]))
-    if not n:
-        starts = starts[:1]
+    one = xp.ones(1, bool)
+    starts = xp.flatnonzero(xp.concatenate([one[:n], keys[1:] != keys[:-1], one]))
     return {"order": order, "cols": cols, "keys": keys[starts[:-1]], "starts": starts}
