@@ -21,3 +21,9 @@ settings.load_profile("dask_simjoin")
 def method(request):
     """Every engine."""
     return request.param
+
+
+@pytest.fixture(params=["pandas", "dask-1", "dask-3"])
+def how(request):
+    """A plain frame, or one of 1 or 3 partitions: for `frames.lay`."""
+    return request.param

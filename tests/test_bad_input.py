@@ -1,13 +1,10 @@
 """Coordinates that are no finite float64 numbers are refused when the join is planned."""
 
-import re
-
-import dask
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
 from dask.base import is_dask_collection
+from frames import computed, lay
 
 from dask_simjoin.errors import CoordinateError
 from dask_simjoin.testing import as_set, assert_same_pairs, brute_force
@@ -17,37 +14,10 @@ NAN, INF = np.nan, np.inf
 LIMIT = 2**53
 
 
-def lay(frame, how):
-    """The frame itself, or a Dask DataFrame of 1 or 3 partitions, rows in the same order."""
-    if how == "pandas":
-        return frame
-    n = int(how[-1])
-    size = -(-len(frame) // n)
-    parts = [frame.iloc[i * size : (i + 1) * size] for i in range(n)]
-    # Dask's tokens do not tell all dtypes apart, so the label does
-    label = re.sub(r"\W+", "-", f"part {frame.index.dtype} {frame.dtypes.tolist()}")
-    with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_map(_itself, parts, meta=frame.iloc[:0], label=label)
-
-
-def _itself(part):
-    return part
-
-
-@pytest.fixture(params=["pandas", "dask-1", "dask-3"])
-def how(request):
-    """A plain frame, or one of 1 or 3 partitions."""
-    return request.param
-
-
 @pytest.fixture(params=VERBS)
 def verb(request):
     """Every verb that takes eps."""
     return request.param
-
-
-def computed(result):
-    return result.compute() if is_dask_collection(result) else result
 
 
 def assert_refused(frame, verb, text, **options):

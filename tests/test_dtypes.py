@@ -1,46 +1,16 @@
 """Coordinates of every numeric dtype, frames of every shape, and the dtypes of results."""
 
-import re
-
-import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from dask.base import is_dask_collection
 from dask.dataframe.utils import assert_eq
+from frames import computed, itself, lay
 
 from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, squared_distances
 
 INT64, FLOAT64 = np.dtype("int64"), np.dtype("float64")
-
-
-def lay(frame, how):
-    """The frame itself, or a Dask DataFrame of 1 or 3 partitions, rows in the same order."""
-    if how == "pandas":
-        return frame
-    n = int(how[-1])
-    size = -(-len(frame) // n)
-    parts = [frame.iloc[i * size : (i + 1) * size] for i in range(n)]
-    # Dask's tokens do not tell all dtypes apart, so the label does
-    label = re.sub(r"\W+", "-", f"part {frame.index.dtype} {frame.dtypes.tolist()}")
-    with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_map(_itself, parts, meta=frame.iloc[:0], label=label)
-
-
-def _itself(part):
-    return part
-
-
-@pytest.fixture(params=["pandas", "dask-1", "dask-3"])
-def how(request):
-    """A plain frame, or one of 1 or 3 partitions."""
-    return request.param
-
-
-def computed(result):
-    return result.compute() if is_dask_collection(result) else result
 
 
 def assert_joined(frame, how, eps, on, **options):
@@ -208,7 +178,7 @@ def test_empty_partitions(parts, method):
     frame = pd.DataFrame({"x": [0.0, 1.0, 5.0, 5.5, 1.5, 9.0], "y": 0.0}).iloc[: sum(parts)]
     ends = np.cumsum(parts)
     pieces = [frame.iloc[end - size : end] for size, end in zip(parts, ends, strict=True)]
-    ddf = dd.from_map(_itself, pieces, meta=frame.iloc[:0])
+    ddf = dd.from_map(itself, pieces, meta=frame.iloc[:0])
     expected = brute_force(frame.to_numpy(), 1.0)
     assert as_set(ddf.simjoin.self_join(1.0, method=method).compute()) == expected
     counts = ddf.simjoin.neighbor_counts(1.0, method=method)

@@ -2,13 +2,12 @@
 
 import re
 
-import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from dask.base import is_dask_collection
+from frames import computed, itself, lay
 
 from dask_simjoin.errors import DuplicateIdError, SimJoinError
 from dask_simjoin.testing import as_set, assert_same_pairs
@@ -19,37 +18,10 @@ PAIRED = [0.0, 1.0, 10.0, 11.0, 20.0, 21.0]
 REMEDY = r"ddf = ddf\.simjoin\.with_row_id\(\), then id='row_id'"
 
 
-@pytest.fixture(params=["pandas", "dask-1", "dask-3"])
-def how(request):
-    """A plain frame, or one of 1 or 3 partitions."""
-    return request.param
-
-
 @pytest.fixture(params=["index", "column"])
 def where(request):
     """Rows are named by the index, or by the column "key"."""
     return request.param
-
-
-def lay(frame, how):
-    """The frame itself, or a Dask DataFrame of 1 or 3 partitions, rows in the same order."""
-    if how == "pandas":
-        return frame
-    n = int(how[-1])
-    size = -(-len(frame) // n)
-    parts = [frame.iloc[i * size : (i + 1) * size] for i in range(n)]
-    # Dask's tokens do not tell all dtypes apart, so the label does
-    label = re.sub(r"\W+", "-", f"part {frame.index.dtype} {frame.dtypes.tolist()}")
-    with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_map(_itself, parts, meta=frame.iloc[:0], label=label)
-
-
-def _itself(part):
-    return part
-
-
-def computed(result):
-    return result.compute() if is_dask_collection(result) else result
 
 
 def named(ids, where, x=PAIRED):
@@ -214,11 +186,11 @@ def test_categories_that_differ_between_partitions(unknown):
     meta = parts[0].iloc[:0]
     if unknown:
         meta = meta.assign(key=meta["key"].cat.set_categories(["__UNKNOWN_CATEGORIES__"]))
-    ddf = dd.from_map(_itself, parts, meta=meta)
+    ddf = dd.from_map(itself, parts, meta=meta)
     pairs = ddf.simjoin.self_join(1.0, id="key")
     assert as_set(pairs.compute()) == {("a", "b"), ("b2", "a2"), ("c", "d")}
     parts[2] = parts[2].assign(key=pd.Categorical(["c", "a2"]))
-    again = dd.from_map(_itself, parts, meta=meta).simjoin.self_join(1.0, id="key")
+    again = dd.from_map(itself, parts, meta=meta).simjoin.self_join(1.0, id="key")
     with pytest.raises(DuplicateIdError, match="'a2' repeats in several partitions"):
         again.compute()
 
