@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -39,6 +40,8 @@ class Tool:
     variants : callable
         For a row the functions to try: label -> function of the prepared points and eps.  Each runs
         once, the fastest is then measured.
+    tune_on : int
+        By how much the number of points is divided for these tries.
     count : callable
         Number of unordered pairs in what such a function returns; not timed.
     prepare : callable
@@ -59,6 +62,7 @@ class Tool:
     module: str
     distribution: str
     prepare: Callable[[np.ndarray, int], Any] = _as_it_is
+    tune_on: int = 1
     inexact: frozenset[str] = frozenset()
     skip: Mapping[str, str] = field(default_factory=dict)
 
@@ -69,33 +73,34 @@ def measure(tool: Tool, row: Row, repeat: int) -> dict[str, Any]:
     Returns
     -------
     dict
-        variant, median, seconds (of each run that counts), first (of each variant's first run) and
+        variant, median, seconds (of each run that counts), tries (seconds of each variant's try) and
         pairs.
     """
     points = row.points()
     variants = tool.variants(row)
-    some = points[: max(len(points) // WARM_UP, 1)]
-    run = 0
-    first: dict[str, float] = {}
-    pairs = set()
-    for label, join in variants.items():
-        _once(tool, join, some, row.eps, run)
-        first[label], found = _once(tool, join, points, row.eps, run + 1)
-        pairs.add(found)
-        run += 2
-    best = min(first, key=first.__getitem__)
-    seconds = [first[best]] if first[best] > SLOW else []
-    while not seconds or (first[best] <= SLOW and len(seconds) < repeat and sum(seconds) < ENOUGH):
-        second, found = _once(tool, variants[best], points, row.eps, run)
-        seconds.append(second)
-        pairs.add(found)
-        run += 1
+    runs = itertools.count()
+
+    def once(label: str, x: np.ndarray) -> tuple[float, int]:
+        return _once(tool, variants[label], x, row.eps, next(runs))
+
+    some, part = points[: len(points) // WARM_UP], points[: len(points) // tool.tune_on]
+    tries = {}
+    for label in variants:
+        once(label, some)
+        tries[label] = once(label, part)[0]
+    best = min(tries, key=tries.__getitem__)
+    seconds, found = zip(once(best, points), strict=True)
+    if seconds[0] <= SLOW:
+        seconds, found = (), ()
+    while not found or (seconds[0] <= SLOW and len(seconds) < repeat and sum(seconds) < ENOUGH):
+        second, pairs = once(best, points)
+        seconds, found = (*seconds, second), (*found, pairs)
     return {
         "variant": best,
         "median": statistics.median(seconds),
         "seconds": seconds,
-        "first": first,
-        "pairs": sorted(pairs),
+        "tries": tries,
+        "pairs": sorted(set(found)),
     }
 
 

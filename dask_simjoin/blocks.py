@@ -27,7 +27,7 @@ def make_chunk(frame: Any, spec: JoinSpec, layout: Layout) -> Chunk:
     x, kept = points(frame, spec)
     rows = len(frame)
     if kept is not None:
-        frame, x = frame[kept], x[kept]
+        frame, x = frame[spec.columns][kept], x[kept]
     index = backend_for(frame).build(x, layout)
     ids = row_ids(frame, spec.id)
     labels = as_labels(ids, index["order"][: len(ids)])

@@ -136,7 +136,6 @@ def _lazy(kind: Any, frame: Any, spec: JoinSpec, example: Any) -> Any:
 
 def _eager(frame: Any, spec: JoinSpec, named: bool) -> tuple[blocks.Chunk, Plan]:
     """One chunk of the whole frame, and its plan."""
-    frame = frame[spec.columns]
     summary = summarise(frame, spec, named)
     plan = make_plan([summary], spec)
     if summary.ids is not None:

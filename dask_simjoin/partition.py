@@ -63,7 +63,7 @@ def summarise(frame: Any, spec: JoinSpec, named: bool) -> PartitionSummary:
     x, kept = points(frame, spec)
     rows = len(frame)
     if kept is not None:
-        frame, x = frame[kept], x[kept]
+        frame, x = frame[spec.columns][kept], x[kept]
     ids = summarise_ids(row_ids(frame, spec.id), spec.id) if named else None
     found = moments(x)
     bad = {}

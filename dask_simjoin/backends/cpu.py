@@ -140,12 +140,11 @@ def _build_tiles(x: np.ndarray, layout: Layout) -> Index:
         pack.pack_exact(x, order, y, z, low, high)
     else:
         f = layout.filter
-        index["rows"] = np.empty((n, d), kind)
         index["start"] = tiles.aligned_empty((number, tiles.TILE), kind)
         index["limit"], index["sure"] = np.empty(n, kind), np.empty(n, kind)
         index["tile_sure"] = np.empty(number, kind)
         index["norm"] = pack.pack_filter(
-            x, order, np.array(f.centre), f.scale, f.kappa, f.eps2, f.sure, y, z, index["rows"],
+            x, order, np.array(f.centre), f.scale, f.kappa, f.eps2, f.sure, y, z,
             index["start"], index["limit"], index["sure"], index["tile_sure"], low, high,
         )  # fmt: skip
     if n:
@@ -161,10 +160,10 @@ def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.nd
                left: np.ndarray, right: np.ndarray, room: int, state: np.ndarray) -> int:  # fmt: skip
     if layout.filter is None:
         limit = np.array([layout.eps2])
-        q_terms, d_terms = (q["y"], limit, limit), (d["z"], limit, limit)
+        q_terms, d_terms = (q["z"], limit, limit), (d["z"], limit, limit)
         reach: Any = layout.eps2
     else:
-        q_terms = (q["rows"], q["limit"], q["sure"])
+        q_terms = (q["z"], q["limit"], q["sure"])
         d_terms = (d["z"], d["start"], d["tile_sure"])
         reach = layout.filter.box_reach(max(q["norm"], d["norm"]))
     tree = (d["lower"], d["upper"], d["levels"])

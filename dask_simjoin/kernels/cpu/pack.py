@@ -12,12 +12,12 @@ from dask_simjoin.index.tiles import TILE
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def pack_filter(x: Any, order: Any, centre: Any, scale: float, kappa: float, eps2: float, sure: float,
-                y: Any, z: Any, rows: Any, start: Any, limit: Any, q_sure: Any, d_sure: Any,
+                y: Any, z: Any, start: Any, limit: Any, q_sure: Any, d_sure: Any,
                 low: Any, high: Any) -> float:  # fmt: skip
     """Fill the arrays of a filtering tile index; the largest squared norm.
 
-    `y` (n, d) float64: coordinates in order; `rows` (n, d) and `z` (tiles, d, 64) float32: centred
-    and scaled; `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,) float32: the
+    `y` (n, d) float64: coordinates in order; `z` (tiles, d, 64) float32: centred and scaled;
+    `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,) float32: the
     filter's terms; `low`, `high` (tiles, d) float32: boxes.
     """
     n, d = x.shape
@@ -40,7 +40,6 @@ def pack_filter(x: Any, order: Any, centre: Any, scale: float, kappa: float, eps
                 value = x[p, k]
                 y[i, k] = value
                 f = np.float32((value - centre[k]) * scale)
-                rows[i, k] = f
                 z[tile, k, t] = f
                 low[tile, k] = min(low[tile, k], f)
                 high[tile, k] = max(high[tile, k], f)

@@ -109,8 +109,9 @@ def tile_filter(typingctx: Any, tile: Any, start: Any, dims: Any, p0: Any, p1: A
     """float32 filter of 4 queries against a tile: is (start - h) + <z, p> >= 0, is it >= s?
 
     `tile`: address of float32 [dims][64]; `start`: of the 64 float32 that the sums begin
-    with; `p0..p3`: of the queries' coordinates.  Returns the union of the four masks of the
-    first question; if that is not 0 they are written at `out`, and those of the second behind.
+    with; `p0..p3`: of the queries' first coordinates in their tile.  Returns the union of the
+    four masks of the first question; if that is not 0 they are written at `out`, and those of
+    the second behind.
     """
     sig = types.uint64(*(types.int64,) * 7, *(types.float32,) * 8, types.int64)
 
@@ -127,8 +128,8 @@ def tile_filter(typingctx: Any, tile: Any, start: Any, dims: Any, p0: Any, p1: A
                 builder.store(builder.fsub(begin, splat(builder, limit, vector)), slots[q][g])
 
         def step(k: Any) -> None:
-            row = builder.add(tile_, builder.mul(k, const(TILE * size)))
-            at = builder.mul(k, const(size))
+            at = builder.mul(k, const(TILE * size))
+            row = builder.add(tile_, at)
             point = [splat(builder, load(builder, builder.add(p, at), F32, size), vector) for p in points]
             for g in range(groups):
                 z = load(builder, builder.add(row, const(g * width)), vector, size)
@@ -161,7 +162,7 @@ def tile_filter(typingctx: Any, tile: Any, start: Any, dims: Any, p0: Any, p1: A
 def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, eps2: Any) -> Any:
     """Mask of a tile's points within eps of one point: the float64 decision.
 
-    `tile`: address of float64 [dims][64]; `point`: of the point's coordinates.
+    `tile`: address of float64 [dims][64]; `point`: of the point's first coordinate in its tile.
     """
     sig = types.uint64(*(types.int64,) * 3, types.float64)
 
@@ -174,7 +175,7 @@ def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, eps2: Any) -> 
 
         def step(k: Any) -> None:
             row = builder.add(tile_, builder.mul(k, const(TILE * size)))
-            at = builder.add(point_, builder.mul(k, const(size)))
+            at = builder.add(point_, builder.mul(k, const(TILE * size)))
             p = splat(builder, load(builder, at, F64, size), vector)
             for g, slot in enumerate(slots):
                 at = builder.add(row, const(g * vector.count * size))
