@@ -84,7 +84,8 @@ class SimJoinAccessor:
         CoordinateError, DuplicateIdError
             When planned: coordinates that are no finite float64 number, ids that repeat.
         SourceChangedError
-            When computed: a partition has other rows than when the join was planned.
+            When computed: a partition has another number of rows, or coordinates in another range,
+            than when the join was planned.
 
         Notes
         -----

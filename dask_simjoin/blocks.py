@@ -2,7 +2,7 @@
 
 A chunk is a plain dict: the arrays of its index, its rows' names ("ids", a pandas Index), the same
 as int64 numbers in the index's order where they have that form ("labels"), an empty frame of its
-library ("example"), and "source_rows".
+library ("example"), and what tells whether the source changed ("rows", "box").
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dask_simjoin.backends.base import backend_for
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.ids import as_labels, from_labels, row_ids
 from dask_simjoin.index.layout import Layout
-from dask_simjoin.partition import points
+from dask_simjoin.partition import bounds, box_digest, points
 from dask_simjoin.spec import JoinSpec
 
 Chunk = dict[str, Any]
@@ -29,28 +29,34 @@ def make_chunk(frame: Any, spec: JoinSpec, layout: Layout) -> Chunk:
     if kept is not None:
         frame, x = frame[spec.columns][kept], x[kept]
     index = backend_for(frame).build(x, layout)
-    ids = row_ids(frame, spec.id)
+    ids = row_ids(frame, spec.id, spec.id_dtype)
     labels = as_labels(ids, index["order"][: len(ids)])
-    return {"ids": ids, "labels": labels, "source_rows": rows, "example": frame.iloc[:0]} | index
+    names = {"ids": ids, "labels": labels, "example": frame.iloc[:0]}
+    return names | {"rows": rows, "box": box_digest(*bounds(x))} | index
 
 
-def _check_rows(chunk: Chunk, expected: int, number: int) -> None:
-    if chunk["source_rows"] != expected:
-        raise SourceChangedError(
-            f"Partition {number} had {expected} rows when the join was planned and has "
-            f"{chunk['source_rows']} now: the source changed, or is not deterministic. Write it to "
-            "parquet or persist() it, and join that."
-        )
+def _check(chunk: Chunk, expected: tuple[int, str], number: int) -> None:
+    """Refuse a chunk whose numbers are not those that the plan was made from."""
+    if (chunk["rows"], chunk["box"]) == expected:
+        return
+    if chunk["rows"] != expected[0]:
+        what = f"had {expected[0]} rows when the join was planned and has {chunk['rows']} now"
+    else:
+        what = "has coordinates in another range than when the join was planned"
+    raise SourceChangedError(
+        f"Partition {number} {what}: the source changed, or is not deterministic. Write it to parquet "
+        "or persist() it, and join that."
+    )
 
 
 def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Layout, block: tuple[int, int],
-               rows: tuple[int, int], columns: list[str]) -> Any:  # fmt: skip
+               expected: tuple[Any, Any], columns: list[str]) -> Any:  # fmt: skip
     """All pairs of two chunks (of one with itself where the numbers in `block` are equal).
 
-    `rows`: how many rows the plan expects of each partition; `columns`: of the result.
+    `expected`: what the plan knows of each partition; `columns`: of the result.
     """
-    for chunk, expected, number in zip((q, d), rows, block, strict=True):
-        _check_rows(chunk, expected, number)
+    for chunk, known, number in zip((q, d), expected, block, strict=True):
+        _check(chunk, known, number)
     same = block[0] == block[1]
     backend = backend_for(q["example"])
     distance = spec.return_distance and "distance" in columns
@@ -68,7 +74,8 @@ def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Layout, block: tuple[
     if spec.include_self and same:
         own = {"left": q["ids"], "right": q["ids"]}
         parts.append(own | ({"distance": np.zeros(len(q["ids"]))} if distance else {}))
-    return backend.result({c: _concat([part[c] for part in parts]) for c in columns})
+    rows = sum(len(part["left"]) for part in parts)
+    return backend.result({c: _concat([part[c] for part in parts]) for c in columns}, rows)
 
 
 def _concat(parts: list[Any]) -> Any:
@@ -80,22 +87,22 @@ def _concat(parts: list[Any]) -> Any:
 
 
 def count_block(q: Chunk, d: Chunk, layout: Layout, block: tuple[int, int],
-                rows: tuple[int, int]) -> tuple[Any, Any]:  # fmt: skip
+                expected: tuple[Any, Any]) -> tuple[Any, Any]:  # fmt: skip
     """Numbers of neighbours that the rows of two chunks have in each other.
 
     For one chunk with itself the second array is None.
     """
-    for chunk, expected, number in zip((q, d), rows, block, strict=True):
-        _check_rows(chunk, expected, number)
+    for chunk, known, number in zip((q, d), expected, block, strict=True):
+        _check(chunk, known, number)
     same = block[0] == block[1]
     counts = backend_for(q["example"]).counts(q, d, layout, same=same)
     return counts[0], None if same else counts[1]
 
 
 def count_block_pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Layout, block: tuple[int, int],
-                      rows: tuple[int, int]) -> int:  # fmt: skip
+                      expected: tuple[Any, Any]) -> int:  # fmt: skip
     """Number of pairs that `join_block` would return."""
-    counts, _ = count_block(q, d, layout, block, rows)
+    counts, _ = count_block(q, d, layout, block, expected)
     found = int(counts.sum())
     same = block[0] == block[1]
     pairs = found // 2 if same else found

@@ -31,8 +31,16 @@ class DuplicateIdError(SimJoinError, ValueError):
     """Ids do not name the rows: some repeat, or are missing."""
 
 
+class PartitionSizeError(SimJoinError, ValueError):
+    """A partition has more rows than can be indexed."""
+
+
+class PlanningError(SimJoinError, RuntimeError):
+    """The source failed while a join of it was planned."""
+
+
 class SourceChangedError(SimJoinError, RuntimeError):
-    """The source gave other rows to the join than it gave to its planning."""
+    """The source gave the join other numbers of rows or other ranges of coordinates than its planning."""
 
 
 class UnsupportedFrameError(SimJoinError, TypeError):

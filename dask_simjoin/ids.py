@@ -30,9 +30,22 @@ class IdSummary:
     repeated: tuple[Any] | None
 
 
-def row_ids(frame: Any, id: Hashable | None) -> pd.Index:
-    """The ids of a partition's rows."""
-    return frame.index if id is None else pd.Index(frame[id])
+def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> pd.Index:
+    """The ids of a partition's rows, as `dtype` says (None: as they are)."""
+    ids = frame.index if id is None else pd.Index(frame[id])
+    if dtype is None or ids.dtype == dtype or isinstance(dtype, pd.CategoricalDtype):
+        return ids
+    try:
+        cast = ids.astype(dtype)
+        kept = bool(((cast == ids) | ids.isna()).all())
+    except (TypeError, ValueError):
+        kept = False
+    if not kept:
+        raise DuplicateIdError(
+            f"{_named(id)} are of dtype {ids.dtype} in a partition, and not all of them are values of "
+            f"the frame's dtype {dtype}, so partitions do not agree on names. {_remedy(id)}"
+        )
+    return cast
 
 
 def as_labels(ids: pd.Index, places: np.ndarray) -> np.ndarray | None:

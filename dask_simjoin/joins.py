@@ -42,14 +42,14 @@ def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = N
             "of unique values, or add one with frame.simjoin.with_row_id()."
         )
     columns = {"left": ids, "right": ids}
-    example = backend_for(meta).result(columns | ({"distance": np.empty(0)} if return_distance else {}))
+    example = backend_for(meta).result(columns | ({"distance": np.empty(0)} if return_distance else {}), 0)
     if is_dask_collection(frame):
         return _lazy(SelfJoin, frame, spec, example)
     chunk, plan = _eager(frame, spec, named=True)
     if not len(plan):
         return example
     names = list(example.columns)
-    return blocks.join_block(chunk, chunk, spec, plan.layout, (0, 0), plan.rows_of(0), names)
+    return blocks.join_block(chunk, chunk, spec, plan.layout, (0, 0), plan.expected(0), names)
 
 
 @known_options
@@ -66,7 +66,7 @@ def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | No
     chunk, plan = _eager(frame, spec, named=False)
     if not len(plan):
         return example
-    counts, _ = blocks.count_block(chunk, chunk, plan.layout, (0, 0), plan.rows_of(0))
+    counts, _ = blocks.count_block(chunk, chunk, plan.layout, (0, 0), plan.expected(0))
     return backend_for(meta).series(counts, chunk["ids"], COUNTS)
 
 
@@ -86,7 +86,7 @@ def count_pairs(frame: Any, eps: float, *, on: Any = None, id: Hashable | None =
     chunk, plan = _eager(frame, spec, named=False)
     if not len(plan):
         return 0
-    return blocks.count_block_pairs(chunk, chunk, spec, plan.layout, (0, 0), plan.rows_of(0))
+    return blocks.count_block_pairs(chunk, chunk, spec, plan.layout, (0, 0), plan.expected(0))
 
 
 @known_options
@@ -127,7 +127,7 @@ def _example(frame: Any) -> Any:
 
 def _unnamed(spec: JoinSpec) -> JoinSpec:
     """The options of a verb whose result names no rows: ids are not read, so they may repeat."""
-    return replace(spec, id=None)
+    return replace(spec, id=None, id_dtype=None)
 
 
 def _lazy(kind: Any, frame: Any, spec: JoinSpec, example: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,7 +65,7 @@ def summarise(frame: Any, spec: JoinSpec, named: bool) -> PartitionSummary:
     rows = len(frame)
     if kept is not None:
         frame, x = frame[spec.columns][kept], x[kept]
-    ids = summarise_ids(row_ids(frame, spec.id), spec.id) if named else None
+    ids = summarise_ids(row_ids(frame, spec.id, spec.id_dtype), spec.id) if named else None
     found = moments(x)
     bad = {}
     for k, name in enumerate(spec.on):
@@ -83,22 +84,36 @@ def points(frame: Any, spec: JoinSpec) -> tuple[Any, Any]:
     return x, None if bool(kept.all()) else kept
 
 
+def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest and largest coordinates (d,) of the points `x` (n, d); NaN where one is."""
+    if not len(x):
+        nowhere = np.full(x.shape[1], np.inf)
+        return nowhere, -nowhere
+    columns = [x[:, k] for k in range(x.shape[1])]
+    return np.array([c.min() for c in columns]), np.array([c.max() for c in columns])
+
+
+def box_digest(lower: np.ndarray, upper: np.ndarray) -> str:
+    """A box in a few characters: equal for equal boxes only, as good as certainly."""
+    return hashlib.blake2b(lower.tobytes() + upper.tobytes(), digest_size=12).hexdigest()
+
+
 def moments(x: np.ndarray) -> Moments:
     """Moments of the points `x` (n, d); a NaN shows in its column's bounds."""
     n, d = x.shape
+    lower, upper = bounds(x)
     if n == 0:
-        nowhere = np.full(d, np.inf)
-        return Moments(0, nowhere, -nowhere, np.zeros(d), np.zeros(d))
-    out = np.empty((4, d))
+        return Moments(0, lower, upper, np.zeros(d), np.zeros(d))
+    out = np.empty((2, d))
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(d):
             column = np.ascontiguousarray(x[:, k])
             mean = column.mean()
             if not np.isfinite(mean):  # a sum of finite numbers may overflow
                 mean = (column * 0.5**10).mean() * 2.0**10
-            column_deviation = column - mean
-            out[:, k] = column.min(), column.max(), mean, np.dot(column_deviation, column_deviation)
-    return Moments(n, *out)
+            column = column - mean
+            out[:, k] = mean, np.dot(column, column)
+    return Moments(n, lower, upper, *out)
 
 
 def merge_moments(parts: list[Moments]) -> Moments:

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 from dask.tokenize import normalize_token
 
-from dask_simjoin.errors import CoordinateError
+from dask_simjoin.errors import CoordinateError, PartitionSizeError
 from dask_simjoin.index.layout import Layout, make_layout
 from dask_simjoin.metrics import METRICS
-from dask_simjoin.partition import PartitionSummary, merge_moments
+from dask_simjoin.partition import Moments, PartitionSummary, box_digest, merge_moments
 from dask_simjoin.spec import JoinSpec
+
+MOST_ROWS = 2**31 - 2**10
+"""Rows of a chunk: positions are int32, and arrays are padded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,36 +26,37 @@ class Plan:
     ----------
     layout : Layout
         How chunks are indexed.
-    source_rows : tuple of int
-        Rows of each partition of the source.
+    sources : tuple of (int, str)
+        Of each partition of the source: its rows, and a digest of its box.
     blocks : array (block pairs, 2), int32
         Chunks i <= j whose boxes are within eps of each other.
     """
 
     layout: Layout
-    source_rows: tuple[int, ...]
+    sources: tuple[tuple[int, str], ...]
     blocks: np.ndarray
 
     def __len__(self) -> int:
         return len(self.blocks)
 
-    def rows_of(self, block: int) -> tuple[int, int]:
-        """How many rows the partitions of one block pair must have."""
+    def expected(self, block: int) -> tuple[Any, Any]:
+        """What both partitions of one block pair must still be like."""
         i, j = self.blocks[block].tolist()
-        return self.source_rows[i], self.source_rows[j]
+        return self.sources[i], self.sources[j]
 
     def __repr__(self) -> str:
-        chunks, rows = len(self.source_rows), sum(self.source_rows)
+        chunks, rows = len(self.sources), sum(rows for rows, _ in self.sources)
         return f"<{self.layout.method}: {rows:,} rows, {chunks} chunks, {len(self):,} block pairs>"
 
     def __dask_tokenize__(self) -> Any:
-        content = (repr(self.layout), self.source_rows, self.blocks)
+        content = (repr(self.layout), self.sources, self.blocks)
         return normalize_token((type(self).__qualname__, *content))
 
 
 def make_plan(summaries: list[PartitionSummary], spec: JoinSpec) -> Plan:
     """Plan a join of partitions with these summaries; refuses coordinates that are no numbers."""
     check_coordinates(summaries, spec)
+    check_sizes(summaries)
     moments = [summary.moments for summary in summaries]
     every = merge_moments(moments)
     if every.rows:
@@ -60,17 +64,32 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec) -> Plan:
     else:
         bounds = (np.zeros(len(spec.on)),) * 4
     layout = make_layout(spec.method, *bounds, spec.threshold)
-    filled = np.array([n for n, m in enumerate(moments) if m.rows], np.int64)
-    if not len(filled):
-        blocks = np.zeros((0, 2), np.int32)
-    else:
+    sources = tuple((s.source_rows, box_digest(s.moments.lower, s.moments.upper)) for s in summaries)
+    return Plan(layout, sources, _near_blocks(moments, spec))
+
+
+def _near_blocks(moments: list[Moments], spec: JoinSpec) -> np.ndarray:
+    """Pairs i <= j of the partitions that have points and whose boxes are within eps."""
+    filled = np.array([n for n, m in enumerate(moments) if m.rows], np.int32)
+    blocks = [np.zeros((0, 2), np.int32)]
+    if len(filled):
         lower = np.stack([moments[n].lower for n in filled])
         upper = np.stack([moments[n].upper for n in filled])
-        first, second = np.triu_indices(len(filled))
-        gap = METRICS[spec.metric].box_gap(lower[first], upper[first], lower[second], upper[second])
-        near = gap <= spec.threshold
-        blocks = np.stack([filled[first[near]], filled[second[near]]], axis=1).astype(np.int32)
-    return Plan(layout, tuple(summary.source_rows for summary in summaries), blocks)
+        gap_to = METRICS[spec.metric].box_gap
+    for i, first in enumerate(filled):
+        near = filled[i:][gap_to(lower[i], upper[i], lower[i:], upper[i:]) <= spec.threshold]
+        blocks.append(np.stack([np.full_like(near, first), near], axis=1))
+    return np.concatenate(blocks)
+
+
+def check_sizes(summaries: list[PartitionSummary]) -> None:
+    """Refuse partitions whose rows int32 cannot number."""
+    for number, summary in enumerate(summaries):
+        if summary.moments.rows > MOST_ROWS:
+            raise PartitionSizeError(
+                f"Partition {number} has {summary.moments.rows:,} rows, and at most {MOST_ROWS:,} can be "
+                "indexed at once; split it, for example with ddf.repartition(partition_size='256MB')."
+            )
 
 
 def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:

@@ -42,6 +42,8 @@ class JoinSpec:
         The column that names the rows; None: the index.
     metric, pairs, method : str
     include_self, return_distance, dropna : bool
+    id_dtype : dtype or None
+        Of the ids, by the frame's example; partitions may hold others of the same values.
     """
 
     eps: float
@@ -53,6 +55,7 @@ class JoinSpec:
     return_distance: bool = False
     dropna: bool = False
     method: str = "auto"
+    id_dtype: Any = None
 
     @property
     def threshold(self) -> float:
@@ -107,7 +110,8 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, **opt
             f"method='sweep' serves at most {SWEEP_MAX_DIMS} columns, and on= names {len(on)}; "
             "use method='tiles' or 'auto'."
         )
-    return JoinSpec(eps, on, id, **options)
+    dtype = meta.index.dtype if id is None else meta[id].dtype
+    return JoinSpec(eps, on, id, id_dtype=dtype, **options)
 
 
 def _check_eps(eps: Any) -> float:

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from dataclasses import replace
 
 import cloudpickle
 import dask
@@ -16,6 +17,9 @@ from hypothesis import given, settings
 
 from dask_simjoin import errors
 from dask_simjoin.graph import planner
+from dask_simjoin.partition import summarise
+from dask_simjoin.plan import make_plan
+from dask_simjoin.spec import make_spec
 from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, cases, frame_of
 
 EPS = 0.05
@@ -283,6 +287,81 @@ def test_a_source_that_changed_is_refused(tmp_path):
     frames[1].iloc[:20].to_pickle(path / "1")
     with pytest.raises(errors.SourceChangedError, match=r"Partition 1 had 50 rows .* has 20 now.*persist"):
         pairs.compute(scheduler="sync")
+
+
+def test_a_source_whose_numbers_changed_is_refused(tmp_path):
+    """As many rows as before, but elsewhere: blocks that the plan left out might hold pairs now."""
+    path = tmp_path / "points"
+    path.mkdir()
+    far = [frame_of(np.arange(4.0).reshape(-1, 1) * 100), frame_of(np.arange(4.0, 8).reshape(-1, 1) * 100)]
+    far[1].index += 4
+
+    def write(frames):
+        for n, frame in enumerate(frames):
+            frame.to_pickle(path / str(n))
+
+    def source():
+        return dd.from_map(lambda n: pd.read_pickle(path / str(n)), [0, 1], meta=far[0].iloc[:0])
+
+    write(far)
+    pairs = source().simjoin.self_join(1.0)
+    assert len(pairs.compute(scheduler="sync")) == 0
+    for value in (0.0, np.nan):
+        write([frame * 0 + value for frame in far])
+        with pytest.raises(errors.SourceChangedError, match=r"Partition \d has coordinates in another range"):
+            pairs.compute(scheduler="sync")
+    write([frame * 0 for frame in far])
+    del pairs
+    assert len(source().simjoin.self_join(1.0).compute(scheduler="sync")) == 28
+
+
+def test_rows_remain_where_no_column_does(ddf, x):
+    pairs = ddf.simjoin.self_join(EPS)
+    number = len(brute_force(x, EPS))
+    assert pairs[[]].compute().shape == (number, 0)
+    assert pairs.assign(one=1).one.sum().compute() == number
+    assert len(pairs) == len(pairs.index) == number
+
+
+def test_an_attribute_error_of_the_source_is_told_once(ddf):
+    calls = []
+
+    def broken(part):
+        if len(part):
+            calls.append(len(part))
+            raise AttributeError("no such thing")
+        return part
+
+    bad = ddf.repartition(npartitions=1).map_partitions(broken, meta=ddf._meta)
+    pairs = bad.simjoin.self_join(EPS)
+    with pytest.raises(errors.PlanningError, match=r"AttributeError: no such thing"):
+        pairs.compute(scheduler="sync")
+    assert len(calls) == 1
+
+
+def test_partitions_that_hold_ids_in_other_dtypes():
+    frame = pd.DataFrame({"x": [0.0, 1.0]}, index=pd.Index([-1, 5], dtype="int64"))
+
+    def parts(*indexes):
+        frames = [frame.set_axis(index) for index in indexes]
+        return dd.from_map(lambda part: part, frames, meta=frame.iloc[:0])
+
+    narrow = pd.Index([-1, 5], dtype="int32")
+    with pytest.raises(errors.DuplicateIdError, match="-1 repeats in several partitions"):
+        parts(narrow, pd.Index([-1, 10])).simjoin.self_join(1.0).compute()
+    good = parts(narrow, pd.Index([10.0, 20.0])).simjoin.self_join(1.0).compute()
+    assert good.dtypes.tolist() == [np.dtype("int64")] * 2
+    assert as_set(good) == {(-1, 5), (10, 20), (-1, 10), (-1, 20), (5, 10), (5, 20)}
+    with pytest.raises(errors.DuplicateIdError, match=r"of dtype float64 .* frame's dtype int64"):
+        parts(narrow, pd.Index([10.5, 20.0])).simjoin.self_join(1.0).compute()
+
+
+def test_partitions_too_large_to_index(ddf):
+    spec = make_spec(ddf._meta, EPS, on=None)
+    summary = summarise(ddf.partitions[0].compute(), spec, False)
+    huge = replace(summary, moments=replace(summary.moments, rows=2**31))
+    with pytest.raises(errors.PartitionSizeError, match=r"Partition 1 has 2,147,483,648 rows.*repartition"):
+        make_plan([summary, huge], spec)
 
 
 def test_nothing_to_join(ddf):

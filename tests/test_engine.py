@@ -41,14 +41,14 @@ def join_chunks(x, eps, cuts=(), **options):
     found, distances = set(), {}
     for b, (i, j) in enumerate(plan.blocks.tolist()):
         args = (chunks[i], chunks[j])
-        pairs = join_block(*args, spec, plan.layout, (i, j), plan.rows_of(b), COLUMNS)
+        pairs = join_block(*args, spec, plan.layout, (i, j), plan.expected(b), COLUMNS)
         new = as_set(pairs)
-        plain = join_block(*args, spec, plan.layout, (i, j), plan.rows_of(b), COLUMNS[:2])
+        plain = join_block(*args, spec, plan.layout, (i, j), plan.expected(b), COLUMNS[:2])
         assert as_set(plain) == new
         assert not (new & found)
         found |= new
         distances |= dict(zip(zip(pairs.left, pairs.right, strict=True), pairs.distance, strict=True))
-        a, c = count_block(*args, plan.layout, (i, j), plan.rows_of(b))
+        a, c = count_block(*args, plan.layout, (i, j), plan.expected(b))
         counts[i] += a
         if c is not None:
             counts[j] += c

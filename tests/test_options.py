@@ -602,7 +602,7 @@ def test_every_error_is_covered_above():
         for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, errors.SimJoinError)
     }
-    assert len(defined) == 8
+    assert len(defined) == 10
 
 
 def test_an_id_is_no_coordinate_of_counts_either(how):

@@ -51,8 +51,8 @@ class Backend(Protocol):
     def counts(self, q: dict[str, Any], d: dict[str, Any], layout: Layout, *, same: bool) -> Any:
         """Numbers of neighbours (int64) of the rows of both chunks, by position."""
 
-    def result(self, columns: dict[str, Any]) -> Any:
-        """A data frame of the library that the backend serves."""
+    def result(self, columns: dict[str, Any], rows: int) -> Any:
+        """A data frame of the library that the backend serves; it has rows even without columns."""
 
     def series(self, values: Any, index: Any, name: str) -> Any:
         """A series of that library."""

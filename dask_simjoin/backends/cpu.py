@@ -85,8 +85,8 @@ class CpuBackend:
             by_position.append(out)
         return by_position
 
-    def result(self, columns: dict[str, Any]) -> pd.DataFrame:
-        return pd.DataFrame(columns, copy=False)
+    def result(self, columns: dict[str, Any], rows: int) -> pd.DataFrame:
+        return pd.DataFrame(columns, index=pd.RangeIndex(rows), copy=False)
 
     def series(self, values: np.ndarray, index: pd.Index, name: str) -> pd.Series:
         return pd.Series(values, index, name=name)

@@ -101,7 +101,7 @@ class CountBlocks(PartitionsFiltered, Expr):
             if i not in parts and j not in parts:
                 continue
             layer[(block, b)] = Task(
-                (block, b), count_block, *chunk_refs(self.chunks, i, j), plan.layout, (i, j), plan.rows_of(b)
+                (block, b), count_block, *chunk_refs(self.chunks, i, j), plan.layout, (i, j), plan.expected(b)
             )
             for n, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
                 if n in parts:
@@ -176,7 +176,7 @@ class CountTotal(Expr):
         for b, (i, j) in enumerate(plan.blocks.tolist()):
             layer[(name, b)] = Task(
                 (name, b), count_block_pairs, *chunk_refs(self.chunks, i, j), spec, plan.layout, (i, j),
-                plan.rows_of(b),
+                plan.expected(b),
             )  # fmt: skip
         key = (self._name, 0)
         layer[key] = Task(key, sum, List(*(TaskRef((name, b)) for b in range(len(plan)))))

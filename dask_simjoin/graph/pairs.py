@@ -58,7 +58,7 @@ class JoinBlocks(PartitionsFiltered, BlockwiseIO):
         i, j = plan.blocks[index].tolist()
         return Task(
             name, join_block, *chunk_refs(self.chunks, i, j), self.operand("spec"), plan.layout, (i, j),
-            plan.rows_of(index), self.columns,
+            plan.expected(index), self.columns,
         )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 from dask.tokenize import tokenize
 
+from dask_simjoin.errors import PlanningError
 from dask_simjoin.graph.private import Task, TaskRef
 from dask_simjoin.graph.source import Sealed, gather, sealed_map
 from dask_simjoin.ids import check_summaries, first_repeated, hash_buckets, repeated_id, row_ids
@@ -14,20 +15,23 @@ from dask_simjoin.partition import points, summarise
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.spec import JoinSpec
 
-PLANS_KEPT = 32
-
-_plans: dict[Any, Plan] = {}
-"""Latest plans: a join that is asked for its partitions and then computed is planned once."""
-
 
 def plan_for(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
-    """The plan of a join; `named`: its result names rows, so their ids must be unique."""
-    key = (source.inner._name, spec, named)
-    if key not in _plans:
-        _plans[key] = _compute_plan(source, spec, named)
-        while len(_plans) > PLANS_KEPT:
-            _plans.pop(next(iter(_plans)))
-    return _plans[key]
+    """The plan of a join; `named`: its result names rows, so their ids must be unique.
+
+    It is kept with the source that the join was built on: a join that is asked for its partitions
+    and then computed is planned once, and a join that is built anew is planned anew.
+    """
+    with source.lock:
+        if (spec, named) not in source.plans:
+            try:
+                source.plans[spec, named] = _compute_plan(source, spec, named)
+            except AttributeError as error:
+                # Dask asks expressions for attributes: it would take this for a missing one
+                raise PlanningError(
+                    f"Planning the join failed, as the source raised AttributeError: {error}"
+                ) from error
+        return source.plans[spec, named]
 
 
 def _compute_plan(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
@@ -43,7 +47,7 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
 
 def _kept_ids(frame: Any, spec: JoinSpec, buckets: int) -> list[pd.Index]:
     kept = points(frame, spec)[1] if spec.dropna else None
-    return hash_buckets(row_ids(frame if kept is None else frame[kept], spec.id), buckets)
+    return hash_buckets(row_ids(frame if kept is None else frame[kept], spec.id, spec.id_dtype), buckets)
 
 
 def _pick(parts: list[Any], number: int) -> Any:

@@ -8,6 +8,7 @@ that Dask's optimiser could see, but sealed, and optimised here without that ste
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -21,10 +22,15 @@ from dask_simjoin.spec import JoinSpec
 
 
 class Sealed:
-    """An expression that Dask's optimiser does not look into."""
+    """An expression that Dask's optimiser does not look into, and the plans made for it."""
 
     def __init__(self, expr: Expr) -> None:
         self.inner = expr
+        self.plans: dict[Any, Any] = {}
+        self.lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return Sealed, (self.inner,)
 
     def __dask_tokenize__(self) -> Any:
         return normalize_token(("dask_simjoin.Sealed", self.inner._name))

@@ -10,14 +10,17 @@ to the float64 decision's own rounding, so with N = |z|**2
 
 and the inner product must reach half of (1 - u - 2u**2)(N_i + N_j) - E**2 (1 + 2u).
 
-The kernel begins a sum with start_j - h_i and adds the d products.  However it rounds (fused
-or not, m = d + 4 roundings), it errs by at most g*(N_i/2 + N_j) and u*E**2/2, with
-g = m*u / (1 - m*u).  So with
+The kernel begins a sum with start_j - h_i and adds the d products: m = d + 4 roundings, fused or
+not, g = m*u / (1 - m*u).  Let Q be the sum without its roundings.  A partial sum is Q less the
+products still to come, so at most |Q| + (N_i + N_j)/2 in size, and all roundings together err by at
+most g(|Q| + (N_i + N_j)/2); start_j and h_i were rounded by u(N_i + N_j)/2 at most, towards passing.
+The part g|Q| cannot turn a sign.  With
 
     start_j = -N_j (1 - kappa) / 2,    h_i = (N_i (1 - kappa) - E2) / 2,
     kappa = 2g + 3u,                   E2 = E**2 (1 + 8u) + d * 2**-140
 
-the sum of every pair is >= 0: its sign is the verdict.  In the same way a sum of at least
+a pair has 2Q >= (kappa - u - 2u**2)(N_i + N_j) + 6u E**2, more than the rest of the error, so its
+sum is >= 0: the sign is the verdict.  In the same way a sum of at least
 
     sure_i + sure_j,   sure_i = 2 kappa N_i + 16 u E2 + d * 2**-138,   sure_j = 2 kappa N_j
 
