@@ -109,8 +109,10 @@ def test_planned_once(ddf, monkeypatch):
     assert pairs.npartitions == pairs.optimize().npartitions
     pairs.compute()
     pairs[["left"]].compute()
-    ddf.simjoin.self_join(EPS * 1.25).partitions[1].compute()
+    pairs.partitions[1].compute()
     assert len(calls) == 1
+    assert ddf.simjoin.self_join(EPS * 1.25).npartitions == pairs.npartitions
+    assert len(calls) == 2
 
 
 def test_only_needed_columns_are_read(parquet):
@@ -311,7 +313,6 @@ def test_a_source_whose_numbers_changed_is_refused(tmp_path):
         with pytest.raises(errors.SourceChangedError, match=r"Partition \d has coordinates in another range"):
             pairs.compute(scheduler="sync")
     write([frame * 0 for frame in far])
-    del pairs
     assert len(source().simjoin.self_join(1.0).compute(scheduler="sync")) == 28
 
 
