@@ -62,7 +62,7 @@ def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | No
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], COUNTS)
     if is_dask_collection(frame):
         source = seal(frame, spec.columns)
-        return _collection(NeighborCounts(source.inner, source, spec, example))
+        return new_collection(NeighborCounts(source.inner, source, spec, example))
     chunk, plan = _eager(frame, spec, named=False)
     if not len(plan):
         return example
@@ -131,13 +131,7 @@ def _unnamed(spec: JoinSpec) -> JoinSpec:
 
 
 def _lazy(kind: Any, frame: Any, spec: JoinSpec, example: Any) -> Any:
-    return _collection(kind(seal(frame, spec.columns), spec, example))
-
-
-def _collection(expr: Any) -> Any:
-    """A lazy join.  Dask may give us the equal join of an earlier call: this one is planned anew."""
-    expr.operand("source").plans.clear()
-    return new_collection(expr)
+    return new_collection(kind(seal(frame, spec.columns), spec, example))
 
 
 def _eager(frame: Any, spec: JoinSpec, named: bool) -> tuple[blocks.Chunk, Plan]:

@@ -19,8 +19,9 @@ from dask_simjoin.spec import JoinSpec
 def plan_for(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
     """The plan of a join; `named`: its result names rows, so their ids must be unique.
 
-    It is kept with the source that the join was built on: a join that is asked for its partitions
-    and then computed is planned once, and a join that is built anew is planned anew.
+    It is kept with the source that the join was built on, so a join that is asked for its partitions
+    and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
+    divisions it keeps: so that is not planned anew either, and refused if its source changed.
     """
     with source.lock:
         if (spec, named) not in source.plans:
