@@ -87,20 +87,20 @@ def measure(tool: Tool, row: Row, repeat: int) -> dict[str, Any]:
     tries = {}
     for label in variants:
         once(label, some)
-        tries[label] = once(label, part)[0]
-    best = min(tries, key=tries.__getitem__)
-    seconds, found = zip(once(best, points), strict=True)
-    if seconds[0] <= SLOW:
-        seconds, found = (), ()
-    while not found or (seconds[0] <= SLOW and len(seconds) < repeat and sum(seconds) < ENOUGH):
-        second, pairs = once(best, points)
-        seconds, found = (*seconds, second), (*found, pairs)
+        tries[label] = once(label, part)
+    best = min(tries, key=lambda label: tries[label][0])
+    first = tries[best] if tool.tune_on == 1 else once(best, points)
+    measured = [first] if first[0] > SLOW else []
+    if not measured:
+        while not measured or (len(measured) < repeat and sum(s for s, _ in measured) < ENOUGH):
+            measured.append(once(best, points))
+    seconds = [second for second, _ in measured]
     return {
         "variant": best,
         "median": statistics.median(seconds),
         "seconds": seconds,
-        "tries": tries,
-        "pairs": sorted(set(found)),
+        "tries": {label: second for label, (second, _) in tries.items()},
+        "pairs": sorted({pairs for _, pairs in measured}),
     }
 
 

@@ -30,7 +30,8 @@ def measure_apart(tool: str, row: str, repeat: int, quick: bool) -> dict[str, An
         last = done.stderr.strip().splitlines()[-1:]
         return {"failed": f"exit status {done.returncode}: {' '.join(last)}"}
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    # more than 1 tells that something else ran as well and may have slowed this down
+    return result | {"load": round(os.getloadavg()[0], 2)}
 
 
 def _pin() -> None:
