@@ -10,7 +10,7 @@ import pandas as pd
 from dask_simjoin.backends.base import Pairs
 from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Sink
 from dask_simjoin.index import grid, kdorder, tiles
-from dask_simjoin.index.layout import SWEEP_AUTO_DIMS, Layout
+from dask_simjoin.index.layout import Layout
 from dask_simjoin.kernels.cpu import pack, sweep
 from dask_simjoin.kernels.cpu import tiles as tile_kernels
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
@@ -27,9 +27,7 @@ class CpuBackend:
     xp = np
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
-        # the row sweep works on columns, tiles on rows
-        order: Any = "F" if len(columns) <= SWEEP_AUTO_DIMS else "C"
-        x = np.empty((len(frame), len(columns)), order=order)
+        x = np.empty((len(frame), len(columns)), order="F")
         for k, name in enumerate(columns):
             column = frame[name]
             if isinstance(column.dtype, np.dtype):
@@ -127,9 +125,9 @@ def _sweep_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.n
 
 
 def _build_tiles(x: np.ndarray, layout: Layout) -> Index:
-    x = np.ascontiguousarray(x)
     n, d = x.shape
     order = kdorder.kd_order(x, layout.cut, tiles.TILE, layout.fan_out)
+    x = np.ascontiguousarray(x)  # points are gathered row by row
     number = -(-n // tiles.TILE)
     kind = np.float64 if layout.filter is None else np.float32
     z = tiles.aligned_empty((number, d, tiles.TILE), kind)
