@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.data import ROWS, Row
-from benchmarks.ours import OURS, VERSION
+from benchmarks.ours import OURS, VERSION, source_digest
 from benchmarks.peers import PEERS, installed
 from benchmarks.report import Results, best_peer, disagreements, environment, tables
 from benchmarks.timing import Tool
@@ -60,13 +60,17 @@ def main() -> int:
     options = arguments()
     rows = {name: ROWS[name].quick() if options.quick else ROWS[name] for name in options.rows}
     tools = [*OURS.values(), *installed(options.peers)]
-    known = environment(tools, VERSION)
+    known = environment(tools, VERSION) | {"source": source_digest()}
     results = measure_all(rows, tools, options.repeat, options.quick)
+    changed = source_digest() != known["source"]
+    if changed:
+        print("The source of dask_simjoin changed during this run: repeat it.", file=sys.stderr)
     wrong = disagreements(results, rows, {tool.name: tool for tool in tools})
     report = {
         "environment": known,
         "unit": "CPU seconds of one core",
         "quick": options.quick,
+        "source_changed": changed,
         "disagreements": wrong,
         "rows": {
             name: {
