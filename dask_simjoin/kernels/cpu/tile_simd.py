@@ -29,7 +29,6 @@ from dask_simjoin.kernels.cpu.vectors import (
     suffix,
 )
 
-
 _WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f"))
 
 REGISTER = 64 if _WIDE else 32
