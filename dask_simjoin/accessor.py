@@ -43,7 +43,8 @@ class SimJoinAccessor:
     def self_join(self, eps: float, *, on: Any = None, id: Hashable | None = None,
                   metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
                   return_distance: bool = False, dropna: bool = False,
-                  method: str = "auto") -> Any:  # fmt: skip
+                  method: str = "auto", partitioning: str = "auto",
+                  blocksize: Any = None) -> Any:  # fmt: skip
         """Every pair of rows within `eps` of each other.
 
         Parameters
@@ -103,13 +104,15 @@ class SimJoinAccessor:
         """
         return joins.self_join(
             self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
-            return_distance=return_distance, dropna=dropna, method=method,
+            return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
+            blocksize=blocksize,
         )  # fmt: skip
 
     @known_options
     def neighbor_counts(self, eps: float, *, on: Any = None, id: Hashable | None = None,
                         metric: str = "euclidean", dropna: bool = False,
-                        method: str = "auto") -> Any:  # fmt: skip
+                        method: str = "auto", partitioning: str = "auto",
+                  blocksize: Any = None) -> Any:  # fmt: skip
         """How many rows lie within `eps` of each row, the row itself not counted.
 
         No pair is materialised.  Parameters are those of `self_join`; `id` only says which column
@@ -130,13 +133,15 @@ class SimJoinAccessor:
         [1, 2, 1, 0]
         """
         return joins.neighbor_counts(
-            self._frame, eps, on=on, id=id, metric=metric, dropna=dropna, method=method
-        )
+            self._frame, eps, on=on, id=id, metric=metric, dropna=dropna, method=method,
+            partitioning=partitioning, blocksize=blocksize,
+        )  # fmt: skip
 
     @known_options
     def count_pairs(self, eps: float, *, on: Any = None, id: Hashable | None = None,
                     metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
-                    dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
+                    dropna: bool = False, method: str = "auto", partitioning: str = "auto",
+                  blocksize: Any = None) -> Any:  # fmt: skip
         """The number of rows that `self_join` would return, without materialising any.
 
         Parameters are those of `self_join`; `id` only says which column is no coordinate.
@@ -154,7 +159,7 @@ class SimJoinAccessor:
         """
         return joins.count_pairs(
             self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
-            dropna=dropna, method=method,
+            dropna=dropna, method=method, partitioning=partitioning, blocksize=blocksize,
         )  # fmt: skip
 
     @known_options

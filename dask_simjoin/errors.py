@@ -35,6 +35,10 @@ class PartitionSizeError(SimJoinError, ValueError):
     """A partition has more rows than can be indexed."""
 
 
+class BudgetError(SimJoinError, ValueError):
+    """A chunk, a task or the result needs more memory than there is."""
+
+
 class PlanningError(SimJoinError, RuntimeError):
     """The source failed while a join of it was planned."""
 

@@ -48,6 +48,14 @@ def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> pd.Index:
     return cast
 
 
+def id_bytes(ids: pd.Index, looked_at: int = 1000) -> float:
+    """Memory of one id, as far as some of them tell."""
+    if isinstance(ids.dtype, np.dtype) and ids.dtype != object:
+        return float(ids.dtype.itemsize)
+    some = ids[:: max(1, len(ids) // looked_at)]
+    return max(8.0, some.memory_usage(deep=True) / len(some)) if len(some) else 8.0
+
+
 def as_labels(ids: pd.Index, places: np.ndarray) -> np.ndarray | None:
     """The ids at some places as int64 numbers that stand for them, or None if they have no such form."""
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":

@@ -11,6 +11,8 @@ from dask.base import is_dask_collection
 
 from dask_simjoin import blocks
 from dask_simjoin.backends.base import backend_for
+from dask_simjoin.checks import check_rows
+from dask_simjoin.chunks import Chunk, make_chunk
 from dask_simjoin.errors import ColumnError, OptionTypeError, UnsupportedFrameError
 from dask_simjoin.graph.counts import CountPairs, NeighborCounts
 from dask_simjoin.graph.pairs import SelfJoin
@@ -21,6 +23,9 @@ from dask_simjoin.partition import summarise
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.spec import ROW_ID, JoinSpec, check_columns, known_options, make_spec
 
+MOST_BYTES = 2**62
+"""Of the one chunk of a frame that is no Dask DataFrame."""
+
 COUNTS = "neighbors"
 """Name of the Series of numbers of neighbours."""
 
@@ -28,12 +33,14 @@ COUNTS = "neighbors"
 @known_options
 def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
               metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
-              return_distance: bool = False, dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
+              return_distance: bool = False, dropna: bool = False, method: str = "auto",
+              partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Every pair of rows within `eps` of each other; see `SimJoinAccessor.self_join`."""
     meta = _example(frame)
     spec = make_spec(
         meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
-        return_distance=return_distance, dropna=dropna, method=method,
+        return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
+        blocksize=blocksize,
     )  # fmt: skip
     ids = row_ids(meta[spec.columns], spec.id)[:0]
     if ids.nlevels > 1:
@@ -49,16 +56,21 @@ def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = N
     if not len(plan):
         return example
     names = list(example.columns)
-    return blocks.join_block(chunk, chunk, spec, plan.layout, (0, 0), plan.expected(0), names)
+    return blocks.join_block(chunk, chunk, spec, plan.layout, True, names)
 
 
 @known_options
 def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
                     metric: str = "euclidean", dropna: bool = False,
-                    method: str = "auto") -> Any:  # fmt: skip
+                    method: str = "auto",
+              partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Each row's number of neighbours; see `SimJoinAccessor.neighbor_counts`."""
     meta = _example(frame)
-    spec = _unnamed(make_spec(meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method))
+    spec = make_spec(
+        meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method, partitioning=partitioning,
+        blocksize=blocksize,
+    )  # fmt: skip
+    spec = _unnamed(spec)
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], COUNTS)
     if is_dask_collection(frame):
         source = seal(frame, spec.columns)
@@ -66,19 +78,20 @@ def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | No
     chunk, plan = _eager(frame, spec, named=False)
     if not len(plan):
         return example
-    counts, _ = blocks.count_block(chunk, chunk, plan.layout, (0, 0), plan.expected(0))
+    counts, _ = blocks.count_block(chunk, chunk, plan.layout, True)
     return backend_for(meta).series(counts, chunk["ids"], COUNTS)
 
 
 @known_options
 def count_pairs(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
                 metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
-                dropna: bool = False, method: str = "auto") -> Any:  # fmt: skip
+                dropna: bool = False, method: str = "auto",
+              partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """The number of pairs; see `SimJoinAccessor.count_pairs`."""
     meta = _example(frame)
     spec = make_spec(
         meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self, dropna=dropna,
-        method=method,
+        method=method, partitioning=partitioning, blocksize=blocksize,
     )  # fmt: skip
     spec = _unnamed(spec)
     if is_dask_collection(frame):
@@ -86,7 +99,7 @@ def count_pairs(frame: Any, eps: float, *, on: Any = None, id: Hashable | None =
     chunk, plan = _eager(frame, spec, named=False)
     if not len(plan):
         return 0
-    return blocks.count_block_pairs(chunk, chunk, spec, plan.layout, (0, 0), plan.expected(0))
+    return blocks.count_block_pairs(chunk, chunk, spec, plan.layout, True)
 
 
 @known_options
@@ -134,10 +147,11 @@ def _lazy(kind: Any, frame: Any, spec: JoinSpec, example: Any) -> Any:
     return new_collection(kind(seal(frame, spec.columns), spec, example))
 
 
-def _eager(frame: Any, spec: JoinSpec, named: bool) -> tuple[blocks.Chunk, Plan]:
+def _eager(frame: Any, spec: JoinSpec, named: bool) -> tuple[Chunk, Plan]:
     """One chunk of the whole frame, and its plan."""
     summary = summarise(frame, spec, named)
-    plan = make_plan([summary], spec)
+    check_rows(summary.source_rows, 0)
+    plan = make_plan([summary], replace(spec, partitioning="entity", blocksize=MOST_BYTES))
     if summary.ids is not None:
         check_summaries([summary.ids], spec.id)
-    return blocks.make_chunk(frame, spec, plan.layout), plan
+    return make_chunk(frame, (0, plan.sources[0]), spec, plan.layout), plan

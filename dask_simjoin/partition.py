@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.backends.base import backend_for
-from dask_simjoin.ids import IdSummary, row_ids, summarise_ids
+from dask_simjoin.ids import IdSummary, id_bytes, row_ids, summarise_ids
+from dask_simjoin.sample import Sample, draw
 from dask_simjoin.spec import JoinSpec
 
 EXACT_INTEGER = 2**53
@@ -50,6 +51,10 @@ class PartitionSummary:
         Column -> an integer in it that no float64 number equals.
     ids : IdSummary or None
         None where rows need no names.
+    id_bytes : float
+        Memory of one row's id.
+    sample : Sample or None
+        Some of the rows that take part; None if it was not asked for.
     """
 
     source_rows: int
@@ -57,21 +62,33 @@ class PartitionSummary:
     bad: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
     inexact: dict[Hashable, int] = field(default_factory=dict)
     ids: IdSummary | None = None
+    id_bytes: float = 8.0
+    sample: Sample | None = None
 
 
-def summarise(frame: Any, spec: JoinSpec, named: bool) -> PartitionSummary:
-    """Summary of one partition; `named`: the result names rows, so their ids must be unique."""
+def summarise(frame: Any, spec: JoinSpec, named: bool, partitions: int = 0) -> PartitionSummary:
+    """Summary of one partition.
+
+    `named`: the result names rows, so their ids must be unique; `partitions`: how many there are in
+    all (0: no sample is drawn).
+    """
     x, kept = points(frame, spec)
     rows = len(frame)
     if kept is not None:
         frame, x = frame[spec.columns][kept], x[kept]
-    ids = summarise_ids(row_ids(frame, spec.id, spec.id_dtype), spec.id) if named else None
+    names = row_ids(frame, spec.id, spec.id_dtype) if named else None
+    ids = None if names is None else summarise_ids(names, spec.id)
     found = moments(x)
+    size = 8.0 if names is None else id_bytes(names)
     bad = {}
     for k, name in enumerate(spec.on):
         if found.rows and not (np.isfinite(found.lower[k]) and np.isfinite(found.upper[k])):
             bad[name] = (int(np.isnan(x[:, k]).sum()), int(np.isinf(x[:, k]).sum()))
-    return PartitionSummary(rows, found, bad, _inexact(frame, spec), ids)
+    sample = None
+    if partitions and not bad:
+        seed = int(box_digest(found.lower, found.upper)[:12], 16)
+        sample = draw(x, None if kept is None else np.asarray(kept), partitions, seed)
+    return PartitionSummary(rows, found, bad, _inexact(frame, spec), ids, size, sample)
 
 
 def points(frame: Any, spec: JoinSpec) -> tuple[Any, Any]:

@@ -1,21 +1,31 @@
-"""The plan of a join: which chunks meet, and how all of them are indexed."""
+"""The plan of a join: which chunks meet, how all of them are indexed, and what comes out."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from dask.tokenize import normalize_token
 
-from dask_simjoin.errors import CoordinateError, PartitionSizeError
+from dask_simjoin.budget import Budget, Resources, make_budget
+from dask_simjoin.checks import MOST_ROWS, check_chunks, check_coordinates, check_result
+from dask_simjoin.chunking import Chunking, EntityChunks, SpatialChunks, entity_chunks, spatial_chunks
+from dask_simjoin.estimate import Estimate, SamplePoints, estimate, gather_samples, sample_pairs
+from dask_simjoin.index.grid import reach
 from dask_simjoin.index.layout import Layout, make_layout
-from dask_simjoin.metrics import METRICS
+from dask_simjoin.index.regions import make_regions
 from dask_simjoin.partition import Moments, PartitionSummary, box_digest, merge_moments
 from dask_simjoin.spec import JoinSpec
 
-MOST_ROWS = 2**31 - 2**10
-"""Rows of a chunk: positions are int32, and arrays are padded."""
+MOST_REGIONS = 1 << 14
+
+CHUNKS_PER_THREAD = 4
+"""Spatial chunks for each thread: their sizes differ, so more of them balance better."""
+
+SHUFFLE_COST = {"tasks": 2.0, "disk": 4.0, "p2p": 4.0}
+"""What it costs to shuffle a row, in units of what it costs to index and to sweep it once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,90 +38,165 @@ class Plan:
         How chunks are indexed.
     sources : tuple of (int, str)
         Of each partition of the source: its rows, and a digest of its box.
+    chunks : EntityChunks or SpatialChunks
     blocks : array (block pairs, 2), int32
-        Chunks i <= j whose boxes are within eps of each other.
+        Chunks i <= j that meet.
+    slices : array (block pairs,), int64
+        Partitions of the result that each block pair gives.
+    estimate : Estimate
+        The pairs that it gives, each counted once.
+    pair_bytes, row_bytes : float
+        Memory of one row of the result, and of one row of a chunk (coordinates and id).
+    rows : int
+        Points that take part.
+    result_rows : float
+        Rows expected in the result.
+    budget : Budget
     """
 
     layout: Layout
     sources: tuple[tuple[int, str], ...]
+    chunks: Chunking
     blocks: np.ndarray
+    slices: np.ndarray
+    estimate: Estimate
+    pair_bytes: float
+    row_bytes: float
+    rows: int
+    result_rows: float
+    budget: Budget
 
     def __len__(self) -> int:
         return len(self.blocks)
 
-    def expected(self, block: int) -> tuple[Any, Any]:
-        """What both partitions of one block pair must still be like."""
-        i, j = self.blocks[block].tolist()
-        return self.sources[i], self.sources[j]
+    @property
+    def outputs(self) -> int:
+        """Partitions of the result."""
+        return int(self.slices.sum())
+
+    @property
+    def partitioning(self) -> str:
+        """The kind of its chunks."""
+        return "entity" if isinstance(self.chunks, EntityChunks) else "spatial"
+
+    def output(self, number: int) -> tuple[int, int, int]:
+        """Of a partition of the result: its block pair, the slice of that, and how many there are."""
+        ends = np.cumsum(self.slices)
+        block = int(np.searchsorted(ends, number, side="right"))
+        parts = int(self.slices[block])
+        return block, number - int(ends[block]) + parts, parts
 
     def __repr__(self) -> str:
-        chunks, rows = len(self.sources), sum(rows for rows, _ in self.sources)
-        return f"<{self.layout.method}: {rows:,} rows, {chunks} chunks, {len(self):,} block pairs>"
+        return (
+            f"<{self.layout.method}: {self.rows:,} rows, {len(self.chunks)} {self.partitioning} chunks, "
+            f"{len(self):,} block pairs>"
+        )
 
     def __dask_tokenize__(self) -> Any:
-        content = (repr(self.layout), self.sources, self.blocks)
+        content = (repr(self.layout), self.sources, self.chunks.identity, self.blocks, self.slices)
         return normalize_token((type(self).__qualname__, *content))
 
 
-def make_plan(summaries: list[PartitionSummary], spec: JoinSpec) -> Plan:
-    """Plan a join of partitions with these summaries; refuses coordinates that are no numbers."""
+def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Resources | None = None,
+              method: str = "tasks") -> Plan:  # fmt: skip
+    """Plan a join of partitions with these summaries; refuses what cannot be joined.
+
+    `method`: how Dask would shuffle rows.
+    """
+    resources = resources or Resources()
     check_coordinates(summaries, spec)
-    check_sizes(summaries)
+    budget = make_budget(spec.blocksize, resources)
     moments = [summary.moments for summary in summaries]
     every = merge_moments(moments)
+    layout = _layout(every, spec)
+    rows = [summary.moments.rows for summary in summaries]
+    id_bytes = float(np.average([s.id_bytes for s in summaries], weights=rows if sum(rows) else None))
+    row_bytes = 8 * len(spec.on) + id_bytes
+    offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
+    points = gather_samples([s.sample for s in summaries if s.sample is not None], offsets, len(spec.on))
+    chunks = _choose(summaries, points, every, spec, budget, resources, row_bytes, offsets, method)
+    blocks = chunks.blocks(spec.metric, spec.threshold)
+    found = _estimate(points, layout, chunks, blocks)
+    pair_bytes = 2 * id_bytes + 8 * spec.return_distance
+    factor, own = (2 if spec.pairs == "both" else 1), (every.rows if spec.include_self else 0)
+    slices = np.ceil(found.high * factor * pair_bytes / budget.output).clip(1).astype(np.int64)
+    plan = Plan(
+        layout,
+        tuple((s.source_rows, box_digest(s.moments.lower, s.moments.upper)) for s in summaries),
+        chunks,
+        blocks,
+        slices,
+        found,
+        pair_bytes * factor,
+        row_bytes,
+        every.rows,
+        found.total * factor + own,
+        budget,
+    )
+    check_chunks(chunks.rows, row_bytes, budget, resources)
+    check_result(found.total_low * factor + own, pair_bytes, budget, spec)
+    return plan
+
+
+def _layout(every: Moments, spec: JoinSpec) -> Layout:
     if every.rows:
         bounds = every.lower, every.upper, every.mean, every.variance
     else:
         bounds = (np.zeros(len(spec.on)),) * 4
-    layout = make_layout(spec.method, *bounds, spec.threshold)
-    sources = tuple((s.source_rows, box_digest(s.moments.lower, s.moments.upper)) for s in summaries)
-    return Plan(layout, sources, _near_blocks(moments, spec))
+    return make_layout(spec.method, *bounds, spec.threshold)
 
 
-def _near_blocks(moments: list[Moments], spec: JoinSpec) -> np.ndarray:
-    """Pairs i <= j of the partitions that have points and whose boxes are within eps."""
-    filled = np.array([n for n, m in enumerate(moments) if m.rows], np.int32)
-    blocks = [np.zeros((0, 2), np.int32)]
-    if len(filled):
-        lower = np.stack([moments[n].lower for n in filled])
-        upper = np.stack([moments[n].upper for n in filled])
-        gap_to = METRICS[spec.metric].box_gap
-    for i, first in enumerate(filled):
-        near = filled[i:][gap_to(lower[i], upper[i], lower[i:], upper[i:]) <= spec.threshold]
-        blocks.append(np.stack([np.full_like(near, first), near], axis=1))
-    return np.concatenate(blocks)
+def least_rows(dims: int) -> int:
+    """Rows of a chunk that are worth a task: a few tenths of a second of work."""
+    return max(1 << 14, int(2e6 / dims**1.5))
 
 
-def check_sizes(summaries: list[PartitionSummary]) -> None:
-    """Refuse partitions whose rows int32 cannot number."""
-    for number, summary in enumerate(summaries):
-        if summary.moments.rows > MOST_ROWS:
-            raise PartitionSizeError(
-                f"Partition {number} has {summary.moments.rows:,} rows, and at most {MOST_ROWS:,} can be "
-                "indexed at once; split it, for example with ddf.repartition(partition_size='256MB')."
-            )
+def _choose(summaries: list[PartitionSummary], points: SamplePoints, every: Moments, spec: JoinSpec,
+            budget: Budget, resources: Resources, row_bytes: float, offsets: np.ndarray,
+            method: str) -> Chunking:  # fmt: skip
+    """Entity or spatial chunks, whichever have rows visited less often; or those asked for."""
+    most = int(min(max(budget.chunk // row_bytes, 1), MOST_ROWS))
+    least = most if budget.chosen else min(most, least_rows(len(spec.on)))
+    together = most if budget.chosen else _clip(every.rows / math.sqrt(2 * resources.threads), least, most)
+    entity = entity_chunks(summaries, together, most)
+    if spec.partitioning == "entity" or every.rows == 0:
+        return entity
+    if spec.partitioning == "auto" and len(entity) < 2:
+        return entity
+    target = (
+        most if budget.chosen else _clip(every.rows / (CHUNKS_PER_THREAD * resources.threads), least, most)
+    )
+    away = reach(spec.threshold)
+    regions = make_regions(points.x, points.weight, every.lower, every.upper, away, target, MOST_REGIONS)
+    spatial = spatial_chunks(points, regions, away, spec.threshold, most, offsets, method)
+    if spec.partitioning == "spatial" or _visits(spatial, spec) < _visits(entity, spec):
+        return spatial
+    return entity
 
 
-def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
-    """Refuse NaN, infinite and missing values, and integers that float64 cannot hold."""
-    problems = []
-    for name in spec.on:
-        found = [(n, s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]
-        if found:
-            missing, infinite = (sum(bad[k] for _, bad in found) for k in (0, 1))
-            kinds = [f"{missing} missing or NaN"] if missing else []
-            kinds += [f"{infinite} infinite"] if infinite else []
-            problems.append(f"{name!r} has {' and '.join(kinds)} (first in partition {found[0][0]})")
-    if problems:
-        raise CoordinateError(
-            f"Coordinates must be finite numbers: column {'; column '.join(problems)}. "
-            "Use dropna=True to leave those rows out, or fill them first."
-        )
-    for name in spec.on:
-        for number, summary in enumerate(summaries):
-            if name in summary.inexact:
-                raise CoordinateError(
-                    f"Column {name!r} holds the integer {summary.inexact[name]} (partition "
-                    f"{number}), beyond 2**53, where float64 does not hold every integer. Subtract an "
-                    "offset first, or convert it with .astype('float64') if rounding is fine."
-                )
+def _clip(rows: float, least: int, most: int) -> int:
+    return min(max(math.ceil(rows), least), most)
+
+
+def _visits(chunks: Chunking, spec: JoinSpec) -> float:
+    """How often rows are visited in all."""
+    blocks = chunks.blocks(spec.metric, spec.threshold)
+    first, second = chunks.rows[blocks[:, 0]], chunks.rows[blocks[:, 1]]
+    visits = float(np.where(blocks[:, 0] == blocks[:, 1], first, first + second).sum())
+    if isinstance(chunks, SpatialChunks):
+        visits += SHUFFLE_COST[chunks.method] * float(chunks.rows.sum())
+    return visits
+
+
+def _estimate(points: SamplePoints, layout: Layout, chunks: Chunking, blocks: np.ndarray) -> Estimate:
+    points, left, right = sample_pairs(points, layout)
+    number = len(chunks) + 1
+    keys = blocks[:, 0].astype(np.int64) * number + blocks[:, 1]
+    order = np.argsort(keys)
+    meet = chunks.chunk_pairs(points)
+
+    def block_of(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        i, j = meet(left, right)
+        return order[np.searchsorted(keys[order], i * number + j)]
+
+    return estimate(points, left, right, blocks, chunks.candidates(blocks), block_of)

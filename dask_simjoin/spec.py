@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dask_simjoin.budget import parse_size
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.index.layout import METHODS, SWEEP_MAX_DIMS
 from dask_simjoin.metrics import METRICS
@@ -21,6 +22,8 @@ ROW_ID = "row_id"
 """Name of the column that `with_row_id` adds; never a coordinate unless `on` names it."""
 
 PAIRS = ("unique", "both")
+
+PARTITIONINGS = ("auto", "entity", "spatial")
 
 MOST_SHOWN = 100
 """Characters of a value that a message shows."""
@@ -42,6 +45,9 @@ class JoinSpec:
         The column that names the rows; None: the index.
     metric, pairs, method : str
     include_self, return_distance, dropna : bool
+    partitioning : str
+    blocksize : int or None
+        Bytes of a chunk; None: from the workers' memory.
     id_dtype : dtype or None
         Of the ids, by the frame's example; partitions may hold others of the same values.
     """
@@ -55,6 +61,8 @@ class JoinSpec:
     return_distance: bool = False
     dropna: bool = False
     method: str = "auto"
+    partitioning: str = "auto"
+    blocksize: int | None = None
     id_dtype: Any = None
 
     @property
@@ -93,6 +101,9 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, **opt
     _check_choice("metric", options.get("metric", "euclidean"), tuple(METRICS))
     _check_choice("pairs", options.get("pairs", "unique"), PAIRS)
     _check_choice("method", options.get("method", "auto"), METHODS)
+    _check_choice("partitioning", options.get("partitioning", "auto"), PARTITIONINGS)
+    if options.get("blocksize") is not None:
+        options["blocksize"] = parse_size("blocksize", options["blocksize"])
     for name in ("include_self", "return_distance", "dropna"):
         value = options.get(name, False)
         if not isinstance(value, (bool, np.bool_)):

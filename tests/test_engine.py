@@ -9,7 +9,9 @@ from hypothesis import example, given, settings
 
 from dask_simjoin.backends import cpu, cpu_buffers
 from dask_simjoin.backends.cpu import BACKEND
-from dask_simjoin.blocks import count_block, join_block, make_chunk
+from dask_simjoin.blocks import count_block, join_block
+from dask_simjoin.chunking import entity_chunks
+from dask_simjoin.chunks import gather_chunk, read_points
 from dask_simjoin.index.layout import SWEEP_MAX_DIMS, make_layout
 from dask_simjoin.partition import moments, summarise
 from dask_simjoin.plan import make_plan
@@ -35,20 +37,26 @@ def join_chunks(x, eps, cuts=(), **options):
     spec = make_spec(frame, eps, on=None, return_distance=True, **options)
     bounds = [0, *cuts, len(x)]
     parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
-    plan = make_plan([summarise(part, spec, True) for part in parts], spec)
-    chunks = [make_chunk(part, spec, plan.layout) for part in parts]
-    counts = [np.zeros(len(part), np.int64) for part in parts]
+    summaries = [summarise(part, spec, True) for part in parts]
+    plan = make_plan(summaries, spec)
+    chunking = entity_chunks(summaries, 1, 1000)
+    read = [read_points(part, known, spec) for part, known in zip(parts, enumerate(plan.sources), strict=True)]
+    chunks = [
+        gather_chunk(plan.layout, [rows for _, *rows in pieces], *(read[n] for n, _, _ in pieces))
+        for pieces in chunking.pieces
+    ]
+    counts = [np.zeros(len(chunk["ids"]), np.int64) for chunk in chunks]
     found, distances = set(), {}
-    for b, (i, j) in enumerate(plan.blocks.tolist()):
+    for i, j in chunking.blocks(spec.metric, spec.threshold).tolist():
         args = (chunks[i], chunks[j])
-        pairs = join_block(*args, spec, plan.layout, (i, j), plan.expected(b), COLUMNS)
+        pairs = join_block(*args, spec, plan.layout, i == j, COLUMNS)
         new = as_set(pairs)
-        plain = join_block(*args, spec, plan.layout, (i, j), plan.expected(b), COLUMNS[:2])
+        plain = join_block(*args, spec, plan.layout, i == j, COLUMNS[:2])
         assert as_set(plain) == new
         assert not (new & found)
         found |= new
         distances |= dict(zip(zip(pairs.left, pairs.right, strict=True), pairs.distance, strict=True))
-        a, c = count_block(*args, plan.layout, (i, j), plan.expected(b))
+        a, c = count_block(*args, plan.layout, i == j)
         counts[i] += a
         if c is not None:
             counts[j] += c

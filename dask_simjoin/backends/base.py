@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.index.layout import Layout
+from dask_simjoin.index.regions import Regions
 
 
 class Pairs(NamedTuple):
@@ -34,6 +35,9 @@ class Backend(Protocol):
     xp: Any
     """The array module."""
 
+    grain: int
+    """Points at whose multiples an index can be cut."""
+
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
         """The columns as an array (n, d) of float64, NaN where a value is missing."""
 
@@ -50,6 +54,15 @@ class Backend(Protocol):
 
     def counts(self, q: dict[str, Any], d: dict[str, Any], layout: Layout, *, same: bool) -> Any:
         """Numbers of neighbours (int64) of the rows of both chunks, by position."""
+
+    def part(self, index: dict[str, Any], layout: Layout, start: int, stop: int) -> dict[str, Any]:
+        """The index of the points at places start ... stop-1 of an index: multiples of `grain`, or its end.
+
+        Positions stay those of the whole index.
+        """
+
+    def regions(self, x: Any, regions: Regions, reach: float, threshold: float) -> tuple[Any, Any, Any]:
+        """The region of each point (n,), and pairs of points and other regions that need them."""
 
     def result(self, columns: dict[str, Any], rows: int) -> Any:
         """A data frame of the library that the backend serves; it has rows even without columns."""
@@ -77,3 +90,8 @@ def backend_for(frame: Any) -> Backend:
         )
     backend: Backend = importlib.import_module(_MODULES[name]).BACKEND
     return backend
+
+
+def host() -> Backend:
+    """The backend of NumPy arrays: for what is small and lies on the client."""
+    return importlib.import_module(_MODULES["pandas"]).BACKEND

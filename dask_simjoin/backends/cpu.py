@@ -11,7 +11,9 @@ from dask_simjoin.backends.base import Pairs
 from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Sink
 from dask_simjoin.index import grid, kdorder, tiles
 from dask_simjoin.index.layout import Layout
+from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cpu import pack, sweep
+from dask_simjoin.kernels.cpu import regions as region_kernels
 from dask_simjoin.kernels.cpu import tiles as tile_kernels
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
 
@@ -25,6 +27,7 @@ class CpuBackend:
     """See `Backend`."""
 
     xp = np
+    grain = tiles.TILE
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
         x = np.empty((len(frame), len(columns)), order="F")
@@ -82,6 +85,23 @@ class CpuBackend:
             out[side["order"][:n]] = count[:n]
             by_position.append(out)
         return by_position
+
+    def part(self, index: Index, layout: Layout, start: int, stop: int) -> Index:
+        if layout.grid is not None:
+            return grid.part(index, start, stop, SWEEP_LANES)
+        return _part_of_tiles(index, start, stop)
+
+    def regions(self, x: np.ndarray, regions: Regions, reach: float,
+                threshold: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+        own = np.empty(len(x), np.int64)
+        region_kernels.own_regions(x, regions.dim, regions.split, regions.child, own)
+        room = len(x) // 4 + 64
+        while True:
+            rows, needing = np.empty(room, np.int64), np.empty(room, np.int64)
+            n = region_kernels.halo_regions(x, *regions.arrays, own, reach, threshold, rows, needing)
+            if n <= room:
+                return own, rows[:n], needing[:n]
+            room = n
 
     def result(self, columns: dict[str, Any], rows: int) -> pd.DataFrame:
         return pd.DataFrame(columns, index=pd.RangeIndex(rows), copy=False)
@@ -152,6 +172,21 @@ def _build_tiles(x: np.ndarray, layout: Layout) -> Index:
     places[:n] = order
     index["order"] = places
     return index
+
+
+def _part_of_tiles(index: Index, start: int, stop: int) -> Index:
+    some, tile = slice(start, stop), slice(start // tiles.TILE, -(-stop // tiles.TILE))
+    part: Index = {
+        name: index[name][tile] for name in ("z", "low", "high", "start", "tile_sure") if name in index
+    }
+    part |= {name: index[name][some] for name in ("y", "limit", "sure") if name in index}
+    if "norm" in index:
+        part["norm"] = index["norm"]
+    if stop > start:
+        lower, upper, levels = tiles.box_tree(part["low"], part["high"])
+        part |= {"lower": lower, "upper": upper, "levels": levels}
+    part["order"] = index["order"][start : stop + SWEEP_LANES]
+    return part
 
 
 def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray], counting: bool,

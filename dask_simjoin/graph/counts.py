@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.backends.base import backend_for
-from dask_simjoin.blocks import Chunk, count_block, count_block_pairs
+from dask_simjoin.blocks import count_block, count_block_pairs
+from dask_simjoin.chunking import EntityChunks
+from dask_simjoin.chunks import Chunk, joined
+from dask_simjoin.graph.cell_counts import count_by_cell
+from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.private import (
     CumulativeAggregations,
     Expr,
@@ -19,7 +23,6 @@ from dask_simjoin.graph.private import (
     Task,
     TaskRef,
 )
-from dask_simjoin.graph.source import chunk_refs
 from dask_simjoin.graph.unplanned import Unplanned
 from dask_simjoin.plan import Plan
 
@@ -27,7 +30,18 @@ SUM_FAN_IN = 16
 """Counts of block pairs that one task adds up."""
 
 
-class NeighborCounts(Unplanned, CumulativeAggregations):
+class Counted(Unplanned):
+    """Counts by row, before they are planned."""
+
+    def _counts(self, partitions: list[int] | None = None) -> Expr:
+        source, plan = self.operand("source"), self.plan
+        if isinstance(plan.chunks, EntityChunks):
+            whole = source.inner.divisions
+            return CountBlocks(self._chunks(), plan, plan.chunks.pieces, self._meta, whole, partitions)
+        return count_by_cell(source, self.operand("spec"), self._chunks(), plan, self._meta, partitions)
+
+
+class NeighborCounts(Counted, CumulativeAggregations):
     """Numbers of neighbours, before they are planned; partitions are the source's.
 
     Like a cumulative sum it has a value for each row and depends on all of them.  Being one, with the
@@ -51,13 +65,13 @@ class NeighborCounts(Unplanned, CumulativeAggregations):
         return SomeNeighborCounts(*self.operands[1:], list(parent.partitions))
 
     def _lower(self) -> Expr:
-        counts = CountBlocks(self._chunks(), self.plan, self._meta)
+        counts = self._counts()
         if self.frame.npartitions == counts.npartitions:
             return counts
         return Repartition(counts, new_partitions=self.frame.npartitions)
 
 
-class SomeNeighborCounts(PartitionsFiltered, Unplanned):
+class SomeNeighborCounts(PartitionsFiltered, Counted):
     """Chosen partitions of `NeighborCounts`."""
 
     _parameters = ["source", "spec", "meta", "_partitions"]
@@ -70,13 +84,13 @@ class SomeNeighborCounts(PartitionsFiltered, Unplanned):
         return f"simjoin_neighbor_counts-{self.deterministic_token}"
 
     def _lower(self) -> Expr:
-        return CountBlocks(self._chunks(), self.plan, self._meta, self.operand("_partitions"))
+        return self._counts(self.operand("_partitions"))
 
 
 class CountBlocks(PartitionsFiltered, Expr):
-    """Counts of the block pairs, added up for each chunk in a tree."""
+    """Counts of the block pairs of entity chunks, added up for each chunk in a tree."""
 
-    _parameters = ["chunks", "plan", "meta", "_partitions"]
+    _parameters = ["chunks", "plan", "pieces", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
 
     @property
@@ -84,7 +98,7 @@ class CountBlocks(PartitionsFiltered, Expr):
         return self.operand("meta")
 
     def _divisions(self) -> Any:
-        return self.chunks.divisions
+        return self.operand("source_divisions")
 
     @functools.cached_property
     def _name(self) -> str:
@@ -95,30 +109,37 @@ class CountBlocks(PartitionsFiltered, Expr):
         token = self.deterministic_token
         block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
         chosen = list(self._partitions)
-        parts: dict[int, list[Any]] = {n: [] for n in chosen}
+        pieces: dict[int, list[tuple[int, int]]] = {n: [] for n in chosen}
+        for c, chunk in enumerate(self.operand("pieces")):
+            for k, (n, _, _) in enumerate(chunk):
+                if n in pieces:
+                    pieces[n].append((c, k))
+        parts: dict[int, list[Any]] = {c: [] for found in pieces.values() for c, _ in found}
         layer: dict[Any, Any] = {}
         for b, (i, j) in enumerate(plan.blocks.tolist()):
             if i not in parts and j not in parts:
                 continue
-            layer[(block, b)] = Task(
-                (block, b), count_block, *chunk_refs(self.chunks, i, j), plan.layout, (i, j), plan.expected(b)
-            )
-            for n, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
-                if n in parts:
-                    parts[n].append((TaskRef((block, b)), side))
-        for place, n in enumerate(chosen):
-            level, depth = parts[n], 0
+            refs = chunk_refs(self.chunks, i, j)
+            layer[(block, b)] = Task((block, b), count_block, *refs, plan.layout, i == j)
+            for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
+                if c in parts:
+                    parts[c].append((TaskRef((block, b)), side))
+        for c, level in parts.items():
+            depth = 0
             while len(level) > SUM_FAN_IN:
                 level, lower = [], level
                 for s in range(0, len(lower), SUM_FAN_IN):
-                    key = (partial, n, depth, s)
+                    key = (partial, c, depth, s)
                     layer[key] = _sum_task(key, lower[s : s + SUM_FAN_IN])
                     level.append((TaskRef(key), None))
                 depth += 1
-            total, last = (partial, n), (self._name, place)
-            layer[total] = _sum_task(total, level)
-            chunk = TaskRef((self.chunks._name, n))
-            layer[last] = Task(last, _aligned, chunk, TaskRef(total), self._meta)
+            layer[(partial, c)] = _sum_task((partial, c), level)
+        for place, n in enumerate(chosen):
+            last = (self._name, place)
+            totals = [TaskRef((partial, c)) for c, _ in pieces[n]]
+            indexed = [TaskRef((self.chunks._name, c)) for c, _ in pieces[n]]
+            which = [k for _, k in pieces[n]]
+            layer[last] = Task(last, _aligned, self._meta, which, *indexed, *totals)
         return layer
 
 
@@ -133,10 +154,19 @@ def _add_up(sides: list[int | None], *parts: Any) -> Any:
     return total
 
 
-def _aligned(chunk: Chunk, counts: Any, meta: Any) -> Any:
-    if len(chunk["ids"]) == 0:
-        counts = np.zeros(0, np.int64)
-    return backend_for(chunk["example"]).series(counts, chunk["ids"], meta.name)
+def _aligned(meta: Any, which: list[int], *chunks_and_totals: Any) -> Any:
+    """The counts of one partition: some pieces of chunks, one after the other."""
+    half = len(chunks_and_totals) // 2
+    chunks: tuple[Chunk, ...] = chunks_and_totals[:half]
+    if not chunks:
+        return meta
+    values, ids = [], []
+    for k, chunk, total in zip(which, chunks, chunks_and_totals[half:], strict=True):
+        stop = int(chunk["ends"][k])
+        start = int(chunk["ends"][k - 1]) if k else 0
+        ids.append(chunk["ids"][start:stop])
+        values.append(total[start:stop] if stop > start else np.zeros(0, np.int64))
+    return backend_for(chunks[0]["example"]).series(np.concatenate(values), joined(ids), meta.name)
 
 
 class CountPairs(Unplanned):
@@ -174,10 +204,8 @@ class CountTotal(Expr):
         name = f"simjoin_count_block-{self.deterministic_token}"
         layer = {}
         for b, (i, j) in enumerate(plan.blocks.tolist()):
-            layer[(name, b)] = Task(
-                (name, b), count_block_pairs, *chunk_refs(self.chunks, i, j), spec, plan.layout, (i, j),
-                plan.expected(b),
-            )  # fmt: skip
+            refs = chunk_refs(self.chunks, i, j)
+            layer[(name, b)] = Task((name, b), count_block_pairs, *refs, spec, plan.layout, i == j)
         key = (self._name, 0)
         layer[key] = Task(key, sum, List(*(TaskRef((name, b)) for b in range(len(plan)))))
         return layer

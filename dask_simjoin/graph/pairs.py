@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from dask_simjoin.blocks import join_block
-from dask_simjoin.graph.private import BlockwiseIO, Expr, PartitionsFiltered, Task
-from dask_simjoin.graph.source import chunk_refs
+import numpy as np
+
+from dask_simjoin.blocks import cut_block, join_block
+from dask_simjoin.graph.chunked import chunk_refs
+from dask_simjoin.graph.private import BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.unplanned import Unplanned
 from dask_simjoin.plan import Plan
 
@@ -18,20 +20,57 @@ class SelfJoin(Unplanned):
     _named = True
 
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(len(self.plan), 1) + 1)
+        return (None,) * (max(self.plan.outputs, 1) + 1)
 
     @functools.cached_property
     def _name(self) -> str:
         return f"simjoin_self_join-{self.deterministic_token}"
 
     def _lower(self) -> Expr:
-        return JoinBlocks(self._chunks(), self.plan, self.operand("spec"), self._meta)
+        chunks, plan = self._chunks(), self.plan
+        return JoinBlocks(chunks, Cuts(chunks, plan), plan, self.operand("spec"), self._meta)
+
+
+class Cuts(Expr):
+    """For block pairs that give several partitions: where the rows of the first chunk are cut."""
+
+    _parameters = ["chunks", "plan"]
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return None
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"simjoin_cuts-{self.deterministic_token}"
+
+    @functools.cached_property
+    def blocks(self) -> list[int]:
+        """The block pairs."""
+        return np.flatnonzero(self.operand("plan").slices > 1).tolist()
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.blocks) + 1)
+
+    def ref(self, block: int) -> TaskRef:
+        """The cuts of one of them."""
+        return TaskRef((self._name, int(np.searchsorted(self.blocks, block))))
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        layer = {}
+        for n, block in enumerate(self.blocks):
+            i, j = plan.blocks[block].tolist()
+            key = (self._name, n)
+            refs = chunk_refs(self.chunks, i, j)
+            layer[key] = Task(key, cut_block, *refs, plan.layout, i == j, int(plan.slices[block]))
+        return layer
 
 
 class JoinBlocks(PartitionsFiltered, BlockwiseIO):
-    """One partition for each block pair of the plan."""
+    """The partitions that the block pairs of a plan give."""
 
-    _parameters = ["chunks", "plan", "spec", "meta", "columns", "_partitions"]
+    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "columns", "_partitions"]
     _defaults = {"columns": None, "_partitions": None}
     _absorb_projections = True
 
@@ -49,16 +88,18 @@ class JoinBlocks(PartitionsFiltered, BlockwiseIO):
         return f"simjoin_pairs-{self.deterministic_token}"
 
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(len(self.operand("plan")), 1) + 1)
+        return (None,) * (max(self.operand("plan").outputs, 1) + 1)
 
     def _filtered_task(self, name: Any, index: int) -> Task:
         plan: Plan = self.operand("plan")
-        if not len(plan):
+        if not plan.outputs:
             return Task(name, _itself, self._meta)
-        i, j = plan.blocks[index].tolist()
+        block, number, parts = plan.output(index)
+        i, j = plan.blocks[block].tolist()
+        slice_ = (self.operand("cuts").ref(block), number) if parts > 1 else ()
         return Task(
-            name, join_block, *chunk_refs(self.chunks, i, j), self.operand("spec"), plan.layout, (i, j),
-            plan.expected(index), self.columns,
+            name, join_block, *chunk_refs(self.chunks, i, j), self.operand("spec"), plan.layout, i == j,
+            self.columns, *slice_,
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 from dask.tokenize import tokenize
 
 from dask_simjoin.errors import PlanningError
+from dask_simjoin.graph.cluster import resources, shuffle_method
 from dask_simjoin.graph.private import Task, TaskRef
 from dask_simjoin.graph.source import Sealed, gather, sealed_map
 from dask_simjoin.ids import check_summaries, first_repeated, hash_buckets, repeated_id, row_ids
@@ -36,9 +37,11 @@ def plan_for(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
 
 
 def _compute_plan(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
-    expr = sealed_map("simjoin_summary", summarise, source, spec, named)
+    expr = sealed_map("simjoin_summary", summarise, source, spec, named, source.inner.npartitions)
     summaries = gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
-    plan = make_plan(summaries, spec)
+    have = resources()
+    size = sum(s.moments.rows * (8 * len(spec.on) + s.id_bytes) for s in summaries)
+    plan = make_plan(summaries, spec, have, shuffle_method(have, size, spec.id_dtype if named else None))
     if named:
         meeting = check_summaries([summary.ids for summary in summaries], spec.id)
         if meeting:

@@ -5,6 +5,7 @@ from dask.dataframe.dask_expr import new_collection
 from dask.dataframe.dask_expr._cumulative import CumulativeAggregations
 from dask.dataframe.dask_expr._expr import Blockwise, Expr, Partitions, PartitionsFiltered
 from dask.dataframe.dask_expr._repartition import Repartition
+from dask.dataframe.dask_expr._shuffle import Shuffle
 from dask.dataframe.dask_expr.io.io import BlockwiseIO
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Partitions",
     "PartitionsFiltered",
     "Repartition",
+    "Shuffle",
     "Task",
     "TaskRef",
     "new_collection",

@@ -1,4 +1,4 @@
-"""Sources: frozen expressions, what is computed of their partitions, and indexed chunks.
+"""Sources: frozen expressions, and what is computed of their partitions.
 
 The source's partitioning is frozen: Dask may merge partitions of a source of which few columns are
 read, after which block pairs would name other chunks than were planned.  So the source is no operand
@@ -15,10 +15,7 @@ from typing import Any
 from dask.delayed import Delayed
 from dask.tokenize import normalize_token, tokenize
 
-from dask_simjoin.blocks import make_chunk
-from dask_simjoin.graph.private import Alias, Blockwise, Expr, List, Task, TaskRef
-from dask_simjoin.index.layout import Layout
-from dask_simjoin.spec import JoinSpec
+from dask_simjoin.graph.private import Blockwise, Expr, List, Task, TaskRef
 
 
 class Sealed:
@@ -44,23 +41,32 @@ def seal(ddf: Any, columns: list[Any]) -> Sealed:
     return Sealed(ddf[columns].expr)
 
 
-def sealed_map(name: str, function: Callable[..., Any], source: Sealed, *args: Any) -> Expr:
+def settled(expr: Expr) -> Expr:
+    """The expression optimised with the partitions it has.
+
+    Dask's tuning, which may merge them, is left out.
+    """
+    return expr.simplify().lower_completely().simplify().fuse()
+
+
+def sealed_map(name: str, function: Callable[..., Any], source: Sealed, *args: Any,
+               each: Any = None) -> Expr:  # fmt: skip
     """`function` of each partition of the source, fused with what reads it.
 
-    Optimised with the partitions it has: Dask's tuning, which may merge them, is left out.
+    `each`: for each partition its second argument, if it has one.
     """
-    expr = MapPartition(source.inner, name, function, args)
-    return expr.simplify().lower_completely().simplify().fuse()
+    return settled(MapPartition(source.inner, name, function, args, each))
 
 
 class MapPartition(Blockwise):
     """One task for each partition; what it returns need not be a frame."""
 
-    _parameters = ["frame", "label", "function", "arguments"]
+    _parameters = ["frame", "label", "function", "arguments", "each", "meta"]
+    _defaults = {"each": None, "meta": None}
 
     @functools.cached_property
     def _meta(self) -> Any:
-        return None
+        return self.operand("meta")
 
     def _divisions(self) -> Any:
         return self.frame.divisions
@@ -71,7 +77,9 @@ class MapPartition(Blockwise):
 
     def _task(self, name: Any, index: int) -> Task:
         frame = TaskRef((self.frame._name, index))
-        return Task(name, self.operand("function"), frame, *self.operand("arguments"))
+        each = self.operand("each")
+        own = () if each is None else (each[index],)
+        return Task(name, self.operand("function"), frame, *own, *self.operand("arguments"))
 
 
 def gather(name: str, graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
@@ -80,37 +88,3 @@ def gather(name: str, graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
     graph[key] = Task(key, list, List(*(TaskRef(k) for k in keys)))
     found: list[Any] = Delayed(key, graph).compute()
     return found
-
-
-class Chunks(Expr):
-    """The indexed chunks; not Blockwise, so that Dask does not fuse them into the block pairs."""
-
-    _parameters = ["sealed"]
-
-    @functools.cached_property
-    def _meta(self) -> Any:
-        return None
-
-    def _divisions(self) -> Any:
-        return self.operand("sealed").inner.divisions
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_index-{self.deterministic_token}"
-
-    def _layer(self) -> dict[Any, Any]:
-        expr = self.operand("sealed").inner
-        layer = dict(expr.__dask_graph__())
-        for i, key in enumerate(expr.__dask_keys__()):
-            layer[(self._name, i)] = Alias((self._name, i), key)
-        return layer
-
-
-def indexed_chunks(source: Sealed, spec: JoinSpec, layout: Layout) -> Chunks:
-    """Each partition of the source as an indexed chunk."""
-    return Chunks(Sealed(sealed_map("simjoin_chunk", make_chunk, source, spec, layout)))
-
-
-def chunk_refs(chunks: Expr, i: int, j: int) -> tuple[TaskRef, TaskRef]:
-    """Two chunks as a task's arguments."""
-    return TaskRef((chunks._name, i)), TaskRef((chunks._name, j))

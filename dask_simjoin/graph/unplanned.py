@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dask_simjoin.graph.chunked import Chunks, indexed_chunks
 from dask_simjoin.graph.planner import plan_for
 from dask_simjoin.graph.private import Expr
-from dask_simjoin.graph.source import Chunks, indexed_chunks
 from dask_simjoin.plan import Plan
 
 
@@ -33,4 +33,4 @@ class Unplanned(Expr):
         return [" " * indent + str(self)]
 
     def _chunks(self) -> Chunks:
-        return indexed_chunks(self.operand("source"), self.operand("spec"), self.plan.layout)
+        return indexed_chunks(self.operand("source"), self.operand("spec"), self.plan, self._named)

@@ -199,3 +199,17 @@ def build(x: Any, grid: Grid, pad: int, xp: Any = np) -> dict[str, Any]:
     one = xp.ones(1, bool)
     starts = xp.flatnonzero(xp.concatenate([one[:n], keys[1:] != keys[:-1], one]))
     return {"order": order, "cols": cols, "keys": keys[starts[:-1]], "starts": starts}
+
+
+def part(index: dict[str, Any], start: int, stop: int, pad: int, xp: Any = np) -> dict[str, Any]:
+    """The index of the points at places start ... stop-1 of an index, with the same positions."""
+    starts = index["starts"]
+    first = int(xp.searchsorted(starts, start, side="right")) - 1
+    last = max(int(xp.searchsorted(starts, stop, side="left")), first)
+    rows = starts[first : last + 1].clip(start, stop) - start
+    return {
+        "order": index["order"][start : stop + pad],
+        "cols": xp.ascontiguousarray(index["cols"][:, start : stop + pad]),
+        "keys": index["keys"][first:last],
+        "starts": rows,
+    }

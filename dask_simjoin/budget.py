@@ -1,0 +1,107 @@
+"""How much memory one task may use: from the workers, from `blocksize=` or from Dask's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import dask
+from dask.utils import format_bytes, parse_bytes
+
+from dask_simjoin.errors import OptionError
+
+SHARE = 12
+"""Chunks that fit a worker's memory: nearer to the limit workers begin to pause and to spill all the time."""
+
+MOST_CHUNK = 256 * 2**20
+"""Bytes of a chunk where memory would allow more: smaller tasks balance better."""
+
+LEAST_CHUNK = 2**20
+
+DEFAULTS = {"blocksize": "128 MiB", "output-size": None, "result-limit": "1 TiB"}
+"""Of Dask's configuration under "simjoin"."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What runs the tasks.
+
+    Attributes
+    ----------
+    threads : int
+        Tasks that run at a time.
+    memory : int or None
+        Bytes for each of them; None where no limit is known.
+    cluster : bool
+        Whether they run on a distributed cluster.
+    """
+
+    threads: int = 1
+    memory: int | None = None
+    cluster: bool = False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes that a plan keeps to.
+
+    Attributes
+    ----------
+    chunk : int
+        Coordinates and ids of one chunk.
+    output : int
+        One partition of the result.
+    result : int
+        All pairs together: a join that gives more is refused.
+    chosen : bool
+        Whether the caller chose `chunk`: then chunks are about as large, and not only at most.
+    origin : str
+        Where `chunk` comes from, for people.
+    """
+
+    chunk: int
+    output: int
+    result: int
+    chosen: bool
+    origin: str
+
+
+def make_budget(blocksize: int | None, resources: Resources) -> Budget:
+    """The budget of a join."""
+    configured = dask.config.get("simjoin.blocksize", None)
+    if blocksize is not None:
+        chunk, origin = blocksize, f"blocksize={format_bytes(blocksize)!r}"
+    elif configured is not None:
+        chunk, origin = _parsed("blocksize", configured), "the configuration's simjoin.blocksize"
+    elif resources.memory is not None:
+        chunk = min(max(resources.memory // SHARE, LEAST_CHUNK), MOST_CHUNK)
+        origin = f"1/{SHARE} of {format_bytes(resources.memory)} for each thread of the smallest worker"
+        if chunk == MOST_CHUNK:
+            origin = "the default on workers with enough memory"
+    else:
+        chunk, origin = _parsed("blocksize", DEFAULTS["blocksize"]), "the default without a cluster"
+    output = dask.config.get("simjoin.output-size", None)
+    limit = dask.config.get("simjoin.result-limit", DEFAULTS["result-limit"])
+    return Budget(
+        chunk,
+        chunk if output is None else _parsed("output-size", output),
+        _parsed("result-limit", limit),
+        blocksize is not None or configured is not None,
+        origin,
+    )
+
+
+def _parsed(name: str, value: object) -> int:
+    return parse_size(f"The configuration's simjoin.{name}", value)
+
+
+def parse_size(name: str, value: object) -> int:
+    """A number of bytes, or text such as "64 MiB", as an int; refuses what is neither."""
+    try:
+        size = int(parse_bytes(value)) if isinstance(value, (str, int, float)) else 0
+    except (ValueError, OverflowError):
+        size = 0
+    if size < 1 or isinstance(value, bool):
+        raise OptionError(
+            f"{name}={value!r} is not allowed; use a number of bytes of at least 1, or text such as '64 MiB'."
+        )
+    return size

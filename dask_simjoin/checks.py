@@ -1,0 +1,87 @@
+"""What a plan refuses, before any task of the join runs."""
+
+from __future__ import annotations
+
+import numpy as np
+from dask.utils import format_bytes
+
+from dask_simjoin.budget import Budget, Resources
+from dask_simjoin.errors import BudgetError, CoordinateError, PartitionSizeError
+from dask_simjoin.partition import PartitionSummary
+from dask_simjoin.spec import JoinSpec
+
+MOST_ROWS = 2**31 - 2**10
+"""Rows of a chunk: positions are int32, and arrays are padded."""
+
+NEED = 5
+"""Memory of a task in chunks: two with their indexes, while one of them is built, and what it returns."""
+
+MOST_OUTPUTS = 1_000_000
+"""Partitions of a result: Dask needs about a millisecond for each task."""
+
+
+def check_rows(rows: int, number: int) -> None:
+    """Refuse a partition whose rows int32 cannot number."""
+    if rows > MOST_ROWS:
+        raise PartitionSizeError(
+            f"Partition {number} has {rows:,} rows, and at most {MOST_ROWS:,} can be indexed at once; "
+            "split it, for example with ddf.repartition(partition_size='256MB')."
+        )
+
+
+def check_chunks(rows: np.ndarray, row_bytes: float, budget: Budget, resources: Resources) -> None:
+    """Refuse chunks of which a task cannot hold what it must."""
+    if not len(rows) or resources.memory is None:
+        return
+    largest = int(np.argmax(rows))
+    need = int(NEED * float(rows[largest]) * row_bytes)
+    if need > resources.memory:
+        raise BudgetError(
+            f"Chunk {largest} has about {int(rows[largest]):,} rows of {row_bytes:.0f} bytes, so a task "
+            f"needs about {format_bytes(need)}, and each thread of the smallest worker has "
+            f"{format_bytes(resources.memory)} (chunks are made by {budget.origin}). Use a smaller "
+            f"blocksize=, such as blocksize={format_bytes(max(1, resources.memory // 12))!r}, or "
+            "workers with more memory or fewer threads."
+        )
+
+
+def check_result(rows: float, pair_bytes: float, budget: Budget, spec: JoinSpec) -> None:
+    """Refuse a result that is larger than the configuration allows, as far as is certain."""
+    need = rows * pair_bytes
+    outputs = need / budget.output
+    if need <= budget.result and outputs <= MOST_OUTPUTS:
+        return
+    if need > budget.result:
+        limit = f"the limit is {format_bytes(budget.result)} (the configuration's simjoin.result-limit)"
+    else:
+        limit = f"that makes more than {MOST_OUTPUTS:,} partitions of {format_bytes(budget.output)}"
+    raise BudgetError(
+        f"eps={spec.eps!r} gives at least {rows:,.0f} pairs, estimated from a sample, which take "
+        f"{format_bytes(int(need))}, and {limit}. Use a smaller eps, count_pairs() or neighbor_counts(), "
+        "which materialise no pairs, or raise the limit: dask.config.set({'simjoin.result-limit': '10 TiB'})."
+    )
+
+
+def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
+    """Refuse NaN, infinite and missing values, and integers that float64 cannot hold."""
+    problems = []
+    for name in spec.on:
+        found = [(n, s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]
+        if found:
+            missing, infinite = (sum(bad[k] for _, bad in found) for k in (0, 1))
+            kinds = [f"{missing} missing or NaN"] if missing else []
+            kinds += [f"{infinite} infinite"] if infinite else []
+            problems.append(f"{name!r} has {' and '.join(kinds)} (first in partition {found[0][0]})")
+    if problems:
+        raise CoordinateError(
+            f"Coordinates must be finite numbers: column {'; column '.join(problems)}. "
+            "Use dropna=True to leave those rows out, or fill them first."
+        )
+    for name in spec.on:
+        for number, summary in enumerate(summaries):
+            if name in summary.inexact:
+                raise CoordinateError(
+                    f"Column {name!r} holds the integer {summary.inexact[name]} (partition "
+                    f"{number}), beyond 2**53, where float64 does not hold every integer. Subtract an "
+                    "offset first, or convert it with .astype('float64') if rounding is fine."
+                )

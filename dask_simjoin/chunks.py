@@ -1,0 +1,135 @@
+"""Chunks: what the tasks of a join work on.
+
+A chunk is a plain dict: the arrays of its index, its rows' names ("ids", a pandas Index), the same
+as int64 numbers in the index's order where they have that form ("labels"), and an empty frame of
+its library ("example").  An entity chunk also has "ends": where the rows of each of its pieces end.
+A spatial chunk has "position", its rows' numbers in the whole frame, ascending, and "halo", a
+chunk of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.backends.base import backend_for
+from dask_simjoin.chunking import SpatialChunks
+from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.ids import as_labels, row_ids
+from dask_simjoin.index.layout import Layout
+from dask_simjoin.partition import bounds, box_digest, points
+from dask_simjoin.spec import JoinSpec
+
+Chunk = dict[str, Any]
+
+CELL, ID, POSITION = "_partitions", "id", "position"
+"""Columns of a frame that is shuffled; coordinates are called x0, x1, ..."""
+
+
+def read_points(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec) -> dict[str, Any]:
+    """Coordinates and ids of a partition; refuses one that is not like the plan knows it.
+
+    `known`: the partition's number, and its rows and the digest of its box.
+    """
+    number, expected = known
+    x, kept = points(frame, spec)
+    rows = len(frame)
+    places = None
+    if kept is not None:
+        places = np.flatnonzero(kept)
+        frame, x = frame[spec.columns][kept], x[kept]
+    _check(rows, box_digest(*bounds(x)), expected, number)
+    ids = row_ids(frame, spec.id, spec.id_dtype)
+    return {"x": x, "ids": ids, "places": places, "rows": rows, "example": frame.iloc[:0]}
+
+
+def _check(rows: int, box: str, expected: tuple[int, str], number: int) -> None:
+    if (rows, box) == expected:
+        return
+    if rows != expected[0]:
+        what = f"had {expected[0]} rows when the join was planned and has {rows} now"
+    else:
+        what = "has coordinates in another range than when the join was planned"
+    raise SourceChangedError(
+        f"Partition {number} {what}: the source changed, or is not deterministic. Write it to parquet "
+        "or persist() it, and join that."
+    )
+
+
+def make_chunk(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec, layout: Layout) -> Chunk:
+    """Index a whole partition."""
+    read = read_points(frame, known, spec)
+    return gather_chunk(layout, [(0, read["rows"])], read)
+
+
+def gather_chunk(layout: Layout, rows: list[tuple[int, int]], *parts: dict[str, Any]) -> Chunk:
+    """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts."""
+    x, ids = [], []
+    for (start, stop), part in zip(rows, parts, strict=True):
+        places = part["places"]
+        if places is not None:
+            start, stop = np.searchsorted(places, [start, stop]).tolist()
+        x.append(part["x"][start:stop])
+        ids.append(part["ids"][start:stop])
+    chunk = _indexed(x[0] if len(x) == 1 else np.concatenate(x), joined(ids), layout, parts[0]["example"])
+    return chunk | {"ends": np.cumsum([len(some) for some in ids])}
+
+
+def _indexed(x: Any, ids: pd.Index, layout: Layout, example: Any) -> Chunk:
+    index = backend_for(example).build(x, layout)
+    labels = as_labels(ids, index["order"][: len(ids)])
+    return {"ids": ids, "labels": labels, "example": example} | index
+
+
+def joined(parts: list[pd.Index]) -> pd.Index:
+    """Indexes of ids one after the other."""
+    return parts[0] if len(parts) == 1 else parts[0].append(parts[1:])
+
+
+def cell_columns(spec: JoinSpec) -> list[str]:
+    """The coordinates' columns in a frame that is shuffled."""
+    return [f"x{k}" for k in range(len(spec.on))]
+
+
+def send(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec, chunks: SpatialChunks,
+         named: bool) -> Any:  # fmt: skip
+    """The rows of a partition as they are to be shuffled: each to its own chunk, and to halos.
+
+    A row in a halo has its position as ``-1 - position``.  `named`: whether ids travel too.
+    """
+    read = read_points(frame, known, spec)
+    x, places = read["x"], read["places"]
+    backend = backend_for(read["example"])
+    own, rows, needing = backend.regions(x, chunks.regions, chunks.reach, chunks.threshold)
+    position = (np.arange(len(x)) if places is None else places) + chunks.offsets[known[0]]
+    cell = chunks.own_chunk(own, position)
+    halo_cell = chunks.halo_chunk(needing, position[rows])
+    columns: dict[str, Any] = {}
+    for k, name in enumerate(cell_columns(spec)):
+        column = x[:, k]
+        if frame.dtypes.iloc[frame.columns.get_loc(spec.on[k])] == np.float32:
+            column = column.astype(np.float32)  # as they were: float64 again later, exactly
+        columns[name] = np.concatenate([column, column[rows]])
+    if named:
+        columns[ID] = joined([read["ids"], read["ids"].take(rows)])
+    columns[POSITION] = np.concatenate([position, -1 - position[rows]])
+    columns[CELL] = np.concatenate([cell, halo_cell])
+    return backend.result(columns, len(cell) + len(halo_cell))
+
+
+def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Layout, named: bool) -> Chunk:
+    """Index the rows that were sent to one chunk."""
+    backend = backend_for(example)
+    position = frame[POSITION].to_numpy()
+    x = backend.coordinates(frame, tuple(cell_columns(spec)))
+    own, halo = np.flatnonzero(position >= 0), np.flatnonzero(position < 0)
+    own, halo = own[np.argsort(position[own])], halo[np.argsort(-position[halo])]
+    sides = []
+    for places, numbers in ((own, position[own]), (halo, -1 - position[halo])):
+        ids = pd.Index(numbers)
+        if named:
+            ids = row_ids(pd.DataFrame({ID: frame[ID].iloc[places]}), ID, spec.id_dtype)
+        sides.append(_indexed(x[places], ids, layout, example) | {"position": numbers})
+    return sides[0] | {"halo": sides[1]}

@@ -1,0 +1,110 @@
+"""Numbers of neighbours that were counted by region, brought back to the rows of the source."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.backends.base import backend_for
+from dask_simjoin.blocks import count_cells
+from dask_simjoin.chunking import SpatialChunks
+from dask_simjoin.chunks import CELL, POSITION
+from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.graph.chunked import chunk_refs
+from dask_simjoin.graph.private import Expr, PartitionsFiltered, Shuffle, Task, TaskRef
+from dask_simjoin.graph.source import MapPartition, Sealed, settled
+from dask_simjoin.plan import Plan
+from dask_simjoin.spec import JoinSpec
+
+
+def count_by_cell(source: Sealed, spec: JoinSpec, chunks: Expr, plan: Plan, meta: Any,
+                  partitions: list[int] | None) -> Expr:  # fmt: skip
+    """Counts aligned with the source: told by regions, shuffled back, added up by row."""
+    assert isinstance(plan.chunks, SpatialChunks)
+    none = np.zeros(0, np.int64)
+    backend = backend_for(source.inner._meta)
+    told_meta = backend.result({POSITION: none, "count": none, CELL: none}, 0)
+    told = ToldCounts(chunks, plan, plan.chunks.offsets, told_meta)
+    back = Shuffle(told, CELL, source.inner.npartitions, True, plan.chunks.method)
+    labels = settled(MapPartition(source.inner[[spec.on[0]]], "simjoin_labels", _labels, ()))
+    return RowCounts(back, Sealed(labels), plan.chunks.offsets, meta, source.inner.divisions, partitions)
+
+
+def _labels(frame: Any) -> Any:
+    return frame.index
+
+
+class ToldCounts(Expr):
+    """One partition for each block pair: positions of rows and their numbers of neighbours."""
+
+    _parameters = ["chunks", "plan", "offsets", "meta"]
+
+    @property
+    def _meta(self) -> Any:
+        return self.operand("meta")
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(len(self.operand("plan")), 1) + 1)
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"simjoin_count_block-{self.deterministic_token}"
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        layer = {}
+        for b, (i, j) in enumerate(plan.blocks.tolist()):
+            key = (self._name, b)
+            refs = chunk_refs(self.chunks, i, j)
+            layer[key] = Task(key, count_cells, *refs, plan.layout, i == j, self.operand("offsets"))
+        return layer
+
+
+class RowCounts(PartitionsFiltered, Expr):
+    """What was told of each row, added up, in the order and with the labels of the source."""
+
+    _parameters = ["told", "labels", "offsets", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    @property
+    def _meta(self) -> Any:
+        return self.operand("meta")
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions")
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"simjoin_counts-{self.deterministic_token}"
+
+    def _layer(self) -> dict[Any, Any]:
+        offsets = self.operand("offsets").tolist()
+        labels = self.operand("labels").inner
+        layer = dict(labels.__dask_graph__())
+        keys = labels.__dask_keys__()
+        for place, n in enumerate(self._partitions):
+            key = (self._name, place)
+            rows = (n, offsets[n], offsets[n + 1] - offsets[n])
+            told = TaskRef((self.told._name, n))
+            layer[key] = Task(key, add_up, TaskRef(keys[n]), told, rows, self._meta)
+        return layer
+
+
+def add_up(labels: Any, told: Any, rows: tuple[int, int, int], meta: Any) -> Any:
+    """The counts of one partition; `rows`: its number, its first row in the frame, its rows."""
+    number, first, size = rows
+    if len(labels) != size:
+        raise SourceChangedError(
+            f"Partition {number} had {size} rows when the join was planned and has {len(labels)} now: the "
+            "source changed, or is not deterministic. Write it to parquet or persist() it, and join that."
+        )
+    place = told[POSITION].to_numpy() - first
+    counts = np.zeros(size, np.int64)
+    np.add.at(counts, place, told["count"].to_numpy())
+    present = np.zeros(size, bool)
+    present[place] = True
+    if not present.all():  # dropna= left some out
+        labels, counts = labels[present], counts[present]
+    return backend_for(meta).series(counts, labels, meta.name)

@@ -1,0 +1,108 @@
+"""The indexed chunks of a plan as an expression."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.backends.base import backend_for
+from dask_simjoin.chunking import EntityChunks, SpatialChunks
+from dask_simjoin.chunks import (
+    CELL,
+    ID,
+    POSITION,
+    cell_chunk,
+    cell_columns,
+    gather_chunk,
+    make_chunk,
+    read_points,
+    send,
+)
+from dask_simjoin.graph.private import Alias, Expr, Shuffle, Task, TaskRef
+from dask_simjoin.graph.source import MapPartition, Sealed, sealed_map, settled
+from dask_simjoin.plan import Plan
+from dask_simjoin.spec import JoinSpec
+
+
+class Chunks(Expr):
+    """The indexed chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
+
+    `pieces` and `layout`: how chunks are gathered from what the sealed expression gives; None: those
+    are the chunks.
+    """
+
+    _parameters = ["sealed", "pieces", "layout"]
+    _defaults = {"pieces": None, "layout": None}
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return None
+
+    def _divisions(self) -> Any:
+        pieces = self.operand("pieces")
+        return (None,) * (1 + (self.operand("sealed").inner.npartitions if pieces is None else len(pieces)))
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"simjoin_index-{self.deterministic_token}"
+
+    def _layer(self) -> dict[Any, Any]:
+        expr = self.operand("sealed").inner
+        layer = dict(expr.__dask_graph__())
+        keys = expr.__dask_keys__()
+        pieces = self.operand("pieces")
+        if pieces is None:
+            for i, key in enumerate(keys):
+                layer[(self._name, i)] = Alias((self._name, i), key)
+            return layer
+        for i, chunk in enumerate(pieces):
+            rows = [(start, stop) for _, start, stop in chunk]
+            parts = (TaskRef(keys[n]) for n, _, _ in chunk)
+            layer[(self._name, i)] = Task((self._name, i), gather_chunk, self.operand("layout"), rows, *parts)
+        return layer
+
+
+def indexed_chunks(source: Sealed, spec: JoinSpec, plan: Plan, named: bool) -> Chunks:
+    """The chunks of a plan; `named`: whether their rows' ids are needed."""
+    each = list(enumerate(plan.sources))
+    chunks = plan.chunks
+    if isinstance(chunks, SpatialChunks):
+        return Chunks(Sealed(_shuffled(source, spec, plan, chunks, each, named)))
+    if _as_they_come(chunks, plan):
+        return Chunks(Sealed(sealed_map("simjoin_chunk", make_chunk, source, spec, plan.layout, each=each)))
+    read = sealed_map("simjoin_points", read_points, source, spec, each=each)
+    return Chunks(Sealed(read), chunks.pieces, plan.layout)
+
+
+def _as_they_come(chunks: EntityChunks, plan: Plan) -> bool:
+    """Whether each partition is one chunk."""
+    whole = tuple(((n, 0, rows),) for n, (rows, _) in enumerate(plan.sources))
+    return chunks.pieces == whole
+
+
+def _shuffled(source: Sealed, spec: JoinSpec, plan: Plan, chunks: SpatialChunks, each: list[Any],
+              named: bool) -> Expr:  # fmt: skip
+    example = source.inner._meta.iloc[:0]
+    meta = _sent(example, spec, named)
+    sent = MapPartition(source.inner, "simjoin_send", send, (spec, chunks, named), each, meta)
+    moved = Shuffle(sent, CELL, len(chunks), True, chunks.method)
+    return settled(MapPartition(moved, "simjoin_chunk", cell_chunk, (example, spec, plan.layout, named)))
+
+
+def _sent(example: Any, spec: JoinSpec, named: bool) -> Any:
+    """An empty frame like those that `send` makes."""
+    columns: dict[str, Any] = {}
+    for name, column in zip(cell_columns(spec), spec.on, strict=True):
+        columns[name] = np.empty(0, np.float32 if example[column].dtype == np.float32 else np.float64)
+    if named:
+        columns[ID] = example.index if spec.id is None else pd.Index(example[spec.id])
+    columns |= {POSITION: np.empty(0, np.int64), CELL: np.empty(0, np.int64)}
+    return backend_for(example).result(columns, 0)
+
+
+def chunk_refs(chunks: Expr, i: int, j: int) -> tuple[TaskRef, TaskRef]:
+    """Two chunks as a task's arguments."""
+    return TaskRef((chunks._name, i)), TaskRef((chunks._name, j))

@@ -1,0 +1,42 @@
+"""What will run the tasks: the cluster of the current client, or this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask
+import numpy as np
+from dask.base import get_scheduler
+from dask.system import CPU_COUNT
+from distributed import Client
+from distributed.system import MEMORY_LIMIT
+
+from dask_simjoin.budget import Resources
+
+IN_MEMORY = 0.2
+"""Share of this machine's memory up to which rows are shuffled in it, and not on disk."""
+
+
+def resources() -> Resources:
+    """Threads and memory of what Dask would compute with now."""
+    client = getattr(get_scheduler(), "__self__", None)
+    if not isinstance(client, Client):
+        return Resources(threads=int(dask.config.get("num_workers", None) or CPU_COUNT))
+    workers: dict[str, Any] = {}
+    if not client.asynchronous:
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+    limits = [w["memory_limit"] // w["nthreads"] for w in workers.values() if w["memory_limit"]]
+    threads = sum(w["nthreads"] for w in workers.values())
+    return Resources(max(1, threads), min(limits, default=None), True)
+
+
+def shuffle_method(have: Resources, size: float, ids: Any) -> str:
+    """How to shuffle so many bytes of rows whose ids are of a dtype (None: they are not shuffled)."""
+    configured: str | None = dask.config.get("dataframe.shuffle.method", None)
+    if ids is not None and ids == np.dtype(object):
+        return "tasks"  # the others write Arrow, which has no column of any objects
+    if configured is not None:
+        return configured
+    if have.cluster:
+        return "p2p"
+    return "tasks" if size < IN_MEMORY * MEMORY_LIMIT else "disk"

@@ -1,0 +1,148 @@
+"""Spatial regions: boxes that tile space, of about equally many points each.
+
+A kd tree cuts a sample of the points at weighted medians.  Its leaves are the regions; every point
+belongs to exactly one.  To find all pairs each region also needs the points of other regions that
+are within reach of its box, its halo.  Points are only sent to regions of lower numbers than their
+own: then every pair of two regions meets once, in the one of the lower number.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+
+LEAST_WIDTH = 2.0
+"""Width of a region, in reaches, below which cutting it would send most of its points to both parts."""
+
+LEAST_SAMPLE = 8
+"""Points of the sample below which a region is not cut: there would be nothing to go by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """The tree.
+
+    Attributes
+    ----------
+    dim : array (nodes,), int64
+        The dimension that each node cuts.
+    split : array (nodes,), float64
+        Points below it lie in the left child, others in the right one.
+    child : array (nodes, 2), int64
+        Left and right child: a node, or ``-1 - leaf``.
+    middle : array (nodes,), int64
+        The first leaf of each node's right child.
+    lower, upper : array (leaves, d), float64
+        The leaves' boxes.  Leaves are numbered from left to right.
+    """
+
+    dim: np.ndarray
+    split: np.ndarray
+    child: np.ndarray
+    middle: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """All of it."""
+        return self.dim, self.split, self.child, self.middle, self.lower, self.upper
+
+
+def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np.ndarray, reach: float,
+                 most: float, number: int) -> Regions:  # fmt: skip
+    """Cut the box [lower, upper] into regions.
+
+    Parameters
+    ----------
+    x : array (m, d), float64
+        A sample of the points.
+    weight : array (m,)
+        Points that each of them stands for.
+    lower, upper : array (d,)
+        The box of all points.
+    reach : float
+        Largest difference of one coordinate that a pair can have.
+    most : float
+        Points that a region should have at most.
+    number : int
+        Regions to have at most.
+    """
+    cuts: dict[int, tuple[int, float]] = {}
+    places = {1: np.arange(len(x))}  # of the leaves so far; children of node n are 2n and 2n + 1
+    queue = [(-float(weight.sum()), 1)]
+    while queue and len(places) < number:
+        size, node = heapq.heappop(queue)
+        cut = _cut(x, weight, places[node], reach) if -size > most else None
+        if cut is None:
+            continue
+        cuts[node] = cut
+        inside = places.pop(node)
+        left = x[inside, cut[0]] < cut[1]
+        for part, child in ((inside[left], 2 * node), (inside[~left], 2 * node + 1)):
+            places[child] = part
+            heapq.heappush(queue, (-float(weight[part].sum()), child))
+    return _number(cuts, lower, upper)
+
+
+def _cut(x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float) -> tuple[int, float] | None:
+    """The dimension in which these points are widest, and their weighted median there."""
+    if len(places) < LEAST_SAMPLE:
+        return None
+    some = x[places]
+    middle = np.quantile(some, [0.1, 0.9], axis=0)  # outliers make nothing wide
+    with np.errstate(over="ignore"):
+        spread = middle[1] - middle[0]
+        width = some.max(axis=0) - some.min(axis=0)
+    for k in np.lexsort((-width, -spread)).tolist():
+        if not width[k] > LEAST_WIDTH * reach:
+            continue
+        column = some[:, k]
+        order = np.argsort(column, kind="stable")
+        at = np.searchsorted(np.cumsum(weight[places][order]), weight[places].sum() / 2)
+        value = column[order[min(int(at), len(order) - 1)]]
+        if value == column[order[0]]:  # nothing lies below it
+            value = column[column > value].min()
+        return int(k), float(value)
+    return None
+
+
+def _number(cuts: dict[int, tuple[int, float]], lower: np.ndarray, upper: np.ndarray) -> Regions:
+    """The tree as arrays."""
+    dim: list[int] = []
+    split: list[float] = []
+    child: list[tuple[int, int]] = []
+    middle: list[int] = []
+    boxes: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def visit(node: int, low: np.ndarray, high: np.ndarray) -> int:
+        if node not in cuts:
+            boxes.append((low, high))
+            return -len(boxes)
+        k, value = cuts[node]
+        number = len(dim)
+        dim.append(k)
+        split.append(value)
+        child.append((0, 0))
+        middle.append(0)
+        middle_high, middle_low = high.copy(), low.copy()
+        middle_high[k] = middle_low[k] = value
+        left = visit(2 * node, low, middle_high)
+        middle[number] = len(boxes)
+        child[number] = left, visit(2 * node + 1, middle_low, high)
+        return number
+
+    visit(1, np.array(lower, np.float64), np.array(upper, np.float64))
+    return Regions(
+        np.array(dim, np.int64),
+        np.array(split, np.float64),
+        np.array(child, np.int64).reshape(-1, 2),
+        np.array(middle, np.int64),
+        np.array([low for low, _ in boxes]),
+        np.array([high for _, high in boxes]),
+    )

@@ -1,0 +1,59 @@
+"""A sample of each partition's points: what the plan knows of the data beyond boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+RATE = 0.01
+"""Share of the rows that is sampled."""
+
+FLOOR = 1 << 16
+"""Points that all samples together should have, if that takes no more than `FLOOR_RATE` of the rows."""
+
+FLOOR_RATE = 0.1
+FEW = 256
+"""Rows up to which a partition is its own sample."""
+
+MOST_BYTES = 1 << 28
+"""Of the coordinates of all samples together: they meet on the client."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some points of a partition, drawn without replacement.
+
+    Attributes
+    ----------
+    rows : int
+        Points that they were drawn from.
+    places : array (m,), int64
+        Their row numbers in the partition, ascending.
+    x : array (m, d), float64
+        Their coordinates.
+    """
+
+    rows: int
+    places: np.ndarray
+    x: np.ndarray
+
+
+def sample_size(rows: int, dims: int, partitions: int) -> int:
+    """How many of a partition's points are drawn, `partitions` being drawn from in all."""
+    if rows <= FEW and rows * partitions <= FLOOR:
+        return rows
+    wanted = max(rows * RATE, min(FLOOR / partitions, rows * FLOOR_RATE), min(rows, 32))
+    return min(int(wanted), MOST_BYTES // (8 * dims * partitions))
+
+
+def draw(x: np.ndarray, kept: np.ndarray | None, partitions: int, seed: int) -> Sample:
+    """Draw from the points `x` (n, d), which are those rows of a partition that `kept` selects."""
+    n, dims = x.shape
+    size = sample_size(n, dims, partitions)
+    if size == n:
+        some = np.arange(n)
+    else:
+        some = np.sort(np.random.default_rng(seed).choice(n, size, replace=False, shuffle=False))
+    places = some if kept is None else np.flatnonzero(kept)[some]
+    return Sample(n, places, np.ascontiguousarray(x[some]))
