@@ -16,6 +16,7 @@ from dask.dataframe.utils import assert_eq
 from hypothesis import given, settings
 
 from dask_simjoin import errors
+from dask_simjoin.checks import MOST_ROWS, check_rows
 from dask_simjoin.graph import planner
 from dask_simjoin.partition import summarise
 from dask_simjoin.plan import make_plan
@@ -23,6 +24,15 @@ from dask_simjoin.spec import make_spec
 from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, cases, frame_of
 
 EPS = 0.05
+
+HUNDRED = {"partitioning": "entity", "blocksize": 100 * 24}
+"""Chunks of 100 rows of two coordinates and an id."""
+
+
+@pytest.fixture(autouse=True)
+def one_partition_of_each_block_pair():
+    with dask.config.set({"simjoin.output-size": "1 GiB"}):
+        yield
 
 
 class Tasks(Callback):
@@ -105,7 +115,7 @@ def test_planned_once(ddf, monkeypatch):
     calls = []
     compute = planner._compute_plan
     monkeypatch.setattr(planner, "_compute_plan", lambda *args: calls.append(args) or compute(*args))
-    pairs = ddf.simjoin.self_join(EPS * 1.25)
+    pairs = ddf.simjoin.self_join(EPS * 1.25, **HUNDRED)
     assert pairs.npartitions == pairs.optimize().npartitions
     pairs.compute()
     pairs[["left"]].compute()
@@ -133,7 +143,7 @@ def _inside(expr):
 
 def test_partitioning_is_frozen(parquet, x):
     assert (parquet[["c0", "c1"]] * 2).optimize().npartitions < parquet.npartitions
-    pairs = parquet.simjoin.self_join(EPS, on=["c0", "c1"])
+    pairs = parquet.simjoin.self_join(EPS, on=["c0", "c1"], **HUNDRED)
     once = pairs.optimize()
     assert once.npartitions == pairs.npartitions == 21
     rows = parquet.compute().index.to_numpy()  # files need not come in the order of their numbers
@@ -143,7 +153,7 @@ def test_partitioning_is_frozen(parquet, x):
 
 
 def test_one_partition_computes_only_what_it_needs(ddf):
-    pairs = ddf.simjoin.self_join(EPS)
+    pairs = ddf.simjoin.self_join(EPS, **HUNDRED)
     assert pairs.npartitions == 21
     with Tasks() as tasks:
         one = pairs.partitions[4].compute(scheduler="sync")
@@ -155,7 +165,7 @@ def test_one_partition_computes_only_what_it_needs(ddf):
 
 def test_blocks_whose_boxes_are_apart_are_left_out():
     x = np.arange(0, 100, 0.25).reshape(-1, 1)
-    pairs = dd.from_pandas(frame_of(x), npartitions=20).simjoin.self_join(1.0)
+    pairs = dd.from_pandas(frame_of(x), npartitions=20).simjoin.self_join(1.0, blocksize=20 * 16)
     assert pairs.npartitions == 20 + 19
     assert_same_pairs(as_set(pairs.compute()), brute_force(x, 1.0))
 
@@ -226,7 +236,7 @@ def test_counts_are_aligned_without_a_shuffle(parquet):
 
 
 def test_one_partition_of_counts_computes_only_what_it_needs(ddf):
-    counts = ddf.simjoin.neighbor_counts(EPS)
+    counts = ddf.simjoin.neighbor_counts(EPS, **HUNDRED)
     assert counts.npartitions == 6
     with Tasks() as tasks:
         counts.partitions[2].compute(scheduler="sync")
@@ -236,14 +246,16 @@ def test_one_partition_of_counts_computes_only_what_it_needs(ddf):
 def test_counts_of_more_blocks_than_are_added_at_once():
     x = np.random.default_rng(1).uniform(size=(400, 2))
     ddf = dd.from_pandas(frame_of(x), npartitions=40)
-    counts = ddf.simjoin.neighbor_counts(0.3).compute()
+    counts = ddf.simjoin.neighbor_counts(0.3, partitioning="entity", blocksize=10 * 24).compute()
     assert counts.sum() == 2 * len(brute_force(x, 0.3))
     assert counts.tolist() == frame_of(x).simjoin.neighbor_counts(0.3).tolist()
 
 
 def test_twenty_thousand_block_pairs_build_fast():
     x = np.random.default_rng(0).uniform(size=(2000, 2))
-    pairs = dd.from_pandas(frame_of(x), npartitions=200).simjoin.self_join(10.0)
+    pairs = dd.from_pandas(frame_of(x), npartitions=200).simjoin.self_join(
+        10.0, partitioning="entity", blocksize=10 * 24
+    )
     assert pairs.npartitions == 20_100  # planned here; building is what follows
     start = time.perf_counter()
     lowered = pairs.optimize()
@@ -282,7 +294,7 @@ def test_a_source_that_changed_is_refused(tmp_path):
     for n, frame in enumerate(frames):
         frame.to_pickle(path / str(n))
     ddf = dd.from_map(read, [0, 1], meta=frames[0].iloc[:0])
-    pairs = ddf.simjoin.self_join(EPS)
+    pairs = ddf.simjoin.self_join(EPS, partitioning="entity", blocksize=50 * 24)
     assert pairs.npartitions == 3
     frames[1].iloc[:20].to_pickle(path / "1")
     with pytest.raises(errors.SourceChangedError, match=r"Partition 1 had 50 rows .* has 20 now.*persist"):
@@ -360,9 +372,13 @@ def test_partitions_that_hold_ids_in_other_dtypes():
 def test_partitions_too_large_to_index(ddf):
     spec = make_spec(ddf._meta, EPS, on=None)
     summary = summarise(ddf.partitions[0].compute(), spec, False)
-    huge = replace(summary, moments=replace(summary.moments, rows=2**31))
+    huge = replace(summary, source_rows=2**33, moments=replace(summary.moments, rows=2**33))
+    with dask.config.set({"simjoin.blocksize": "1 TiB"}):
+        plan = make_plan([summary, huge], replace(spec, partitioning="entity"))
+    assert plan.chunks.rows.sum() == 2**33 + 100
+    assert plan.chunks.rows.max() <= MOST_ROWS
     with pytest.raises(errors.PartitionSizeError, match=r"Partition 1 has 2,147,483,648 rows.*repartition"):
-        make_plan([summary, huge], spec)
+        check_rows(2**31, 1)
 
 
 def test_nothing_to_join(ddf):

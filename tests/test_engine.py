@@ -40,7 +40,9 @@ def join_chunks(x, eps, cuts=(), **options):
     summaries = [summarise(part, spec, True) for part in parts]
     plan = make_plan(summaries, spec)
     chunking = entity_chunks(summaries, 1, 1000)
-    read = [read_points(part, known, spec) for part, known in zip(parts, enumerate(plan.sources), strict=True)]
+    read = [
+        read_points(part, known, spec) for part, known in zip(parts, enumerate(plan.sources), strict=True)
+    ]
     chunks = [
         gather_chunk(plan.layout, [rows for _, *rows in pieces], *(read[n] for n, _, _ in pieces))
         for pieces in chunking.pieces

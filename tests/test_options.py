@@ -417,9 +417,10 @@ def test_the_sweep_serves_four_columns(how, verb):
 # --- keywords and positions -----------------------------------------------------------------------
 
 OPTIONS = {
-    "self_join": "eps, on, id, metric, pairs, include_self, return_distance, dropna, method",
-    "neighbor_counts": "eps, on, id, metric, dropna, method",
-    "count_pairs": "eps, on, id, metric, pairs, include_self, dropna, method",
+    "self_join": "eps, on, id, metric, pairs, include_self, return_distance, dropna, method, "
+    "partitioning, blocksize",
+    "neighbor_counts": "eps, on, id, metric, dropna, method, partitioning, blocksize",
+    "count_pairs": "eps, on, id, metric, pairs, include_self, dropna, method, partitioning, blocksize",
 }
 
 
@@ -583,6 +584,7 @@ def test_row_ids_for_a_frame_without_columns():
     ("error", "builtin"),
     [
         (errors.OptionError, ValueError),
+        (errors.BudgetError, ValueError),
         (errors.OptionTypeError, TypeError),
         (errors.ColumnError, ValueError),
         (errors.CoordinateError, ValueError),
@@ -602,7 +604,7 @@ def test_every_error_is_covered_above():
         for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, errors.SimJoinError)
     }
-    assert len(defined) == 10
+    assert len(defined) == 11
 
 
 def test_an_id_is_no_coordinate_of_counts_either(how):
