@@ -9,6 +9,7 @@ import pandas as pd
 from dask.dataframe.extensions import register_dataframe_accessor
 
 from dask_simjoin import joins
+from dask_simjoin.report import PlanReport
 from dask_simjoin.spec import ROW_ID, known_options
 
 
@@ -103,6 +104,58 @@ class SimJoinAccessor:
         0     0      1       1.0
         """
         return joins.self_join(
+            self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+            return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
+            blocksize=blocksize,
+        )  # fmt: skip
+
+    @known_options
+    def plan(self, eps: float, *, on: Any = None, id: Hashable | None = None,
+             metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+             return_distance: bool = False, dropna: bool = False,
+             method: str = "auto", partitioning: str = "auto",
+             blocksize: Any = None) -> PlanReport:  # fmt: skip
+        """What `self_join` with the same options would run, and how much it would give.
+
+        Unlike the other verbs it computes at the call: the one pass over the columns that planning
+        takes, on a sample of which it estimates.  No pairs are sought in the data.  On a pandas
+        DataFrame the plan is that of one chunk.
+
+        Parameters are those of `self_join`.
+
+        Returns
+        -------
+        PlanReport
+            Prints as text, shows as a table and a picture in notebooks, and has ``rows``,
+            ``chunks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
+            ``result_bytes``, ``partitioning``, ``method``, ``to_frame()``, ``svg()`` and ``plot()``.
+
+        Raises
+        ------
+        OptionError, OptionTypeError, ColumnError, CoordinateError, DuplicateIdError
+            As `self_join` and its planning do.
+        BudgetError
+            The result is larger than the configuration's ``simjoin.result-limit``, or a task needs
+            more memory than a worker has: what is needed, what there is, and the remedy.
+
+        Notes
+        -----
+        The interval is that of a U-statistic (Hoeffding 1948, "A class of statistics with
+        asymptotically normal distribution", section 5); see `dask_simjoin.estimate`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import dask.dataframe as dd
+        >>> import dask_simjoin
+        >>> df = pd.DataFrame({"x": np.arange(1000.0)})
+        >>> plan = dd.from_pandas(df, npartitions=4).simjoin.plan(1.0, blocksize="4 kB")
+        >>> plan.chunks, plan.block_pairs, plan.partitions
+        (4, 7, 7)
+        >>> plan
+        """
+        return joins.plan(
             self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
             return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
             blocksize=blocksize,

@@ -98,12 +98,15 @@ def cut_block(q: Chunk, d: Chunk, layout: Layout, same: bool, parts: int) -> np.
     """Places in the first chunk's index that cut its rows into parts of about equally many pairs."""
     backend = backend_for(q["example"])
     n = len(q["ids"])
-    weight = np.zeros(n)
+    pairs = np.zeros(n, np.int64)
     for a, b, own in _meetings(q, d, same):
-        weight += backend.counts(a, b, layout, same=own)[0] * (0.5 if own else 1.0)
-    total = np.cumsum(weight[q["order"][:n]])
+        if own:
+            pairs += backend.later(a, layout)
+        else:
+            pairs += backend.counts(a, b, layout, same=False)[0][q["order"][:n]]
+    total = np.cumsum(pairs)
     cuts = np.searchsorted(total, total[-1] * np.arange(1, parts) / parts) if n else np.zeros(parts - 1, int)
-    grain = backend.grain
+    grain = backend.grain(layout)
     return np.concatenate([[0], np.minimum(-(-cuts // grain) * grain, n), [n]]).astype(np.int64)
 
 

@@ -16,11 +16,13 @@ from dask_simjoin.chunks import Chunk, make_chunk
 from dask_simjoin.errors import ColumnError, OptionTypeError, UnsupportedFrameError
 from dask_simjoin.graph.counts import CountPairs, NeighborCounts
 from dask_simjoin.graph.pairs import SelfJoin
+from dask_simjoin.graph.planner import plan_for
 from dask_simjoin.graph.private import new_collection
 from dask_simjoin.graph.source import seal
 from dask_simjoin.ids import check_summaries, row_ids
 from dask_simjoin.partition import summarise
 from dask_simjoin.plan import Plan, make_plan
+from dask_simjoin.report import PlanReport
 from dask_simjoin.spec import ROW_ID, JoinSpec, check_columns, known_options, make_spec
 
 MOST_BYTES = 2**62
@@ -42,12 +44,7 @@ def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = N
         return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
         blocksize=blocksize,
     )  # fmt: skip
-    ids = row_ids(meta[spec.columns], spec.id)[:0]
-    if ids.nlevels > 1:
-        raise ColumnError(
-            "The index is a MultiIndex, whose labels cannot name rows in a result; use id= a column "
-            "of unique values, or add one with frame.simjoin.with_row_id()."
-        )
+    ids = _names(meta, spec)
     columns = {"left": ids, "right": ids}
     example = backend_for(meta).result(columns | ({"distance": np.empty(0)} if return_distance else {}), 0)
     if is_dask_collection(frame):
@@ -57,6 +54,27 @@ def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = N
         return example
     names = list(example.columns)
     return blocks.join_block(chunk, chunk, spec, plan.layout, True, names)
+
+
+@known_options
+def plan(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
+         metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+         return_distance: bool = False, dropna: bool = False, method: str = "auto",
+         partitioning: str = "auto", blocksize: Any = None) -> PlanReport:  # fmt: skip
+    """What `self_join` with these options would run and give; see `SimJoinAccessor.plan`."""
+    meta = _example(frame)
+    spec = make_spec(
+        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+        return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
+        blocksize=blocksize,
+    )  # fmt: skip
+    _names(meta, spec)
+    if is_dask_collection(frame):
+        return PlanReport(plan_for(seal(frame, spec.columns), spec, named=True), spec)
+    made = _plan_whole(frame, spec, named=True, sampled=True)
+    size = round(made.rows * made.row_bytes)
+    budget = replace(made.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
+    return PlanReport(replace(made, budget=budget), spec)
 
 
 @known_options
@@ -138,6 +156,17 @@ def _example(frame: Any) -> Any:
     return meta.iloc[:0]
 
 
+def _names(meta: Any, spec: JoinSpec) -> Any:
+    """An empty index of the ids that name rows in a result; refuses labels that cannot."""
+    ids = row_ids(meta[spec.columns], spec.id)[:0]
+    if ids.nlevels > 1:
+        raise ColumnError(
+            "The index is a MultiIndex, whose labels cannot name rows in a result; use id= a column "
+            "of unique values, or add one with frame.simjoin.with_row_id()."
+        )
+    return ids
+
+
 def _unnamed(spec: JoinSpec) -> JoinSpec:
     """The options of a verb whose result names no rows: ids are not read, so they may repeat."""
     return replace(spec, id=None, id_dtype=None)
@@ -149,9 +178,15 @@ def _lazy(kind: Any, frame: Any, spec: JoinSpec, example: Any) -> Any:
 
 def _eager(frame: Any, spec: JoinSpec, named: bool) -> tuple[Chunk, Plan]:
     """One chunk of the whole frame, and its plan."""
-    summary = summarise(frame, spec, named)
+    plan = _plan_whole(frame, spec, named)
+    return make_chunk(frame, (0, plan.sources[0]), spec, plan.layout), plan
+
+
+def _plan_whole(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) -> Plan:
+    """The plan of one chunk of the whole frame; `sampled`: with an estimate of its pairs."""
+    summary = summarise(frame, spec, named, int(sampled))
     check_rows(summary.source_rows, 0)
     plan = make_plan([summary], replace(spec, partitioning="entity", blocksize=MOST_BYTES))
     if summary.ids is not None:
         check_summaries([summary.ids], spec.id)
-    return make_chunk(frame, (0, plan.sources[0]), spec, plan.layout), plan
+    return plan

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from dask_simjoin.testing import Case, as_set, assert_same_pairs, brute_force, cases, frame_of
 
-SCALES = ["sync"]
-
 
 def split(frame, cuts, ids=None):
     """A Dask DataFrame of the frame's rows, cut at some of them."""
@@ -27,18 +25,18 @@ def ways(draw):
     """How to make chunks of how many rows, and partitions of the result of how many pairs."""
     return {
         "partitioning": draw(st.sampled_from(["entity", "spatial", "spatial", "auto"])),
-        "rows": draw(st.sampled_from([1, 7, 40, 1000])),
-        "output": draw(st.sampled_from([1, 10, 10_000])),
+        "rows": draw(st.sampled_from([5, 12, 1000])),
+        "output": draw(st.sampled_from([40, 10_000])),
     }
 
 
-@settings(max_examples=200)
-@given(cases(max_dims=9, max_points=150), ways(), st.integers(0, 2**32 - 1))
+@settings(max_examples=60)
+@given(cases(max_dims=9, max_points=50), ways(), st.integers(0, 2**32 - 1))
 @example(
-    Case(np.zeros((150, 2)), 0.0, (70,), "constant"), {"partitioning": "spatial", "rows": 7, "output": 1}, 0
+    Case(np.zeros((60, 2)), 0.0, (30,), "constant"), {"partitioning": "spatial", "rows": 12, "output": 400}, 0
 )
-@example(Case(np.arange(150.0).reshape(-1, 1) // 2, 1.0, (), "lattice"),
-         {"partitioning": "spatial", "rows": 7, "output": 10}, 1)  # fmt: skip
+@example(Case(np.arange(60.0).reshape(-1, 1) // 2, 1.0, (), "lattice"),
+         {"partitioning": "spatial", "rows": 12, "output": 10}, 1)  # fmt: skip
 def test_any_points_in_any_chunks(case, way, seed):
     """Ids in any order: which row is left must not depend on them."""
     frame = frame_of(case.x)
@@ -145,7 +143,7 @@ def test_no_partition_of_the_result_is_much_larger_than_allowed(x):
             sizes = pairs.map_partitions(len).compute()
             assert_same_pairs(as_set(pairs.compute()), expected)
         assert sizes.sum() == len(expected) > 1_000_000
-        assert sizes.max() < 2 * 20_000
+        assert sizes.max() < 1.5 * 20_000
 
 
 def test_only_some_columns_and_partitions(x):

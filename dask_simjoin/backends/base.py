@@ -35,8 +35,8 @@ class Backend(Protocol):
     xp: Any
     """The array module."""
 
-    grain: int
-    """Points at whose multiples an index can be cut."""
+    def grain(self, layout: Layout) -> int:
+        """Points at whose multiples an index can be cut."""
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
         """The columns as an array (n, d) of float64, NaN where a value is missing."""
@@ -54,6 +54,9 @@ class Backend(Protocol):
 
     def counts(self, q: dict[str, Any], d: dict[str, Any], layout: Layout, *, same: bool) -> Any:
         """Numbers of neighbours (int64) of the rows of both chunks, by position."""
+
+    def later(self, index: dict[str, Any], layout: Layout) -> Any:
+        """For each place of an index, in its order, the number of neighbours (int64) at later places."""
 
     def part(self, index: dict[str, Any], layout: Layout, start: int, stop: int) -> dict[str, Any]:
         """The index of the points at places start ... stop-1 of an index: multiples of `grain`, or its end.

@@ -27,7 +27,9 @@ class CpuBackend:
     """See `Backend`."""
 
     xp = np
-    grain = tiles.TILE
+
+    def grain(self, layout: Layout) -> int:
+        return 1 if layout.grid is not None else tiles.TILE
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
         x = np.empty((len(frame), len(columns)), order="F")
@@ -85,6 +87,14 @@ class CpuBackend:
             out[side["order"][:n]] = count[:n]
             by_position.append(out)
         return by_position
+
+    def later(self, index: Index, layout: Layout) -> Any:
+        counts = [np.zeros(len(index["order"]), np.int64) for _ in range(2)]
+        if len(counts[0]) > SWEEP_LANES:
+            run = _sweep_counts if layout.grid is not None else _tile_counts
+            # of one index with itself the kernels meet each pair once, from its earlier place
+            run(index, index, layout, True, *counts)
+        return counts[0][: len(counts[0]) - SWEEP_LANES]
 
     def part(self, index: Index, layout: Layout, start: int, stop: int) -> Index:
         if layout.grid is not None:

@@ -1,0 +1,314 @@
+"""What a plan says to people: text, a table, a picture of its block pairs, numbers for scripts."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dask.utils import format_bytes
+
+from dask_simjoin.checks import NEED
+from dask_simjoin.chunking import EntityChunks, SpatialChunks
+from dask_simjoin.plan import Plan
+from dask_simjoin.spec import JoinSpec
+
+CELLS = 64
+"""Cells on a side of the picture: chunks beyond share them, so that it stays small."""
+
+SHADES = 12
+FAINT, DARK = (222, 235, 247), (8, 48, 107)
+"""Colours (RGB) of block pairs that give no pairs and most pairs."""
+
+SIDE = 320
+"""Width and height of the picture's matrix, in pixels."""
+
+MOST_NAMES = 6
+"""Columns that are named."""
+
+BRANCH = 32
+"""Partitions up to which Dask shuffles by tasks in one stage, and parts of a stage beyond."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PlanReport:
+    """What a join would run, and what it would give.
+
+    Print it for a summary; a notebook shows a table and a picture of the block pairs.
+
+    Attributes
+    ----------
+    plan : Plan
+    spec : JoinSpec
+        The options that it was made for.
+    rows : int
+        Rows that take part.
+    chunks, block_pairs : int
+        How many there are.
+    partitions : int
+        Partitions of the result.
+    pairs, pairs_low, pairs_high : float
+        Rows of the result, as `count_pairs` with the same options counts them: an estimate from a
+        sample, and where the true number lies with a chance of 95 %.
+    result_bytes : int
+        Memory of the whole result, expected.
+    partitioning : {"entity", "spatial"}
+    method : {"sweep", "tiles"}
+    """
+
+    plan: Plan
+    spec: JoinSpec
+
+    @property
+    def rows(self) -> int:
+        return self.plan.rows
+
+    @property
+    def chunks(self) -> int:
+        return len(self.plan.chunks)
+
+    @property
+    def block_pairs(self) -> int:
+        return len(self.plan)
+
+    @property
+    def partitions(self) -> int:
+        return max(self.plan.outputs, 1)  # an empty result is one empty partition
+
+    @property
+    def pairs(self) -> float:
+        return self.plan.result_rows
+
+    @property
+    def pairs_low(self) -> float:
+        return self._result_rows(self.plan.estimate.total_low)
+
+    @property
+    def pairs_high(self) -> float:
+        return self._result_rows(self.plan.estimate.total_high)
+
+    @property
+    def result_bytes(self) -> int:
+        return round(self.pairs * self._pair_bytes)
+
+    @property
+    def partitioning(self) -> str:
+        return self.plan.partitioning
+
+    @property
+    def method(self) -> str:
+        return self.plan.layout.method
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.spec.pairs == "both" else 1
+
+    @property
+    def _pair_bytes(self) -> float:
+        """Memory of one row of the result; the plan's is that of a pair in all its directions."""
+        return self.plan.pair_bytes / self._directions
+
+    def _result_rows(self, unordered: float) -> float:
+        return unordered * self._directions + (self.rows if self.spec.include_self else 0)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each block pair.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``query_chunk``, ``data_chunk``: their numbers; ``query_rows``, ``data_rows``: the points
+            expected in them; ``candidates``: pairs of points that would be compared if the index left
+            out none; ``pairs``, ``pairs_low``, ``pairs_high``, ``bytes``: of the result, expected, each
+            block's interval being one of 95 % by itself; ``partitions``: of the result.
+        """
+        plan, chunks = self.plan, self.plan.chunks
+        i, j = plan.blocks[:, 0], plan.blocks[:, 1]
+        own = chunks.rows if isinstance(chunks, EntityChunks) else chunks.own_rows
+        itself = np.where(i == j, own[i], 0.0) if self.spec.include_self else 0.0
+        found = plan.estimate
+        pairs, low, high = (n * self._directions + itself for n in (found.pairs, found.low, found.high))
+        return pd.DataFrame({
+            "query_chunk": i, "data_chunk": j, "query_rows": chunks.rows[i], "data_rows": chunks.rows[j],
+            "candidates": chunks.candidates(plan.blocks), "pairs": pairs, "pairs_low": low,
+            "pairs_high": high, "bytes": pairs * self._pair_bytes, "partitions": plan.slices,
+        })  # fmt: skip
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        width = max(len(name) for name, _ in facts)
+        return "\n".join([self._title(), *(f"  {name:<{width}}  {text}" for name, text in facts)])
+
+    def _repr_html_(self) -> str:
+        facts = "".join(
+            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
+            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+            for name, text in self._facts()
+        )
+        return (
+            f"<div><p><b>{html.escape(self._title())}</b></p><table><tbody>{facts}</tbody></table>"
+            f"{self.svg()}</div>"
+        )
+
+    def _title(self) -> str:
+        return f"Plan of a self-join, eps={self.spec.eps!r}"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Names and texts of everything that the report tells."""
+        plan, budget = self.plan, self.plan.budget
+        rows = plan.chunks.rows
+        largest = float(rows.max(initial=0.0))
+        blocks = self.to_frame()
+        sizes = np.repeat((blocks["bytes"] / blocks["partitions"]).to_numpy(), plan.slices)
+        possible = self.chunks * (self.chunks + 1) // 2
+        found = plan.estimate
+        exact = found.sampled >= self.rows
+        return [
+            ("rows", f"{self.rows:,}"),
+            ("dimensions", f"{len(self.spec.on):,}: {self._names(range(len(self.spec.on)))}"),
+            ("engine", self._engine()),
+            ("partitioning", self._partitioning()),
+            ("chunks", f"{self.chunks:,} ({format_bytes(round(rows.sum() * plan.row_bytes))})"),
+            ("median chunk", self._chunk(float(np.median(rows)) if len(rows) else 0.0)),
+            ("largest chunk", self._chunk(largest)),
+            ("block pairs", f"{self.block_pairs:,} of {possible:,} possible"),
+            ("skipped", f"{possible - self.block_pairs:,}, too far apart for any pair"),
+            ("pairs", f"{self.pairs:,.0f}" if exact else f"about {self.pairs:,.0f}"),
+            ("95 % interval", f"{self.pairs_low:,.0f} to {self.pairs_high:,.0f}"),
+            ("sampled", f"{found.sampled:,} rows{', which is all of them' * exact}"),
+            ("neighbours", f"{2 * found.total / max(self.rows, 1):,.3g} of a row, on average"),
+            ("result", f"{format_bytes(self.result_bytes)}, {self._pair_bytes:.3g} bytes a pair"),
+            ("partitions", f"{self.partitions:,}, the largest {format_bytes(round(sizes.max(initial=0.0)))}"),
+            ("memory", f"{format_bytes(round(NEED * largest * plan.row_bytes))} for the largest task"),
+            ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
+            ("", f"{format_bytes(budget.output)} a partition, {format_bytes(budget.result)} the result"),
+            ("tasks", f"about {self._tasks():,}"),
+        ]
+
+    def _names(self, places: Iterable[int]) -> str:
+        names = [repr(self.spec.on[k]) for k in places]
+        more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+        return ", ".join(names[:MOST_NAMES]) + more
+
+    def _engine(self) -> str:
+        grid = self.plan.layout.grid
+        if grid is None:
+            return f"tiles, in order of {self._names(self.plan.layout.cut)}"
+        cells = f" in cells of {self._names(grid.dims)}" if grid.dims else ""
+        return f"sweep along {self._names([grid.sweep])}{cells}"
+
+    def _partitioning(self) -> str:
+        chunks = self.plan.chunks
+        if not isinstance(chunks, SpatialChunks):
+            return "entity: rows in the order of the frame"
+        halo = chunks.halo_rows.sum() / max(chunks.own_rows.sum(), 1.0)
+        return f"spatial: {len(chunks.regions):,} regions, {100 * halo:.3g} % of the rows in halos as well"
+
+    def _chunk(self, rows: float) -> str:
+        return f"{rows:,.0f} rows, {format_bytes(round(rows * self.plan.row_bytes))}"
+
+    def _tasks(self) -> int:
+        """Tasks of the join about, without those that read the source where they stay on their own."""
+        plan, chunks, n = self.plan, self.plan.chunks, self.chunks
+        sources = len(plan.sources)
+        join = self.partitions + int((plan.slices > 1).sum())
+        if isinstance(chunks, SpatialChunks):
+            return sources + n + _shuffle_tasks(sources, n, chunks.method) + join
+        whole = [((k, 0, rows),) for k, (rows, _) in enumerate(plan.sources)]
+        return sources + (0 if list(chunks.pieces) == whole else n) + join
+
+    def _matrix(self) -> np.ndarray:
+        """Pairs of each cell of the picture, NaN where all of its block pairs are skipped."""
+        side = min(self.chunks, CELLS)
+        cells = tuple((self.plan.blocks.astype(np.int64) * side // max(self.chunks, 1)).T)
+        pairs = np.full((side, side), np.nan)
+        pairs[cells] = 0.0
+        np.add.at(pairs, cells, self.to_frame()["pairs"].to_numpy())
+        return pairs
+
+    def svg(self) -> str:
+        """The block pairs as a picture, in SVG.
+
+        Rows are query chunks and columns data chunks; the more pairs, the darker, on a logarithmic
+        scale.  White cells are skipped.
+        """
+        return _picture(self._matrix(), self.chunks, self._title())
+
+    def plot(self, ax: Any = None) -> Any:
+        """The block pairs as a picture, by matplotlib.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; default: a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        if ax is None:
+            try:  # pandas loads matplotlib when it first draws, so this package need not
+                ax = pd.DataFrame({"pairs": [0.0]}).plot(backend="matplotlib")
+            except ImportError as error:
+                raise ImportError(
+                    "plot() needs matplotlib, which is not installed: pip install matplotlib, or use svg()."
+                ) from error
+            ax.clear()
+        edge = self.chunks - 0.5
+        shades = np.log10(1 + self._matrix())
+        image = ax.imshow(shades, cmap="Blues", extent=(-0.5, edge, edge, -0.5), vmin=-0.2)
+        ax.figure.colorbar(image, ax=ax, label="log10(1 + pairs)")
+        ax.set(xlabel="data chunk", ylabel="query chunk", title=self._title())
+        return ax
+
+
+def _shuffle_tasks(sources: int, chunks: int, method: str) -> int:
+    """Tasks of a shuffle by Dask; by tasks, each part that is split off is one."""
+    if method != "tasks":
+        return sources + chunks
+    if min(sources, chunks) <= BRANCH:
+        return sources * chunks + sources + chunks
+    stages = math.ceil(math.log(sources, BRANCH))
+    parts = math.ceil(sources ** (1 / stages))
+    return stages * parts**stages * (parts + 2) + sources + chunks
+
+
+def _picture(pairs: np.ndarray, chunks: int, title: str) -> str:
+    """The SVG of a matrix of pairs that stands for so many chunks."""
+    side = max(len(pairs), 1)
+    met = ~np.isnan(pairs)
+    most = float(pairs[met].max(initial=0.0))
+    shade = np.zeros(pairs.shape, np.int64)
+    shade[met] = np.rint(np.log1p(pairs[met]) / max(math.log1p(most), 1e-300) * (SHADES - 1))
+    # one path for each shade is a tenth of the text that one element for each cell would be
+    paths = []
+    for k in range(SHADES):
+        cells = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(met & (shade == k)).tolist())
+        paths.append(f'<path fill="{_colour(k)}" d="{cells}"/>' if cells else "")
+    legend = [f'<rect x="{k * 12}" width="12" height="10" fill="{_colour(k)}"/>' for k in range(SHADES)]
+    together = f", cells of {chunks / side:.3g} x {chunks / side:.3g} chunks" if chunks > side else ""
+    end = SIDE + 24
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{SIDE + 40}" height="{SIDE + 76}" '
+        'font-family="sans-serif" font-size="11">'
+        f"<title>{html.escape(title)}</title>"
+        '<rect width="100%" height="100%" fill="white"/>'
+        f'<text x="24" y="16">data chunk 0 ... {chunks - 1:,}{together}</text>'
+        f'<text transform="translate(16,{end}) rotate(-90)">query chunk {chunks - 1:,} ... 0</text>'
+        f'<g transform="translate(24,24) scale({SIDE / side:.6g})" shape-rendering="crispEdges">'
+        f"{''.join(paths)}</g>"
+        f'<rect x="24" y="24" width="{SIDE}" height="{SIDE}" fill="none" stroke="gray"/>'
+        f'<g transform="translate(24,{end + 14})">{"".join(legend)}</g>'
+        f'<text x="24" y="{end + 40}">pairs in a cell: 0 ... {most:,.0f} (log scale); white: skipped</text>'
+        "</svg>"
+    )
+
+
+def _colour(shade: int) -> str:
+    share = shade / (SHADES - 1)
+    red, green, blue = (round(a + share * (b - a)) for a, b in zip(FAINT, DARK, strict=True))
+    return f"#{red:02x}{green:02x}{blue:02x}"
