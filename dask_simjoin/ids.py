@@ -15,6 +15,11 @@ import pandas as pd
 
 from dask_simjoin.errors import DuplicateIdError
 
+MIXER = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number near 2**64 divided by the golden ratio: its multiples spread (Knuth 1973, section 6.4)."""
+
+MOST_SUSPECTS = 1000
+
 
 @dataclass(frozen=True)
 class IdSummary:
@@ -138,18 +143,38 @@ def _plain(ids: pd.Index) -> pd.Index:
     return ids.astype(ids.categories.dtype) if isinstance(ids, pd.CategoricalIndex) else ids
 
 
-def hash_buckets(ids: pd.Index, buckets: int) -> list[pd.Index]:
-    """The ids split by hash; equal ids of different partitions meet in one bucket."""
+def key_buckets(ids: pd.Index, buckets: int) -> list[np.ndarray]:
+    """Each id as 64 bits that are equal where ids are, split so that equal ones meet in one bucket."""
+    keys = _keys(ids)
+    if buckets == 1:
+        return [keys]
+    bucket = (keys * MIXER >> np.uint64(32)) % np.uint64(buckets)
+    keys = keys[np.argsort(bucket, kind="stable")]
+    return np.split(keys, np.cumsum(np.bincount(bucket.astype(np.int64), minlength=buckets))[:-1])
+
+
+def _keys(ids: pd.Index) -> np.ndarray:
     ids = _plain(ids)
-    values = pd.Series(ids)
-    bucket = pd.util.hash_pandas_object(values, index=False).to_numpy() % buckets
+    if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iumM":
+        labels = as_labels(ids, np.arange(len(ids)))
+        assert labels is not None
+        return labels.view(np.uint64)
+    keys = np.array(pd.util.hash_pandas_object(pd.Series(ids), index=False), np.uint64)
     if ids.dtype == object:
         # 1, 1.0 and True are equal, but hashed apart
-        bucket[[not isinstance(value, (str, bytes)) for value in ids]] = 0
-    order = np.argsort(bucket, kind="stable")
-    ends = np.cumsum(np.bincount(bucket, minlength=buckets))
-    ids = ids.take(order)
-    return [ids[end - size : end] for end, size in zip(ends, np.diff(ends, prepend=0), strict=True)]
+        keys[[not isinstance(value, (str, bytes)) for value in ids]] = 0
+    return keys
+
+
+def repeated_keys(parts: list[np.ndarray]) -> np.ndarray:
+    """Some of the keys that occur more than once."""
+    keys = np.sort(np.concatenate(parts))
+    return np.unique(keys[1:][keys[1:] == keys[:-1]])[:MOST_SUSPECTS]
+
+
+def suspected(ids: pd.Index, keys: np.ndarray) -> pd.Index:
+    """The ids whose keys are among `keys`: equal keys need not mean equal ids."""
+    return _plain(ids[np.isin(_keys(ids), keys)])
 
 
 def first_repeated(parts: list[pd.Index]) -> tuple[Any] | None:

@@ -2,6 +2,7 @@
 
 import re
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 from frames import computed, itself, lay
 
+from dask_simjoin import ids as ids_module
 from dask_simjoin.errors import DuplicateIdError, SimJoinError
 from dask_simjoin.testing import as_set, assert_same_pairs
 
@@ -458,3 +460,36 @@ def test_another_name_for_row_ids(how):
     numbered = lay(pd.DataFrame({"x": PAIRED}, index=[0] * 6), how).simjoin.with_row_id("number")
     pairs = numbered.simjoin.self_join(1.0, id="number")
     assert as_set(computed(pairs)) == {(0, 1), (2, 3), (4, 5)}
+
+
+# --- out of core ----------------------------------------------------------------------------------
+
+
+def _shuffled_ids(kind, rows=3000):
+    numbers = np.random.default_rng(0).permutation(rows)
+    if kind == "text":
+        return pd.Index([f"row {n}" for n in numbers])
+    if kind == "time":
+        return pd.to_datetime(numbers, unit="s")
+    return pd.Index(numbers - 1000, dtype=kind)
+
+
+@pytest.mark.parametrize("kind", ["int64", "int16", "float64", "text", "time"])
+def test_ids_are_compared_in_buckets_that_fit_the_budget(kind):
+    ids = _shuffled_ids(kind)
+    frame = pd.DataFrame({"x": np.arange(3000.0) * 9}, index=ids)
+    parts = [frame.iloc[n : n + 500] for n in range(0, 3000, 500)]
+    split = dd.from_map(lambda part: part, parts, meta=frame.iloc[:0])
+    with dask.config.set({"simjoin.blocksize": 3200, "scheduler": "sync"}):
+        assert len(split.simjoin.self_join(1.0).compute()) == 0
+        parts[5] = parts[5].set_axis([*ids[2500:2999], ids[17]])
+        again = dd.from_map(lambda part: part, parts, meta=frame.iloc[:0], label="again")
+        with pytest.raises(DuplicateIdError, match=r"repeats in several partitions"):
+            again.simjoin.self_join(1.0).compute()
+
+
+def test_ids_whose_keys_collide_are_compared_themselves(monkeypatch):
+    monkeypatch.setattr(ids_module, "_keys", lambda ids: np.zeros(len(ids), np.uint64))
+    frame = pd.DataFrame({"x": np.arange(3000.0) * 9}, index=_shuffled_ids("text"))
+    split = dd.from_map(lambda n: frame.iloc[n : n + 1500], [0, 1500], meta=frame.iloc[:0])
+    assert len(split.simjoin.self_join(1.0).compute(scheduler="sync")) == 0

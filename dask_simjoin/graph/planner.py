@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from dask.tokenize import tokenize
 
@@ -11,10 +12,21 @@ from dask_simjoin.errors import PlanningError
 from dask_simjoin.graph.cluster import resources, shuffle_method
 from dask_simjoin.graph.private import Task, TaskRef
 from dask_simjoin.graph.source import Sealed, gather, sealed_map
-from dask_simjoin.ids import check_summaries, first_repeated, hash_buckets, repeated_id, row_ids
+from dask_simjoin.ids import (
+    check_summaries,
+    first_repeated,
+    key_buckets,
+    repeated_id,
+    repeated_keys,
+    row_ids,
+    suspected,
+)
 from dask_simjoin.partition import points, summarise
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.spec import JoinSpec
+
+KEY_BYTES = 16
+"""Of each id while its key is sorted."""
 
 
 def plan_for(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
@@ -45,27 +57,39 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
     if named:
         meeting = check_summaries([summary.ids for summary in summaries], spec.id)
         if meeting:
-            _check_across(source, spec, meeting)
+            size = KEY_BYTES * sum(summaries[n].ids.rows for n in meeting)
+            _check_across(source, spec, meeting, -(-size // plan.budget.chunk))
     return plan
 
 
-def _kept_ids(frame: Any, spec: JoinSpec, buckets: int) -> list[pd.Index]:
+def _kept_ids(frame: Any, spec: JoinSpec) -> pd.Index:
     kept = points(frame, spec)[1] if spec.dropna else None
-    return hash_buckets(row_ids(frame if kept is None else frame[kept], spec.id, spec.id_dtype), buckets)
+    return row_ids(frame if kept is None else frame[kept], spec.id, spec.id_dtype)
+
+
+def _kept_keys(frame: Any, spec: JoinSpec, buckets: int) -> Any:
+    return key_buckets(_kept_ids(frame, spec), buckets)
+
+
+def _suspects(frame: Any, spec: JoinSpec, keys: np.ndarray) -> pd.Index:
+    return suspected(_kept_ids(frame, spec), keys)
 
 
 def _pick(parts: list[Any], number: int) -> Any:
     return parts[number]
 
 
-def _first_repeated(*parts: pd.Index) -> Any:
-    return first_repeated(list(parts))
+def _repeated(*parts: np.ndarray) -> np.ndarray:
+    return repeated_keys(list(parts))
 
 
-def _check_across(source: Sealed, spec: JoinSpec, partitions: list[int]) -> None:
-    """Refuse ids that two of the partitions share: equal ids meet in a bucket by their hash."""
-    buckets = len(partitions)
-    split = sealed_map("simjoin_ids", _kept_ids, source, spec, buckets)
+def _check_across(source: Sealed, spec: JoinSpec, partitions: list[int], buckets: int) -> None:
+    """Refuse ids that two of the partitions share.
+
+    Keys of 64 bits meet in buckets, each of which fits a task.  Only ids whose keys repeat, which
+    without repeated ids are next to none, are then compared themselves.
+    """
+    split = sealed_map("simjoin_ids", _kept_keys, source, spec, buckets)
     graph = dict(split.__dask_graph__())
     token = tokenize(split._name, partitions)
     keys = split.__dask_keys__()
@@ -75,8 +99,12 @@ def _check_across(source: Sealed, spec: JoinSpec, partitions: list[int]) -> None
         for n, part in zip(partitions, parts, strict=True):
             graph[part] = Task(part, _pick, TaskRef(keys[n]), b)
         check = (f"simjoin_ids_check-{token}", b)
-        graph[check] = Task(check, _first_repeated, *(TaskRef(part) for part in parts))
+        graph[check] = Task(check, _repeated, *(TaskRef(part) for part in parts))
         checks.append(check)
-    for repeated in gather("simjoin_ids_unique", graph, checks):
+    suspects = np.concatenate(gather("simjoin_ids_unique", graph, checks))
+    if len(suspects):
+        found = sealed_map("simjoin_ids_repeated", _suspects, source, spec, suspects)
+        keys = [found.__dask_keys__()[n] for n in partitions]
+        repeated = first_repeated(gather("simjoin_ids_compared", dict(found.__dask_graph__()), keys))
         if repeated is not None:
             raise repeated_id(repeated[0], spec.id, "in several partitions")
