@@ -1,14 +1,20 @@
 """Joins on clusters: workers in other processes, a scheduler in another process, no planning there."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
 
+import dask
 import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 
+from dask_simjoin.budget import Resources
+from dask_simjoin.graph.cluster import resources
 from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, frame_of
 
 EPS = 0.05
@@ -51,6 +57,89 @@ def test_parquet_to_parquet(client, x, tmp_path):
     pairs = dd.read_parquet(tmp_path / "points").simjoin.self_join(EPS)
     pairs.to_parquet(tmp_path / "pairs")
     assert_same_pairs(as_set(dd.read_parquet(tmp_path / "pairs").compute()), brute_force(x, EPS))
+
+
+@pytest.mark.parametrize("ids", ["int64", "str", "datetime64[ns, UTC]", "category", "object"])
+def test_rows_shuffled_between_processes(client, x, ids):
+    """Of objects only Dask's shuffle by tasks knows how to carry them."""
+    names = {
+        "int64": pd.Index(np.arange(800)[::-1] * 3),
+        "str": pd.Index([f"row {n}" for n in range(800)]),
+        "datetime64[ns, UTC]": pd.date_range("2020", periods=800, freq="h", tz="UTC"),
+        "category": pd.CategoricalIndex([f"row {n:04}" for n in range(800)]),
+        "object": pd.Index([(n if n % 2 else f"row {n}") for n in range(800)], dtype=object),
+    }[ids]
+    frame = frame_of(x)
+    frame["name"] = names
+    with dask.config.set({"dataframe.convert-string": False}):
+        ddf = dd.from_pandas(frame, npartitions=5)
+    pairs = ddf.simjoin.self_join(
+        EPS, on=["c0", "c1", "c2"], id="name", partitioning="spatial", blocksize=200 * 40
+    )
+    plan = pairs.expr.plan
+    assert plan.partitioning == "spatial"
+    assert plan.chunks.method == ("tasks" if ids == "object" else "p2p")
+    local = frame.simjoin.self_join(EPS, on=["c0", "c1", "c2"], id="name")
+    found = pairs.compute()
+    assert_same_pairs(as_set(found), as_set(local))
+    assert found.dtypes.tolist() == local.dtypes.tolist()
+    counts = ddf.simjoin.neighbor_counts(
+        EPS, on=["c0", "c1", "c2"], partitioning="spatial", blocksize=200 * 40
+    )
+    pd.testing.assert_series_equal(
+        counts.compute(), frame.simjoin.neighbor_counts(EPS, on=["c0", "c1", "c2"])
+    )
+
+
+def test_the_budget_is_of_the_workers(client, x):
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    memory = min(w["memory_limit"] // w["nthreads"] for w in workers)
+    have = resources()
+    assert have == Resources(2, memory, True)
+    plan = dd.from_pandas(frame_of(x), npartitions=5).simjoin.self_join(EPS).expr.plan
+    assert plan.budget.chunk == min(memory // 12, 256 * 2**20)
+
+
+@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
+def test_a_worker_is_killed_in_the_middle(partitioning):
+    """Its tasks, chunks and shuffled rows are made anew, and the result is the same."""
+    x = np.random.default_rng(3).uniform(size=(40_000, 2))
+    eps = 0.01
+    expected = frame_of(x).simjoin.self_join(eps)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+        dask.config.set({"distributed.scheduler.allowed-failures": 10}),
+    ):
+        source = dd.from_map(
+            slow_part, range(10), x=x, size=4000, meta=frame_of(x[:0]), enforce_metadata=False
+        )
+        pairs = source.simjoin.self_join(eps, partitioning=partitioning, blocksize=4000 * 24)
+        plan = pairs.expr.plan
+        assert plan.partitioning == partitioning
+        assert len(plan) >= 10
+        pids = client.run(os.getpid)
+        running = client.compute(pairs)
+        deadline = time.monotonic() + PATIENCE
+        while not client.run_on_scheduler(any_pairs_joined):
+            assert time.monotonic() < deadline, "no block pair was joined"
+            time.sleep(0.02)
+        assert not running.done()
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        found = running.result(timeout=PATIENCE)
+    assert_same_pairs(as_set(found), as_set(expected))
+
+
+def slow_part(number, x, size):
+    """A partition that takes a moment, so that there is a middle."""
+    time.sleep(0.1)
+    return frame_of(x).iloc[number * size : (number + 1) * size]
+
+
+def any_pairs_joined(dask_scheduler):
+    """Whether the result of a block pair is in memory."""
+    tasks = dask_scheduler.tasks
+    return any(str(key).startswith("('simjoin_pairs") and tasks[key].state == "memory" for key in tasks)
 
 
 NO_PLANNING = """
