@@ -118,7 +118,7 @@ class SimJoinAccessor:
         """What `self_join` with the same options would run, and how much it would give.
 
         Unlike the other verbs it computes at the call: the one pass over the columns that planning
-        takes, on a sample of which it estimates.  No pairs are sought in the data.  On a pandas
+        takes, with a sample of the rows, and only that is joined, to estimate by.  On a pandas
         DataFrame the plan is that of one chunk.
 
         Parameters are those of `self_join`.
@@ -154,6 +154,26 @@ class SimJoinAccessor:
         >>> plan.chunks, plan.block_pairs, plan.partitions
         (4, 7, 7)
         >>> plan
+        Plan of a self-join, eps=1.0
+          rows           1,000
+          dimensions     1: 'x'
+          engine         sweep along 'x'
+          partitioning   entity: rows in the order of the frame
+          chunks         4 (15.62 kiB)
+          median chunk   250 rows, 3.91 kiB
+          largest chunk  250 rows, 3.91 kiB
+          block pairs    7 of 10 possible
+          skipped        3, where no pair can be
+          pairs          999
+          95 % interval  999 to 999
+          sampled        1,000 rows, which is all of them
+          neighbours     2 of a row, on average
+          result         15.61 kiB, 16 bytes a pair
+          partitions     7, the largest 3.89 kiB
+          memory         19.53 kiB for the largest task
+          budget         3.91 kiB a chunk (blocksize='3.91 kiB')
+                         3.91 kiB a partition, 1.00 TiB the result
+          tasks          about 11
         """
         return joins.plan(
             self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,

