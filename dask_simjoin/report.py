@@ -14,18 +14,12 @@ from dask.utils import format_bytes
 
 from dask_simjoin.checks import NEED
 from dask_simjoin.chunking import EntityChunks, SpatialChunks
+from dask_simjoin.picture import picture
 from dask_simjoin.plan import Plan
 from dask_simjoin.spec import JoinSpec
 
 CELLS = 64
 """Cells on a side of the picture: chunks beyond share them, so that it stays small."""
-
-SHADES = 12
-FAINT, DARK = (222, 235, 247), (8, 48, 107)
-"""Colours (RGB) of block pairs that give no pairs and most pairs."""
-
-SIDE = 320
-"""Width and height of the picture's matrix, in pixels."""
 
 MOST_NAMES = 6
 """Columns that are named."""
@@ -93,7 +87,7 @@ class PlanReport:
 
     @property
     def result_bytes(self) -> int:
-        return round(self.pairs * self._pair_bytes)
+        return round(self.pairs * self.plan.pair_bytes)
 
     @property
     def partitioning(self) -> str:
@@ -106,11 +100,6 @@ class PlanReport:
     @property
     def _directions(self) -> int:
         return 2 if self.spec.pairs == "both" else 1
-
-    @property
-    def _pair_bytes(self) -> float:
-        """Memory of one row of the result; the plan's is that of a pair in all its directions."""
-        return self.plan.pair_bytes / self._directions
 
     def _result_rows(self, unordered: float) -> float:
         return unordered * self._directions + (self.rows if self.spec.include_self else 0)
@@ -135,7 +124,7 @@ class PlanReport:
         return pd.DataFrame({
             "query_chunk": i, "data_chunk": j, "query_rows": chunks.rows[i], "data_rows": chunks.rows[j],
             "candidates": chunks.candidates(plan.blocks), "pairs": pairs, "pairs_low": low,
-            "pairs_high": high, "bytes": pairs * self._pair_bytes, "partitions": plan.slices,
+            "pairs_high": high, "bytes": pairs * self.plan.pair_bytes, "partitions": plan.slices,
         })  # fmt: skip
 
     def __repr__(self) -> str:
@@ -181,7 +170,7 @@ class PlanReport:
             ("95 % interval", f"{self.pairs_low:,.0f} to {self.pairs_high:,.0f}"),
             ("sampled", f"{found.sampled:,} rows{', which is all of them' * exact}"),
             ("neighbours", f"{2 * found.total / max(self.rows, 1):,.3g} of a row, on average"),
-            ("result", f"{format_bytes(self.result_bytes)}, {self._pair_bytes:.3g} bytes a pair"),
+            ("result", f"{format_bytes(self.result_bytes)}, {self.plan.pair_bytes:.3g} bytes a pair"),
             ("partitions", f"{self.partitions:,}, the largest {format_bytes(round(sizes.max(initial=0.0)))}"),
             ("memory", f"{format_bytes(round(NEED * largest * plan.row_bytes))} for the largest task"),
             ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
@@ -241,7 +230,7 @@ class PlanReport:
         Rows are query chunks and columns data chunks; the more pairs, the darker, on a logarithmic
         scale.  White cells are not joined.
         """
-        return _picture(self._matrix(), self._together, self.chunks, self._title())
+        return picture(self._matrix(), self._together, self.chunks, self._title())
 
     def plot(self, ax: Any = None) -> Any:
         """The block pairs as a picture, by matplotlib.
@@ -283,40 +272,3 @@ def _shuffle_tasks(sources: int, chunks: int, method: str) -> int:
     stages = math.ceil(math.log(sources, BRANCH))
     parts = math.ceil(sources ** (1 / stages))
     return own + stages * parts**stages * (parts + 2)
-
-
-def _picture(pairs: np.ndarray, together: int, chunks: int, title: str) -> str:
-    """The SVG of a matrix of pairs; `together`: chunks on a side of a cell, of `chunks` in all."""
-    side = max(len(pairs), 1)
-    met = ~np.isnan(pairs)
-    most = float(pairs[met].max(initial=0.0))
-    shade = np.zeros(pairs.shape, np.int64)
-    shade[met] = np.rint(np.log1p(pairs[met]) / max(math.log1p(most), 1e-300) * (SHADES - 1))
-    # one path for each shade is a tenth of the text that one element for each cell would be
-    paths = []
-    for k in range(SHADES):
-        cells = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(met & (shade == k)).tolist())
-        paths.append(f'<path fill="{_colour(k)}" d="{cells}"/>' if cells else "")
-    legend = [f'<rect x="{k * 12}" width="12" height="10" fill="{_colour(k)}"/>' for k in range(SHADES)]
-    cell = f", {together:,} x {together:,} of them a cell" if together > 1 else ""
-    end = SIDE + 24
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{SIDE + 40}" height="{SIDE + 76}" '
-        'font-family="sans-serif" font-size="11">'
-        f"<title>{html.escape(title)}</title>"
-        '<rect width="100%" height="100%" fill="white"/>'
-        f'<text x="24" y="16">data chunk 0 ... {chunks - 1:,}{cell}</text>'
-        f'<text transform="translate(16,{end}) rotate(-90)">query chunk {chunks - 1:,} ... 0</text>'
-        f'<g transform="translate(24,24) scale({SIDE / side:.6g})" shape-rendering="crispEdges">'
-        f"{''.join(paths)}</g>"
-        f'<rect x="24" y="24" width="{SIDE}" height="{SIDE}" fill="none" stroke="gray"/>'
-        f'<g transform="translate(24,{end + 14})">{"".join(legend)}</g>'
-        f'<text x="24" y="{end + 40}">pairs of a cell: 0 ... {most:,.0f} (log scale); white: no join</text>'
-        "</svg>"
-    )
-
-
-def _colour(shade: int) -> str:
-    share = shade / (SHADES - 1)
-    red, green, blue = (round(a + share * (b - a)) for a, b in zip(FAINT, DARK, strict=True))
-    return f"#{red:02x}{green:02x}{blue:02x}"

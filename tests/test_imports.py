@@ -16,7 +16,7 @@ ROOT = Path(dask_simjoin.__file__).parent
 
 FLOORS = [
     {"errors", "metrics"},
-    {"budget", "sample"},
+    {"budget", "picture", "sample"},
     {"index", "index.filter", "index.grid", "index.kdorder", "index.regions", "index.tiles"},
     {"index.layout"},
     {"spec"},
