@@ -24,7 +24,7 @@ MOST_REGIONS = 1 << 14
 CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
 
-SHUFFLE_COST = {"tasks": 2.0, "disk": 4.0, "p2p": 4.0}
+SHUFFLE_COST = {"tasks": 2.0, "disk": 4.0, "p2p": 5.0}
 """What it costs to shuffle a row, in units of what it costs to index and to sweep it once."""
 
 

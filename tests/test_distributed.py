@@ -14,6 +14,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dask_simjoin.budget import Resources
+from dask_simjoin.graph import cluster
 from dask_simjoin.graph.cluster import resources
 from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, frame_of
 
@@ -60,7 +61,7 @@ def test_parquet_to_parquet(client, x, tmp_path):
 
 
 @pytest.mark.parametrize("ids", ["int64", "str", "datetime64[ns, UTC]", "category", "object"])
-def test_rows_shuffled_between_processes(client, x, ids):
+def test_rows_shuffled_between_processes(client, x, ids, monkeypatch):
     """Of objects only Dask's shuffle by tasks knows how to carry them."""
     names = {
         "int64": pd.Index(np.arange(800)[::-1] * 3),
@@ -73,9 +74,11 @@ def test_rows_shuffled_between_processes(client, x, ids):
     frame["name"] = names
     with dask.config.set({"dataframe.convert-string": False}):
         ddf = dd.from_pandas(frame, npartitions=5)
-    pairs = ddf.simjoin.self_join(
-        EPS, on=["c0", "c1", "c2"], id="name", partitioning="spatial", blocksize=200 * 40
-    )
+    chosen = {"partitioning": "spatial", "blocksize": 200 * 40}
+    few = ddf.simjoin.self_join(EPS * 1.01, on=["c0", "c1", "c2"], id="name", **chosen)
+    assert few.expr.plan.chunks.method == "tasks"
+    monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
+    pairs = ddf.simjoin.self_join(EPS, on=["c0", "c1", "c2"], id="name", **chosen)
     plan = pairs.expr.plan
     assert plan.partitioning == "spatial"
     assert plan.chunks.method == ("tasks" if ids == "object" else "p2p")
@@ -100,23 +103,26 @@ def test_the_budget_is_of_the_workers(client, x):
     assert plan.budget.chunk == min(memory // 12, 256 * 2**20)
 
 
-@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
-def test_a_worker_is_killed_in_the_middle(partitioning):
+@pytest.mark.parametrize("partitioning", ["entity", "tasks", "p2p"])
+def test_a_worker_is_killed_in_the_middle(partitioning, monkeypatch):
     """Its tasks, chunks and shuffled rows are made anew, and the result is the same."""
     x = np.random.default_rng(3).uniform(size=(40_000, 2))
     eps = 0.01
     expected = frame_of(x).simjoin.self_join(eps)
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as two,
+        Client(two) as client,
         dask.config.set({"distributed.scheduler.allowed-failures": 10}),
     ):
         source = dd.from_map(
             slow_part, range(10), x=x, size=4000, meta=frame_of(x[:0]), enforce_metadata=False
         )
-        pairs = source.simjoin.self_join(eps, partitioning=partitioning, blocksize=4000 * 24)
+        monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9 if partitioning == "p2p" else 1.0)
+        kind = "entity" if partitioning == "entity" else "spatial"
+        pairs = source.simjoin.self_join(eps, partitioning=kind, blocksize=4000 * 24)
         plan = pairs.expr.plan
-        assert plan.partitioning == partitioning
+        assert plan.partitioning == kind
+        assert getattr(plan.chunks, "method", "entity") == partitioning
         assert len(plan) >= 10
         pids = client.run(os.getpid)
         running = client.compute(pairs)

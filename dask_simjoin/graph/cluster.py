@@ -14,7 +14,11 @@ from distributed.system import MEMORY_LIMIT
 from dask_simjoin.budget import Resources
 
 IN_MEMORY = 0.2
-"""Share of this machine's memory up to which rows are shuffled in it, and not on disk."""
+"""Share of the memory up to which rows are shuffled in it, by tasks; beyond, on disk.  On two workers
+of one machine tasks took 0.7 of the time that p2p took."""
+
+MOST_MOVES = 4096
+"""Partitions times threads up to which that makes no more tasks than it is worth."""
 
 
 def resources() -> Resources:
@@ -30,13 +34,15 @@ def resources() -> Resources:
     return Resources(max(1, threads), min(limits, default=None), True)
 
 
-def shuffle_method(have: Resources, size: float, ids: Any) -> str:
-    """How to shuffle so many bytes of rows whose ids are of a dtype (None: they are not shuffled)."""
+def shuffle_method(have: Resources, size: float, partitions: int, ids: Any) -> str:
+    """How to shuffle so many bytes of rows from partitions, with ids of a dtype (None: without)."""
     configured: str | None = dask.config.get("dataframe.shuffle.method", None)
     if ids is not None and ids == np.dtype(object):
         return "tasks"  # the others write Arrow, which has no column of any objects
     if configured is not None:
         return configured
-    if have.cluster:
-        return "p2p"
-    return "tasks" if size < IN_MEMORY * MEMORY_LIMIT else "disk"
+    memory = (have.memory or 0) * have.threads if have.cluster else MEMORY_LIMIT
+    few = partitions * have.threads <= MOST_MOVES
+    if size < IN_MEMORY * memory and (few or not have.cluster):
+        return "tasks"
+    return "p2p" if have.cluster else "disk"

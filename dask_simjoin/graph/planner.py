@@ -53,7 +53,8 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
     summaries = gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
     have = resources()
     size = sum(s.moments.rows * (8 * len(spec.on) + s.id_bytes) for s in summaries)
-    method = shuffle_method(have, size, spec.id_dtype if named else None)
+    ids = spec.id_dtype if named else None
+    method = shuffle_method(have, size, len(summaries), ids)
     plan = make_plan(summaries, spec, have, method, counting=not named)
     if named:
         meeting = check_summaries([summary.ids for summary in summaries], spec.id)
