@@ -1,0 +1,119 @@
+"""An independent join of points in the unit square that holds little of them in memory.
+
+The rows are written to one file for each strip of x.  A strip is joined with itself and with the
+points of the next one that are near enough by SciPy's kd-tree, at a slightly larger distance, and
+each candidate is decided by the definition: ``dx*dx + dy*dy <= eps*eps`` in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy.spatial import cKDTree
+
+ROWS = 1_000_000
+"""Points of a strip."""
+
+WIDER = 1 + 1e-9
+"""A candidate may be this much farther away; rounding moves a distance by 1e-15 of it."""
+
+POINT = np.dtype([("x", "f8"), ("y", "f8"), ("position", "i8"), ("id", "i8")])
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Number of pairs, and a sum over them that depends on each, but not on their order."""
+
+    pairs: int = 0
+    checksum: int = 0
+
+    def __add__(self, other: Digest) -> Digest:
+        return Digest(self.pairs + other.pairs, (self.checksum + other.checksum) % 2**64)
+
+
+def _mix(z: np.ndarray) -> np.ndarray:
+    """The finaliser of splitmix64 (Steele, Lea & Flood 2014): one changed bit changes half of all."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def digest(left: np.ndarray, right: np.ndarray) -> Digest:
+    """Of pairs of int64 ids; (a, b) and (b, a) count differently."""
+    mixed = _mix(_mix(left.view(np.uint64)) + right.view(np.uint64))
+    return Digest(len(left), int(mixed.sum(dtype=np.uint64)))
+
+
+def digest_of_files(files: Iterable[Path]) -> Digest:
+    """Of a written result, columns left and right, a part of a file at a time."""
+    total = Digest()
+    for file in files:
+        with pq.ParquetFile(file) as reader:
+            for batch in reader.iter_batches(columns=["left", "right"], batch_size=1 << 20):
+                total += digest(*(batch.column(k).to_numpy() for k in range(2)))
+    return total
+
+
+def independent_digest(files: Iterable[Path], eps: float, rows: int, folder: Path) -> Digest:
+    """Of the pairs of the points in `files` (id, x, y), which are `rows` in all."""
+    # strips of twice eps at least: a pair lies in one strip or in two neighbours
+    strips = max(1, min(rows // ROWS, int(0.5 / eps)))
+    folder.mkdir()
+    _split(files, strips, folder)
+    total = Digest()
+    here = _strip(folder, 0)
+    for s in range(strips):
+        after = _strip(folder, s + 1)
+        if len(here):
+            total += _joined(here, after, eps)
+        here = after
+    return total
+
+
+def _split(files: Iterable[Path], strips: int, folder: Path) -> None:
+    first = 0
+    for file in files:
+        part = pq.read_table(file, columns=["id", "x", "y"])
+        points = np.empty(len(part), POINT)
+        for name in ("id", "x", "y"):
+            points[name] = part[name].to_numpy()
+        points["position"] = np.arange(first, first + len(part))
+        first += len(part)
+        # a product rounds monotonically, so strips are intervals of x
+        strip = np.minimum((points["x"] * strips).astype(np.int64), strips - 1)
+        points = points[np.argsort(strip, kind="stable")]
+        ends = np.cumsum(np.bincount(strip, minlength=strips))
+        start = 0
+        for s, end in enumerate(ends.tolist()):
+            with _file(folder, s).open("ab") as out:
+                points[start:end].tofile(out)
+            start = end
+
+
+def _file(folder: Path, strip: int) -> Path:
+    return folder / f"{strip:06}.bin"
+
+
+def _strip(folder: Path, strip: int) -> np.ndarray:
+    file = _file(folder, strip)
+    return np.fromfile(file, POINT) if file.exists() else np.empty(0, POINT)
+
+
+def _joined(own: np.ndarray, after: np.ndarray, eps: float) -> Digest:
+    near = after[after["x"] <= own["x"].max() + eps * WIDER]
+    points = np.concatenate([own, near])
+    x, y = points["x"].copy(), points["y"].copy()
+    tree = cKDTree(np.stack([x, y], axis=1), leafsize=16, balanced_tree=False, compact_nodes=False)
+    i, j = tree.query_pairs(eps * WIDER, output_type="ndarray").T
+    kept = np.minimum(i, j) < len(own)  # the others are pairs of the next strip
+    i, j = i[kept], j[kept]
+    dx, dy = x[i] - x[j], y[i] - y[j]
+    kept = dx * dx + dy * dy <= eps * eps
+    i, j = i[kept], j[kept]
+    swap = points["position"][j] < points["position"][i]
+    left, right = np.where(swap, j, i), np.where(swap, i, j)
+    return digest(points["id"][left], points["id"][right])
