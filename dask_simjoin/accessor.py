@@ -72,6 +72,17 @@ class SimJoinAccessor:
         method : {"auto", "sweep", "tiles"}
             The engine: a row sweep over an eps-grid for up to 4 dimensions, or tiles for any
             number.  All give the same pairs.
+        partitioning : {"auto", "entity", "spatial"}
+            Of a Dask DataFrame.  "entity": rows stay with the rows next to them; small partitions
+            are joined together and large ones cut, and every chunk meets every other, unless their
+            boxes are further apart than `eps`.  "spatial": rows are shuffled into regions of about
+            as many rows first, so that work grows with the data and not with its square.  "auto":
+            whichever visits rows less often.  All give the same pairs.
+        blocksize : int or str, optional
+            Memory of one chunk's coordinates and ids, and of one partition of the result, such as
+            "64 MiB".  Default: 1/12 of what each thread of a worker has, at most 256 MiB; without a
+            cluster 128 MiB.  The configuration's ``simjoin.blocksize`` and ``simjoin.output-size``
+            change the defaults.
 
         Returns
         -------
@@ -85,12 +96,20 @@ class SimJoinAccessor:
             At the call: an option or a column that is not allowed.
         CoordinateError, DuplicateIdError
             When planned: coordinates that are no finite float64 number, ids that repeat.
+        BudgetError
+            When planned: a chunk or the result needs more memory than there is.  Nothing of the
+            join has run by then.
         SourceChangedError
             When computed: a partition has another number of rows, or coordinates in another range,
             than when the join was planned.
 
         Notes
         -----
+        Partitions of the result are at most about as large as `blocksize`, however many pairs a
+        block pair gives: by the estimate of the plan it is cut into several partitions, at places
+        that its exact numbers of pairs give (as the batches of GPU-Join, section 5, bound a
+        result, but balanced).
+
         The grid follows GPU-Join (Gowanlock & Karsin, "GPU-accelerated similarity self-join for
         multi-dimensional data", section 4): only non-empty cells, and half of the neighbours.
 

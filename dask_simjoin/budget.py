@@ -10,7 +10,7 @@ from dask.utils import format_bytes, parse_bytes
 from dask_simjoin.errors import OptionError
 
 SHARE = 12
-"""Chunks that fit a worker's memory: nearer to the limit workers begin to pause and to spill all the time."""
+"""Chunks that fit the memory of a task: nearer to the limit workers pause and spill all the time."""
 
 MOST_CHUNK = 256 * 2**20
 """Bytes of a chunk where memory would allow more: smaller tasks balance better."""

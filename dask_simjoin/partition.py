@@ -129,7 +129,8 @@ def moments(x: np.ndarray) -> Moments:
             if not np.isfinite(mean):  # a sum of finite numbers may overflow
                 mean = (column * 0.5**10).mean() * 2.0**10
             column = column - mean
-            out[:, k] = mean, np.dot(column, column)
+            # no np.dot: BLAS would start threads, for more than it is worth
+            out[:, k] = mean, np.einsum("i,i->", column, column)
     return Moments(n, lower, upper, *out)
 
 

@@ -38,7 +38,7 @@ FLOORS = [
     {"checks", "chunking"},
     {"chunks", "plan"},
     {"blocks", "report"},
-    {"graph", "graph.private", "graph.cluster"},
+    {"graph", "graph.cluster", "graph.memory", "graph.private"},
     {"graph.source"},
     {"graph.chunked", "graph.planner"},
     {"graph.unplanned"},

@@ -17,6 +17,9 @@ IN_MEMORY = 0.2
 """Share of the memory up to which rows are shuffled in it, by tasks; beyond, on disk.  On two workers
 of one machine tasks took 0.7 of the time that p2p took."""
 
+ITSELF = 300 * 2**20
+"""What a worker that has loaded everything needs without any data."""
+
 MOST_MOVES = 4096
 """Partitions times threads up to which that makes no more tasks than it is worth."""
 
@@ -29,7 +32,11 @@ def resources() -> Resources:
     workers: dict[str, Any] = {}
     if not client.asynchronous:
         workers = client.scheduler_info(n_workers=-1)["workers"]
-    limits = [w["memory_limit"] // w["nthreads"] for w in workers.values() if w["memory_limit"]]
+    limits = [
+        max(w["memory_limit"] - ITSELF, w["memory_limit"] // 3) // w["nthreads"]
+        for w in workers.values()
+        if w["memory_limit"]
+    ]
     threads = sum(w["nthreads"] for w in workers.values())
     return Resources(max(1, threads), min(limits, default=None), True)
 

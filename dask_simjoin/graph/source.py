@@ -15,6 +15,7 @@ from typing import Any
 from dask.delayed import Delayed
 from dask.tokenize import normalize_token, tokenize
 
+from dask_simjoin.graph.memory import on_worker
 from dask_simjoin.graph.private import Blockwise, Expr, List, Task, TaskRef
 
 
@@ -79,7 +80,7 @@ class MapPartition(Blockwise):
         frame = TaskRef((self.frame._name, index))
         each = self.operand("each")
         own = () if each is None else (each[index],)
-        return Task(name, self.operand("function"), frame, *own, *self.operand("arguments"))
+        return Task(name, on_worker, self.operand("function"), frame, *own, *self.operand("arguments"))
 
 
 def gather(name: str, graph: dict[Any, Any], keys: list[Any]) -> list[Any]:

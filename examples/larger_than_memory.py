@@ -1,0 +1,96 @@
+"""Billions of candidate pairs on a laptop: a join whose data and result do not fit the memory it gets.
+
+Writes points to parquet, asks for the plan of their join, and joins them from parquet to parquet on
+two worker processes whose memory together is a fraction of the data. Nothing is ever held as a whole:
+rows are shuffled into regions on disk, each region is indexed and joined by one task, and the pairs
+are written as they are found.
+
+    python examples/larger_than_memory.py                      # 20 million points, some minutes
+    python examples/larger_than_memory.py --rows 1000000 --memory 400MB
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from dask.utils import format_bytes
+from distributed import Client, LocalCluster, progress
+
+import dask_simjoin  # noqa: F401  (gives Dask DataFrames the accessor .simjoin)
+
+FILE_ROWS = 250_000
+
+
+def points(number: int, rows: int) -> pd.DataFrame:
+    """One file's points: half of them all over a square, half in a thousand clusters."""
+    random = np.random.default_rng(1000 + number)
+    centres = np.random.default_rng(7).uniform(0, 1, (1000, 2))
+    x = random.uniform(0, 1, (rows, 2))
+    half = rows // 2
+    x[:half] = centres[random.integers(1000, size=half)] + random.normal(0, 0.01, (half, 2))
+    return pd.DataFrame({"id": np.arange(rows) + number * rows, "x": x[:, 0], "y": x[:, 1]})
+
+
+def main() -> None:
+    """Write points, plan, join, and say what it took."""
+    parser = argparse.ArgumentParser(description="Join more points than memory holds.")
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument(
+        "--neighbors", type=float, default=5.0, help="of a point outside clusters (default 5)"
+    )
+    parser.add_argument("--memory", default="400MB", help="of each of the two workers (default 400MB)")
+    parser.add_argument("--out", type=Path, help="folder for points and pairs (default: a temporary one)")
+    options = parser.parse_args()
+    folder = options.out or Path(tempfile.mkdtemp(prefix="larger-than-memory-"))
+    folder.mkdir(parents=True, exist_ok=True)
+
+    files = max(2, math.ceil(options.rows / FILE_ROWS))
+    rows = files * (options.rows // files)
+    eps = math.sqrt(2 * options.neighbors / (math.pi * rows))
+    with (
+        dask.config.set({"temporary-directory": str(folder / "spilled")}),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=options.memory, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        print(f"Dashboard: {client.dashboard_link}")
+        source = dd.from_map(points, range(files), rows=rows // files, meta=points(0, 2).iloc[:0])
+        source.to_parquet(folder / "points", write_index=False)
+
+        data = dd.read_parquet(folder / "points")
+        # the plan costs one pass over the data, and says what the join will take
+        plan = data.simjoin.plan(eps, on=["x", "y"], id="id")
+        print(plan)
+        begin = time.perf_counter()
+        pairs = data.simjoin.self_join(eps, on=["x", "y"], id="id")
+        written = pairs.to_parquet(folder / "pairs", write_index=False, compute=False).persist()
+        progress(written, notebook=False)
+        written.compute()
+        seconds = time.perf_counter() - begin
+
+        found = len(dd.read_parquet(folder / "pairs"))
+    memory = 2 * dask.utils.parse_bytes(options.memory)
+    print(f"\n\n{rows:,} points, {rows * (rows - 1) // 2:,} candidate pairs")
+    print(f"{found:,} pairs within {eps:.3g} in {seconds:.0f} s; the plan said {plan.pairs:,.0f}")
+    print(
+        f"points {format_bytes(24 * rows)} and pairs {format_bytes(16 * found)}, through two workers of "
+        f"{format_bytes(memory)} together"
+    )
+    if options.out is None:
+        shutil.rmtree(folder)
+    else:
+        print(f"written to {folder / 'pairs'}")
+
+
+if __name__ == "__main__":
+    main()
