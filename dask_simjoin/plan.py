@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,9 @@ MOST_REGIONS = 1 << 14
 CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
 
-SHUFFLE_COST = {"tasks": 2.0, "disk": 4.0, "p2p": 5.0}
-"""What it costs to shuffle a row, in units of what it costs to index and to sweep it once."""
+SHUFFLE_COST = {"tasks": 1.0, "disk": 3.0, "p2p": 3.0}
+"""What it costs to shuffle a row, in units of what it costs to index and to sweep it once: measured in
+2 dimensions on two threads ("tasks", "disk") and on two worker processes ("p2p")."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +83,13 @@ class Plan:
 
     def output(self, number: int) -> tuple[int, int, int]:
         """Of a partition of the result: its block pair, the slice of that, and how many there are."""
-        ends = np.cumsum(self.slices)
-        block = int(np.searchsorted(ends, number, side="right"))
+        block = int(np.searchsorted(self._ends, number, side="right"))
         parts = int(self.slices[block])
-        return block, number - int(ends[block]) + parts, parts
+        return block, number - int(self._ends[block]) + parts, parts
+
+    @functools.cached_property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum(self.slices)
 
     def __repr__(self) -> str:
         return (
@@ -173,7 +178,7 @@ def _choose(summaries: list[PartitionSummary], points: SamplePoints, every: Mome
     away = reach(spec.threshold)
     regions = make_regions(points.x, points.weight, every.lower, every.upper, away, target, MOST_REGIONS)
     spatial = spatial_chunks(points, regions, away, spec.threshold, most, offsets, method)
-    if spec.partitioning == "spatial" or _visits(spatial, spec) < _visits(entity, spec):
+    if spec.partitioning == "spatial" or _visits(spatial, spec) <= _visits(entity, spec):
         return spatial
     return entity
 

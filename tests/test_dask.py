@@ -165,7 +165,9 @@ def test_one_partition_computes_only_what_it_needs(ddf):
 
 def test_blocks_whose_boxes_are_apart_are_left_out():
     x = np.arange(0, 100, 0.25).reshape(-1, 1)
-    pairs = dd.from_pandas(frame_of(x), npartitions=20).simjoin.self_join(1.0, blocksize=20 * 16)
+    pairs = dd.from_pandas(frame_of(x), npartitions=20).simjoin.self_join(
+        1.0, partitioning="entity", blocksize=20 * 16
+    )
     assert pairs.npartitions == 20 + 19
     assert_same_pairs(as_set(pairs.compute()), brute_force(x, 1.0))
 
