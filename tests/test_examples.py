@@ -1,0 +1,24 @@
+"""The examples that need no further packages run, on little data."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("larger_than_memory.py", ["--rows", "20000"], "pairs within"),
+        ("analytics.py", [], "45,476 places, 82,417 pairs within 0.05 degrees"),
+    ],
+)
+def test_example(name, arguments, said):
+    run = subprocess.run(
+        [sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert said in run.stdout
