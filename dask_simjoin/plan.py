@@ -25,7 +25,7 @@ MOST_REGIONS = 1 << 14
 CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
 
-SHUFFLE_COST = {"tasks": 1.0, "disk": 3.0, "p2p": 3.0}
+SHUFFLE_COST = {"tasks": 0.9, "disk": 3.0, "p2p": 3.0}
 """What it costs to shuffle a row, in units of what it costs to index and to sweep it once: measured in
 2 dimensions on two threads ("tasks", "disk") and on two worker processes ("p2p")."""
 
