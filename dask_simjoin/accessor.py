@@ -169,7 +169,9 @@ class SimJoinAccessor:
         >>> import dask.dataframe as dd
         >>> import dask_simjoin
         >>> df = pd.DataFrame({"x": np.arange(1000.0)})
-        >>> plan = dd.from_pandas(df, npartitions=4).simjoin.plan(1.0, blocksize="4 kB")
+        >>> plan = dd.from_pandas(df, npartitions=4).simjoin.plan(
+        ...     1.0, partitioning="entity", blocksize="4 kB"
+        ... )
         >>> plan.chunks, plan.block_pairs, plan.partitions
         (4, 7, 7)
         >>> plan
@@ -208,7 +210,7 @@ class SimJoinAccessor:
         """How many rows lie within `eps` of each row, the row itself not counted.
 
         No pair is materialised.  Parameters are those of `self_join`; `id` only says which column
-        is no coordinate.
+        is no coordinate.  With spatial chunks the source is read a third time, for its labels.
 
         Returns
         -------

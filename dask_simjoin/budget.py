@@ -17,7 +17,13 @@ MOST_CHUNK = 256 * 2**20
 
 LEAST_CHUNK = 2**20
 
-DEFAULTS = {"blocksize": "128 MiB", "output-size": None, "result-limit": "1 TiB"}
+LOCAL_CHUNK = 128 * 2**20
+"""Bytes of a chunk without a cluster."""
+
+SHUFFLES = ("tasks", "disk", "p2p")
+"""Dask's ways to shuffle rows."""
+
+DEFAULTS = {"blocksize": None, "output-size": None, "result-limit": "1 TiB"}
 """Of Dask's configuration under "simjoin"."""
 
 
@@ -38,6 +44,44 @@ class Resources:
     threads: int = 1
     memory: int | None = None
     cluster: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Dask's configuration when a join is built, as far as its plan depends on it.
+
+    Attributes
+    ----------
+    blocksize, output, result : int or None
+        Bytes; see `Budget`.
+    shuffle : str or None
+        How rows are shuffled, where it is set.
+    cluster : bool
+        Whether there is a client of a cluster.
+    """
+
+    blocksize: int | None
+    output: int | None
+    result: int
+    shuffle: str | None
+    cluster: bool
+
+
+def current_settings(cluster: bool = False) -> Settings:
+    """What is configured now; refuses what is not allowed."""
+    sizes = {}
+    for name, default in DEFAULTS.items():
+        value = dask.config.get(f"simjoin.{name}", default)
+        sizes[name] = None if value is None else parse_size(f"The configuration's simjoin.{name}", value)
+    shuffle = dask.config.get("dataframe.shuffle.method", None)
+    if shuffle not in (None, *SHUFFLES):
+        raise OptionError(
+            f"The configuration's dataframe.shuffle.method={shuffle!r} is not allowed; use one of "
+            f"{', '.join(map(repr, SHUFFLES))}, or leave it out."
+        )
+    result = sizes["result-limit"]
+    assert result is not None
+    return Settings(sizes["blocksize"], sizes["output-size"], result, shuffle, cluster)
 
 
 @dataclass(frozen=True)
@@ -65,33 +109,21 @@ class Budget:
     origin: str
 
 
-def make_budget(blocksize: int | None, resources: Resources) -> Budget:
+def make_budget(blocksize: int | None, settings: Settings, resources: Resources) -> Budget:
     """The budget of a join."""
-    configured = dask.config.get("simjoin.blocksize", None)
     if blocksize is not None:
         chunk, origin = blocksize, f"blocksize={format_bytes(blocksize)!r}"
-    elif configured is not None:
-        chunk, origin = _parsed("blocksize", configured), "the configuration's simjoin.blocksize"
+    elif settings.blocksize is not None:
+        chunk, origin = settings.blocksize, "the configuration's simjoin.blocksize"
     elif resources.memory is not None:
         chunk = min(max(resources.memory // SHARE, LEAST_CHUNK), MOST_CHUNK)
         origin = f"1/{SHARE} of {format_bytes(resources.memory)} for each thread of the smallest worker"
         if chunk == MOST_CHUNK:
             origin = "the default on workers with enough memory"
     else:
-        chunk, origin = _parsed("blocksize", DEFAULTS["blocksize"]), "the default without a cluster"
-    output = dask.config.get("simjoin.output-size", None)
-    limit = dask.config.get("simjoin.result-limit", DEFAULTS["result-limit"])
-    return Budget(
-        chunk,
-        chunk if output is None else _parsed("output-size", output),
-        _parsed("result-limit", limit),
-        blocksize is not None or configured is not None,
-        origin,
-    )
-
-
-def _parsed(name: str, value: object) -> int:
-    return parse_size(f"The configuration's simjoin.{name}", value)
+        chunk, origin = LOCAL_CHUNK, "the default without a cluster"
+    chosen = blocksize is not None or settings.blocksize is not None
+    return Budget(chunk, settings.output or chunk, settings.result, chosen, origin)
 
 
 def parse_size(name: str, value: object) -> int:

@@ -16,8 +16,8 @@ MOST_ROWS = 2**31 - 2**10
 NEED = 5
 """Memory of a task in chunks: two with their indexes, while one of them is built, and what it returns."""
 
-MOST_OUTPUTS = 1_000_000
-"""Partitions of a result: Dask needs about a millisecond for each task."""
+MOST_TASKS = 1_000_000
+"""Block pairs, and partitions of a result: Dask needs about a millisecond for each."""
 
 
 def check_rows(rows: int, number: int) -> None:
@@ -45,16 +45,32 @@ def check_chunks(rows: np.ndarray, row_bytes: float, budget: Budget, resources: 
         )
 
 
+def check_blocks(blocks: int, chunks: int, budget: Budget) -> None:
+    """Refuse more block pairs than Dask can see to."""
+    if blocks > MOST_TASKS:
+        raise BudgetError(
+            f"{chunks:,} chunks of at most {format_bytes(budget.chunk)} ({budget.origin}) make {blocks:,} "
+            f"block pairs, and at most {MOST_TASKS:,} are allowed; use a larger blocksize=, or "
+            "partitioning='spatial'."
+        )
+
+
+def check_outputs(outputs: float, budget: Budget) -> None:
+    """Refuse more partitions of the result than Dask can see to."""
+    if outputs > MOST_TASKS:
+        raise BudgetError(
+            f"The result would have {outputs:,.0f} partitions of at most {format_bytes(budget.output)}, and "
+            f"at most {MOST_TASKS:,} are allowed; use a larger blocksize= or the configuration's "
+            "simjoin.output-size, or a smaller eps."
+        )
+
+
 def check_result(rows: float, pair_bytes: float, budget: Budget, spec: JoinSpec) -> None:
     """Refuse a result that is larger than the configuration allows, as far as is certain."""
     need = rows * pair_bytes
-    outputs = need / budget.output
-    if need <= budget.result and outputs <= MOST_OUTPUTS:
+    if need <= budget.result:
         return
-    if need > budget.result:
-        limit = f"the limit is {format_bytes(budget.result)} (the configuration's simjoin.result-limit)"
-    else:
-        limit = f"that makes more than {MOST_OUTPUTS:,} partitions of {format_bytes(budget.output)}"
+    limit = f"the limit is {format_bytes(budget.result)} (the configuration's simjoin.result-limit)"
     raise BudgetError(
         f"eps={spec.eps!r} gives at least {rows:,.0f} pairs, estimated from a sample, which take "
         f"{format_bytes(int(need))}, and {limit}. Use a smaller eps, count_pairs() or neighbor_counts(), "

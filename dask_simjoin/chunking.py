@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,14 +53,26 @@ class EntityChunks:
     def __len__(self) -> int:
         return len(self.pieces)
 
-    def blocks(self, metric: str, threshold: float) -> np.ndarray:
-        """Pairs of chunks i <= j that have points and whose boxes are within the threshold."""
+    def _near(self, metric: str, threshold: float) -> Iterator[tuple[int, np.ndarray]]:
+        """Each chunk that has points, and those from it on whose boxes are within the threshold."""
         filled = np.flatnonzero(self.rows)
         lower, upper = self.lower[filled], self.upper[filled]
         gap = METRICS[metric].box_gap
+        for i, first in enumerate(filled.tolist()):
+            yield first, filled[i:][gap(lower[i], upper[i], lower[i:], upper[i:]) <= threshold]
+
+    def visits(self, metric: str, threshold: float) -> tuple[int, float]:
+        """How many blocks there are, and how many rows they visit in all."""
+        number, rows = 0, 0.0
+        for first, near in self._near(metric, threshold):
+            number += len(near)
+            rows += (len(near) - 1) * self.rows[first] + float(self.rows[near].sum())
+        return number, rows
+
+    def blocks(self, metric: str, threshold: float) -> np.ndarray:
+        """Pairs of chunks i <= j that have points and whose boxes are within the threshold."""
         found = [np.zeros((0, 2), np.int64)]
-        for i, first in enumerate(filled):
-            near = filled[i:][gap(lower[i], upper[i], lower[i:], upper[i:]) <= threshold]
+        for first, near in self._near(metric, threshold):
             found.append(np.stack([np.full_like(near, first), near], axis=1))
         return serpentine(np.concatenate(found)).astype(np.int32)
 
@@ -188,6 +201,14 @@ class SpatialChunks:
         """The chunks of points in the halos of regions."""
         halo = self.halo[region]
         return self.first[region] + np.where(halo > 0, self.own[region], 0) + position % np.maximum(halo, 1)
+
+    def visits(self, metric: str, threshold: float) -> tuple[int, float]:
+        """How many blocks there are, and how many rows they visit in all."""
+        number = self.own * (self.own + 1) // 2 + self.own * self.halo
+        ends = np.append(self.first, len(self))
+        rows = np.add.reduceat(self.rows, ends[:-1]) if len(self) else np.zeros(0)
+        # a chunk of own points meets all of its region, and one of a halo all of the own points
+        return int(number.sum()), float((rows * np.maximum(self.own, 1)).sum())
 
     def blocks(self, metric: str, threshold: float) -> np.ndarray:
         """Each chunk of own points with itself, and with the others of its region."""

@@ -93,7 +93,7 @@ def cell_columns(spec: JoinSpec) -> list[str]:
     return [f"x{k}" for k in range(len(spec.on))]
 
 
-def send(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec, chunks: SpatialChunks,
+def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: SpatialChunks, spec: JoinSpec,
          named: bool) -> Any:  # fmt: skip
     """The rows of a partition as they are to be shuffled: each to its own chunk, and to halos.
 

@@ -1,6 +1,7 @@
 """How many pairs a join will give, from a join of the samples.
 
-The number of pairs among points drawn at random, times what each stands for, is unbiased.  Its
+The number of pairs among points drawn at random, each partition's by itself, times what each pair
+stands for, is unbiased.  Its
 variance is that of a U-statistic of two arguments (Hoeffding 1948, "A class of statistics with
 asymptotically normal distribution", section 5): pairs share points, so points with many
 neighbours make it vary more than a count would.
@@ -82,13 +83,14 @@ class Estimate:
 def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> SamplePoints:
     """All samples as one; `offsets`: the number of each partition's first row."""
     parts = [(n, sample) for n, sample in enumerate(samples) if len(sample.x)]
+    rows = sum(sample.rows for sample in samples)
     if not parts:
-        return SamplePoints(np.zeros((0, dims)), np.zeros(0, np.int64), np.zeros(0), 0)
+        return SamplePoints(np.zeros((0, dims)), np.zeros(0, np.int64), np.zeros(0), rows)
     return SamplePoints(
         np.concatenate([sample.x for _, sample in parts]),
         np.concatenate([sample.places + offsets[n] for n, sample in parts]),
         np.concatenate([np.full(len(sample.x), sample.rows / len(sample.x)) for _, sample in parts]),
-        sum(sample.rows for sample in samples),
+        rows,
     )
 
 

@@ -11,9 +11,11 @@ from dask.base import is_dask_collection
 
 from dask_simjoin import blocks
 from dask_simjoin.backends.base import backend_for
+from dask_simjoin.budget import current_settings
 from dask_simjoin.checks import check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
 from dask_simjoin.errors import ColumnError, OptionTypeError, UnsupportedFrameError
+from dask_simjoin.graph.cluster import on_cluster
 from dask_simjoin.graph.counts import CountPairs, NeighborCounts
 from dask_simjoin.graph.pairs import SelfJoin
 from dask_simjoin.graph.planner import plan_for
@@ -40,7 +42,8 @@ def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = N
     """Every pair of rows within `eps` of each other; see `SimJoinAccessor.self_join`."""
     meta = _example(frame)
     spec = make_spec(
-        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+        meta, eps, settings=current_settings(on_cluster()),
+        on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
         return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
         blocksize=blocksize,
     )  # fmt: skip
@@ -64,7 +67,8 @@ def plan(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
     """What `self_join` with these options would run and give; see `SimJoinAccessor.plan`."""
     meta = _example(frame)
     spec = make_spec(
-        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+        meta, eps, settings=current_settings(on_cluster()),
+        on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
         return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
         blocksize=blocksize,
     )  # fmt: skip
@@ -85,7 +89,8 @@ def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | No
     """Each row's number of neighbours; see `SimJoinAccessor.neighbor_counts`."""
     meta = _example(frame)
     spec = make_spec(
-        meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method, partitioning=partitioning,
+        meta, eps, settings=current_settings(on_cluster()),
+        on=on, id=id, metric=metric, dropna=dropna, method=method, partitioning=partitioning,
         blocksize=blocksize,
     )  # fmt: skip
     spec = _unnamed(spec)
@@ -108,7 +113,8 @@ def count_pairs(frame: Any, eps: float, *, on: Any = None, id: Hashable | None =
     """The number of pairs; see `SimJoinAccessor.count_pairs`."""
     meta = _example(frame)
     spec = make_spec(
-        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self, dropna=dropna,
+        meta, eps, settings=current_settings(on_cluster()),
+        on=on, id=id, metric=metric, pairs=pairs, include_self=include_self, dropna=dropna,
         method=method, partitioning=partitioning, blocksize=blocksize,
     )  # fmt: skip
     spec = _unnamed(spec)
@@ -184,7 +190,7 @@ def _eager(frame: Any, spec: JoinSpec, named: bool) -> tuple[Chunk, Plan]:
 
 def _plan_whole(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) -> Plan:
     """The plan of one chunk of the whole frame; `sampled`: with an estimate of its pairs."""
-    summary = summarise(frame, spec, named, int(sampled))
+    summary = summarise(frame, 0, spec, named, int(sampled))
     check_rows(summary.source_rows, 0)
     plan = make_plan([summary], replace(spec, partitioning="entity", blocksize=MOST_BYTES))
     if summary.ids is not None:

@@ -66,11 +66,12 @@ class PartitionSummary:
     sample: Sample | None = None
 
 
-def summarise(frame: Any, spec: JoinSpec, named: bool, partitions: int = 0) -> PartitionSummary:
+def summarise(frame: Any, number: int, spec: JoinSpec, named: bool,
+              partitions: int = 0) -> PartitionSummary:  # fmt: skip
     """Summary of one partition.
 
-    `named`: the result names rows, so their ids must be unique; `partitions`: how many there are in
-    all (0: no sample is drawn).
+    `number`: the partition's; `named`: the result names rows, so their ids must be unique;
+    `partitions`: how many there are in all (0: no sample is drawn).
     """
     x, kept = points(frame, spec)
     rows = len(frame)
@@ -86,7 +87,8 @@ def summarise(frame: Any, spec: JoinSpec, named: bool, partitions: int = 0) -> P
             bad[name] = (int(np.isnan(x[:, k]).sum()), int(np.isinf(x[:, k]).sum()))
     sample = None
     if partitions and not bad:
-        seed = int(box_digest(found.lower, found.upper)[:12], 16)
+        # the number too: of partitions that are alike, other rows must be drawn in each
+        seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
         sample = draw(x, None if kept is None else np.asarray(kept), partitions, seed)
     return PartitionSummary(rows, found, bad, _inexact(frame, spec), ids, size, sample)
 

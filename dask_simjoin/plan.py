@@ -11,7 +11,14 @@ import numpy as np
 from dask.tokenize import normalize_token
 
 from dask_simjoin.budget import Budget, Resources, make_budget
-from dask_simjoin.checks import MOST_ROWS, check_chunks, check_coordinates, check_result
+from dask_simjoin.checks import (
+    MOST_ROWS,
+    check_blocks,
+    check_chunks,
+    check_coordinates,
+    check_outputs,
+    check_result,
+)
 from dask_simjoin.chunking import Chunking, EntityChunks, SpatialChunks, entity_chunks, spatial_chunks
 from dask_simjoin.estimate import Estimate, SamplePoints, estimate, gather_samples, sample_pairs
 from dask_simjoin.index.grid import reach
@@ -110,7 +117,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     """
     resources = resources or Resources()
     check_coordinates(summaries, spec)
-    budget = make_budget(spec.blocksize, resources)
+    budget = make_budget(spec.blocksize, spec.settings, resources)
     moments = [summary.moments for summary in summaries]
     every = merge_moments(moments)
     layout = _layout(every, spec)
@@ -120,6 +127,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
     points = gather_samples([s.sample for s in summaries if s.sample is not None], offsets, len(spec.on))
     chunks = _choose(summaries, points, every, spec, budget, resources, row_bytes, offsets, method)
+    check_blocks(chunks.visits(spec.metric, spec.threshold)[0], len(chunks), budget)
     blocks = chunks.blocks(spec.metric, spec.threshold)
     found = _estimate(points, layout, chunks, blocks)
     pair_bytes = 2 * id_bytes + 8 * spec.return_distance
@@ -127,13 +135,14 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     most = found.high * factor
     if spec.include_self:
         most = most + np.where(blocks[:, 0] == blocks[:, 1], chunks.rows[blocks[:, 0]], 0)
-    slices = np.ceil(most * pair_bytes / budget.output).clip(1).astype(np.int64)
+    slices = np.minimum(np.ceil(most * pair_bytes / budget.output), np.ceil(most)).clip(1)
+    check_outputs(float(slices.sum()), budget)
     plan = Plan(
         layout,
         tuple((s.source_rows, box_digest(s.moments.lower, s.moments.upper)) for s in summaries),
         chunks,
         blocks,
-        slices,
+        slices.astype(np.int64),
         found,
         pair_bytes,
         row_bytes,
@@ -188,10 +197,8 @@ def _clip(rows: float, least: int, most: int) -> int:
 
 
 def _visits(chunks: Chunking, spec: JoinSpec) -> float:
-    """How often rows are visited in all."""
-    blocks = chunks.blocks(spec.metric, spec.threshold)
-    first, second = chunks.rows[blocks[:, 0]], chunks.rows[blocks[:, 1]]
-    visits = float(np.where(blocks[:, 0] == blocks[:, 1], first, first + second).sum())
+    """How often rows are visited in all, being shuffled included."""
+    visits = chunks.visits(spec.metric, spec.threshold)[1]
     if isinstance(chunks, SpatialChunks):
         visits += SHUFFLE_COST[chunks.method] * float(chunks.rows.sum())
     return visits

@@ -44,10 +44,11 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
     if rows <= FEW and rows * partitions <= FLOOR:
         return rows
     wanted = max(rows * RATE, min(FLOOR / partitions, rows * FLOOR_RATE), min(rows, 32))
-    return min(int(wanted), MOST_BYTES // (8 * dims * partitions))
+    return min(int(wanted), max(1, MOST_BYTES // (8 * dims * partitions)))
 
 
-def draw(x: np.ndarray, kept: np.ndarray | None, partitions: int, seed: int) -> Sample:
+def draw(x: np.ndarray, kept: np.ndarray | None, partitions: int,
+         seed: int | tuple[int, ...]) -> Sample:  # fmt: skip
     """Draw from the points `x` (n, d), which are those rows of a partition that `kept` selects."""
     n, dims = x.shape
     size = sample_size(n, dims, partitions)

@@ -7,13 +7,13 @@ import inspect
 import math
 import numbers
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import numpy as np
 
-from dask_simjoin.budget import parse_size
+from dask_simjoin.budget import Settings, current_settings, parse_size
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.index.layout import METHODS, SWEEP_MAX_DIMS
 from dask_simjoin.metrics import METRICS
@@ -48,6 +48,8 @@ class JoinSpec:
     partitioning : str
     blocksize : int or None
         Bytes of a chunk; None: from the workers' memory.
+    settings : Settings
+        The configuration when the join was built: another one makes another join.
     id_dtype : dtype or None
         Of the ids, by the frame's example; partitions may hold others of the same values.
     """
@@ -63,6 +65,7 @@ class JoinSpec:
     method: str = "auto"
     partitioning: str = "auto"
     blocksize: int | None = None
+    settings: Settings = field(default_factory=current_settings)
     id_dtype: Any = None
 
     @property
@@ -122,6 +125,11 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, **opt
             "use method='tiles' or 'auto'."
         )
     dtype = meta.index.dtype if id is None else meta[id].dtype
+    if dtype == np.float16:
+        raise ColumnError(
+            f"id={id!r} is of dtype float16, of which pandas has no index; convert it, for example with "
+            ".astype('float64')."
+        )
     return JoinSpec(eps, on, id, id_dtype=dtype, **options)
 
 

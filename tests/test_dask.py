@@ -16,6 +16,7 @@ from dask.dataframe.utils import assert_eq
 from hypothesis import given, settings
 
 from dask_simjoin import errors
+from dask_simjoin.budget import current_settings
 from dask_simjoin.checks import MOST_ROWS, check_rows
 from dask_simjoin.graph import planner
 from dask_simjoin.partition import summarise
@@ -373,10 +374,11 @@ def test_partitions_that_hold_ids_in_other_dtypes():
 
 def test_partitions_too_large_to_index(ddf):
     spec = make_spec(ddf._meta, EPS, on=None)
-    summary = summarise(ddf.partitions[0].compute(), spec, False)
+    summary = summarise(ddf.partitions[0].compute(), 0, spec, False)
     huge = replace(summary, source_rows=2**33, moments=replace(summary.moments, rows=2**33))
     with dask.config.set({"simjoin.blocksize": "1 TiB"}):
-        plan = make_plan([summary, huge], replace(spec, partitioning="entity"))
+        spec = replace(spec, partitioning="entity", settings=current_settings())
+        plan = make_plan([summary, huge], spec)
     assert plan.chunks.rows.sum() == 2**33 + 100
     assert plan.chunks.rows.max() <= MOST_ROWS
     with pytest.raises(errors.PartitionSizeError, match=r"Partition 1 has 2,147,483,648 rows.*repartition"):

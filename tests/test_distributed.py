@@ -14,6 +14,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dask_simjoin.budget import Resources
+from dask_simjoin.errors import PlanningError
 from dask_simjoin.graph import cluster
 from dask_simjoin.graph.cluster import resources
 from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, frame_of
@@ -81,7 +82,7 @@ def test_rows_shuffled_between_processes(client, x, ids, monkeypatch):
     pairs = ddf.simjoin.self_join(EPS, on=["c0", "c1", "c2"], id="name", **chosen)
     plan = pairs.expr.plan
     assert plan.partitioning == "spatial"
-    assert plan.chunks.method == ("tasks" if ids == "object" else "p2p")
+    assert plan.chunks.method == ("tasks" if ids in ("object", "category") else "p2p")
     local = frame.simjoin.self_join(EPS, on=["c0", "c1", "c2"], id="name")
     found = pairs.compute()
     assert_same_pairs(as_set(found), as_set(local))
@@ -146,6 +147,19 @@ def any_pairs_joined(dask_scheduler):
     """Whether the result of a block pair is in memory."""
     tasks = dask_scheduler.tasks
     return any(str(key).startswith("('simjoin_pairs") and tasks[key].state == "memory" for key in tasks)
+
+
+def test_planned_on_a_cluster_and_computed_without_one(client, x, monkeypatch):
+    monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
+    pairs = dd.from_pandas(frame_of(x), npartitions=5).simjoin.self_join(
+        EPS, partitioning="spatial", blocksize=200 * 32
+    )
+    assert pairs.expr.plan.chunks.method == "p2p"
+    with (
+        dask.config.set(scheduler="sync"),
+        pytest.raises(PlanningError, match=r"planned on a cluster and is computed without one.*'p2p'.*again"),
+    ):
+        pairs.compute()
 
 
 NO_PLANNING = """

@@ -37,7 +37,7 @@ def join_chunks(x, eps, cuts=(), **options):
     spec = make_spec(frame, eps, on=None, return_distance=True, **options)
     bounds = [0, *cuts, len(x)]
     parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
-    summaries = [summarise(part, spec, True) for part in parts]
+    summaries = [summarise(part, n, spec, True) for n, part in enumerate(parts)]
     plan = make_plan(summaries, spec)
     chunking = entity_chunks(summaries, 1, 1000)
     read = [

@@ -18,7 +18,11 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 )
 def test_example(name, arguments, said):
     run = subprocess.run(
-        [sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, EXAMPLES / name, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
     assert said in run.stdout

@@ -2,6 +2,7 @@
 
 import itertools
 
+import cloudpickle
 import dask
 import dask.dataframe as dd
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dask_simjoin import checks, sample
+from dask_simjoin.errors import BudgetError, ColumnError, OptionError
 from dask_simjoin.testing import Case, as_set, assert_same_pairs, brute_force, cases, frame_of
 
 
@@ -188,3 +191,95 @@ def test_float32_and_integer_columns_travel_exactly(x):
     expected = brute_force(frame[on].astype(float).to_numpy(), 1.0)
     pairs = split(frame, (900,)).simjoin.self_join(1.0, on=on, partitioning="spatial", blocksize=300 * 40)
     assert_same_pairs(as_set(pairs.compute()), expected)
+
+
+def test_partitions_that_are_alike_are_sampled_apart():
+    """Twenty snapshots of the same points: pairs across them are no rarer than others."""
+    points = np.random.default_rng(0).uniform(size=(2000, 2))
+    frame = frame_of(np.tile(points, (20, 1)))
+    ddf = split(frame, range(2000, 40_000, 2000))
+    found = ddf.simjoin.self_join(0.002).expr.plan.estimate
+    assert found.total_low <= ddf.simjoin.count_pairs(0.002).compute() <= found.total_high
+    assert found.sampled < len(frame)
+
+
+def test_a_sample_is_never_empty(x, monkeypatch):
+    """However many columns and partitions there are."""
+    monkeypatch.setattr(sample, "MOST_BYTES", 1)
+    ddf = split(frame_of(x), range(200, 2000, 200))
+    for kind in ("entity", "spatial"):
+        with dask.config.set({"simjoin.output-size": "1 MiB"}):
+            pairs = ddf.simjoin.self_join(0.05, partitioning=kind, blocksize=300 * 24)
+            assert pairs.expr.plan.estimate.total_high > 0
+            assert pairs.expr.plan.chunks.rows.sum() >= 2000
+            assert as_set(pairs.compute()) == brute_force(x, 0.05)
+
+
+def test_no_more_partitions_than_pairs():
+    x = np.random.default_rng(0).uniform(size=(200, 1))
+    pairs = split(frame_of(x), (100,)).simjoin.self_join(2.0, blocksize=1)
+    assert pairs.npartitions <= 200 * 201 // 2
+
+
+def test_too_many_block_pairs_are_refused(x, monkeypatch):
+    monkeypatch.setattr(checks, "MOST_TASKS", 100)
+    ddf = split(frame_of(x), range(100, 2000, 100))
+    with pytest.raises(BudgetError, match=r"20 chunks .* make 210 block pairs, and at most 100 .*blocksize"):
+        ddf.simjoin.count_pairs(1.0, partitioning="entity", blocksize=100 * 24).compute()
+    with pytest.raises(BudgetError, match=r"result would have [\d,]+ partitions .*at most 100 .*smaller eps"):
+        ddf.simjoin.self_join(1.0, partitioning="entity", blocksize=1000 * 24).npartitions  # noqa: B018
+
+
+def test_another_configuration_makes_another_join(x):
+    ddf = split(frame_of(x), (1000,))
+    one = ddf.simjoin.self_join(0.05)
+    assert one.npartitions == 1
+    with dask.config.set({"simjoin.output-size": "1 kiB"}):
+        assert ddf.simjoin.self_join(0.05).npartitions > 1
+    assert ddf.simjoin.self_join(0.05).npartitions == 1
+
+
+@pytest.mark.parametrize("name", ["simjoin.blocksize", "simjoin.output-size", "simjoin.result-limit"])
+@pytest.mark.parametrize("value", ["many", -1, True])
+def test_a_configuration_that_is_not_allowed(x, name, value):
+    with dask.config.set({name: value}), pytest.raises(OptionError, match=rf"configuration's {name}="):
+        split(frame_of(x), ()).simjoin.self_join(0.05)
+
+
+@pytest.mark.parametrize("value", ["many", -1, True, 0, [1]])
+def test_a_blocksize_that_is_not_allowed(x, value):
+    with pytest.raises(OptionError, match=r"blocksize=.* is not allowed"):
+        split(frame_of(x), ()).simjoin.self_join(0.05, blocksize=value)
+
+
+def test_ways_to_shuffle(x):
+    ddf = split(frame_of(x), (1000,))
+    chosen = {"partitioning": "spatial", "blocksize": 300 * 24}
+    expected = brute_force(x, 0.03)
+    for how, meant in (("disk", "disk"), ("tasks", "tasks"), ("p2p", "tasks")):  # without a cluster
+        with dask.config.set({"dataframe.shuffle.method": how}):
+            pairs = ddf.simjoin.self_join(0.03, **chosen)
+            assert pairs.expr.plan.chunks.method == meant
+            assert_same_pairs(as_set(pairs.compute()), expected)
+    with (
+        dask.config.set({"dataframe.shuffle.method": "simple"}),
+        pytest.raises(OptionError, match=r"shuffle.method='simple' is not allowed; use one of 'tasks'"),
+    ):
+        ddf.simjoin.self_join(0.03, **chosen)
+
+
+def test_regions_do_not_travel_with_every_task(x):
+    ddf = split(frame_of(x), range(50, 2000, 50))
+    pairs = ddf.simjoin.self_join(0.001, partitioning="spatial", blocksize=20 * 24)
+    plan = pairs.expr.plan
+    assert len(plan.chunks) > 60
+    graph = dict(pairs.optimize().__dask_graph__())
+    sizes = {key: len(cloudpickle.dumps(task)) for key, task in graph.items() if "simjoin_send" in str(key)}
+    assert len(sizes) >= 40
+    assert max(sizes.values()) < 6000 < len(cloudpickle.dumps(plan.chunks))
+
+
+def test_ids_that_no_index_can_hold():
+    frame = pd.DataFrame({"x": [1.0, 2.0], "key": np.array([1, 2], np.float16)})
+    with pytest.raises(ColumnError, match=r"id='key' is of dtype float16.*astype"):
+        frame.simjoin.self_join(1.0, id="key")

@@ -400,7 +400,7 @@ def test_a_result_beyond_the_limit_is_refused(frame, how):
 def test_chunks_beyond_the_memory_of_a_worker_are_refused():
     frame = frame_of(np.random.default_rng(0).uniform(size=(50_000, 1)))
     spec = make_spec(frame, 1e-6, on=None)
-    summaries = [summarise(frame, spec, True, 1)]
+    summaries = [summarise(frame, 0, spec, True, 1)]
     with pytest.raises(BudgetError) as caught:
         make_plan(summaries, spec, Resources(memory=10**6))
     said = str(caught.value)

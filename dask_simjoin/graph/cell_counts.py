@@ -14,7 +14,7 @@ from dask_simjoin.chunks import CELL, POSITION
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.private import Expr, PartitionsFiltered, Shuffle, Task, TaskRef
-from dask_simjoin.graph.source import MapPartition, Sealed, settled
+from dask_simjoin.graph.source import MapPartition, Sealed, Shared, settled
 from dask_simjoin.plan import Plan
 from dask_simjoin.spec import JoinSpec
 
@@ -26,7 +26,8 @@ def count_by_cell(source: Sealed, spec: JoinSpec, chunks: Expr, plan: Plan, meta
     none = np.zeros(0, np.int64)
     backend = backend_for(source.inner._meta)
     told_meta = backend.result({POSITION: none, "count": none, CELL: none}, 0)
-    told = ToldCounts(chunks, plan, plan.chunks.offsets, told_meta)
+    offsets = Shared("simjoin_offsets", plan.chunks.offsets)
+    told = ToldCounts(chunks, plan, offsets, told_meta)
     back = Shuffle(told, CELL, source.inner.npartitions, True, plan.chunks.method)
     labels = settled(MapPartition(source.inner[[spec.on[0]]], "simjoin_labels", _labels, ()))
     return RowCounts(back, Sealed(labels), plan.chunks.offsets, meta, source.inner.divisions, partitions)
@@ -58,7 +59,7 @@ class ToldCounts(Expr):
         for b, (i, j) in enumerate(plan.blocks.tolist()):
             key = (self._name, b)
             refs = chunk_refs(self.chunks, i, j)
-            layer[key] = Task(key, count_cells, *refs, plan.layout, i == j, self.operand("offsets"))
+            layer[key] = Task(key, count_cells, *refs, plan.layout, i == j, self.offsets.ref)
         return layer
 
 

@@ -22,7 +22,7 @@ from dask_simjoin.chunks import (
     send,
 )
 from dask_simjoin.graph.private import Alias, Expr, Shuffle, Task, TaskRef
-from dask_simjoin.graph.source import MapPartition, Sealed, sealed_map, settled
+from dask_simjoin.graph.source import MapPartition, Sealed, Shared, sealed_map, settled
 from dask_simjoin.plan import Plan
 from dask_simjoin.spec import JoinSpec
 
@@ -87,7 +87,8 @@ def _shuffled(source: Sealed, spec: JoinSpec, plan: Plan, chunks: SpatialChunks,
               named: bool) -> Expr:  # fmt: skip
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, named)
-    sent = MapPartition(source.inner, "simjoin_send", send, (spec, chunks, named), each, meta)
+    regions = Shared("simjoin_regions", chunks)
+    sent = MapPartition(source.inner, "simjoin_send", send, (spec, named), each, meta, regions)
     moved = Shuffle(sent, CELL, len(chunks), True, chunks.method)
     return settled(MapPartition(moved, "simjoin_chunk", cell_chunk, (example, spec, plan.layout, named)))
 

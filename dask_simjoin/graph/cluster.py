@@ -6,12 +6,14 @@ from typing import Any
 
 import dask
 import numpy as np
+import pandas as pd
 from dask.base import get_scheduler
 from dask.system import CPU_COUNT
 from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
 from dask_simjoin.budget import Resources
+from dask_simjoin.errors import PlanningError
 
 IN_MEMORY = 0.2
 """Share of the memory up to which rows are shuffled in it, by tasks; beyond, on disk.  On two workers
@@ -24,10 +26,20 @@ MOST_MOVES = 4096
 """Partitions times threads up to which that makes no more tasks than it is worth."""
 
 
+def _client() -> Client | None:
+    client = getattr(get_scheduler(), "__self__", None)
+    return client if isinstance(client, Client) else None
+
+
+def on_cluster() -> bool:
+    """Whether Dask would compute on a distributed cluster now."""
+    return _client() is not None
+
+
 def resources() -> Resources:
     """Threads and memory of what Dask would compute with now."""
-    client = getattr(get_scheduler(), "__self__", None)
-    if not isinstance(client, Client):
+    client = _client()
+    if client is None:
         return Resources(threads=int(dask.config.get("num_workers", None) or CPU_COUNT))
     workers: dict[str, Any] = {}
     if not client.asynchronous:
@@ -41,15 +53,24 @@ def resources() -> Resources:
     return Resources(max(1, threads), min(limits, default=None), True)
 
 
-def shuffle_method(have: Resources, size: float, partitions: int, ids: Any) -> str:
+def shuffle_method(configured: str | None, have: Resources, size: float, partitions: int, ids: Any) -> str:
     """How to shuffle so many bytes of rows from partitions, with ids of a dtype (None: without)."""
-    configured: str | None = dask.config.get("dataframe.shuffle.method", None)
-    if ids is not None and ids == np.dtype(object):
-        return "tasks"  # the others write Arrow, which has no column of any objects
-    if configured is not None:
+    if isinstance(ids, pd.CategoricalDtype) or (ids is not None and ids == np.dtype(object)):
+        return "tasks"  # the others write Arrow, which has no column of any objects or categories
+    if configured is not None and (configured != "p2p" or have.cluster):
         return configured
     memory = (have.memory or 0) * have.threads if have.cluster else MEMORY_LIMIT
     few = partitions * have.threads <= MOST_MOVES
     if size < IN_MEMORY * memory and (few or not have.cluster):
         return "tasks"
     return "p2p" if have.cluster else "disk"
+
+
+def check_shuffle(method: str, cluster: bool) -> None:
+    """Refuse to shuffle in a way that was planned for what was there then, and is not now."""
+    if cluster != on_cluster() and method != "tasks":
+        was, is_ = ("on a cluster", "without one") if cluster else ("without a cluster", "on one")
+        raise PlanningError(
+            f"The join was planned {was} and is computed {is_}, where rows cannot be shuffled with "
+            f"{method!r}; build it again now."
+        )

@@ -10,6 +10,7 @@ import numpy as np
 from dask_simjoin.blocks import cut_block, join_block
 from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.private import BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.graph.source import itself
 from dask_simjoin.graph.unplanned import Unplanned
 from dask_simjoin.plan import Plan
 
@@ -93,7 +94,7 @@ class JoinBlocks(PartitionsFiltered, BlockwiseIO):
     def _filtered_task(self, name: Any, index: int) -> Task:
         plan: Plan = self.operand("plan")
         if not plan.outputs:
-            return Task(name, _itself, self._meta)
+            return Task(name, itself, self._meta)
         block, number, parts = plan.output(index)
         i, j = plan.blocks[block].tolist()
         slice_ = (self.operand("cuts").ref(block), number) if parts > 1 else ()
@@ -101,7 +102,3 @@ class JoinBlocks(PartitionsFiltered, BlockwiseIO):
             name, join_block, *chunk_refs(self.chunks, i, j), self.operand("spec"), plan.layout, i == j,
             self.columns, *slice_,
         )  # fmt: skip
-
-
-def _itself(value: Any) -> Any:
-    return value

@@ -49,12 +49,15 @@ def plan_for(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
 
 
 def _compute_plan(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
-    expr = sealed_map("simjoin_summary", summarise, source, spec, named, source.inner.npartitions)
+    partitions = source.inner.npartitions
+    expr = sealed_map(
+        "simjoin_summary", summarise, source, spec, named, partitions, each=list(range(partitions))
+    )
     summaries = gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
     have = resources()
     size = sum(s.moments.rows * (8 * len(spec.on) + s.id_bytes) for s in summaries)
     ids = spec.id_dtype if named else None
-    method = shuffle_method(have, size, len(summaries), ids)
+    method = shuffle_method(spec.settings.shuffle, have, size, len(summaries), ids)
     plan = make_plan(summaries, spec, have, method, counting=not named)
     if named:
         meeting = check_summaries([summary.ids for summary in summaries], spec.id)

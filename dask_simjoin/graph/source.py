@@ -59,11 +59,42 @@ def sealed_map(name: str, function: Callable[..., Any], source: Sealed, *args: A
     return settled(MapPartition(source.inner, name, function, args, each))
 
 
+class Shared(Expr):
+    """A value that many tasks need: a task of its own, so that it does not travel with each of them."""
+
+    _parameters = ["label", "value"]
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return None
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"{self.operand('label')}-{self.deterministic_token}"
+
+    @property
+    def ref(self) -> TaskRef:
+        """The value, as a task's argument."""
+        return TaskRef((self._name, 0))
+
+    def _layer(self) -> dict[Any, Any]:
+        key = (self._name, 0)
+        return {key: Task(key, itself, self.operand("value"))}
+
+
+def itself(value: Any) -> Any:
+    """The value."""
+    return value
+
+
 class MapPartition(Blockwise):
     """One task for each partition; what it returns need not be a frame."""
 
-    _parameters = ["frame", "label", "function", "arguments", "each", "meta"]
-    _defaults = {"each": None, "meta": None}
+    _parameters = ["frame", "label", "function", "arguments", "each", "meta", "shared"]
+    _defaults = {"each": None, "meta": None, "shared": None}
 
     @functools.cached_property
     def _meta(self) -> Any:
@@ -80,6 +111,8 @@ class MapPartition(Blockwise):
         frame = TaskRef((self.frame._name, index))
         each = self.operand("each")
         own = () if each is None else (each[index],)
+        if self.operand("shared") is not None:
+            own += (self.operand("shared").ref,)
         return Task(name, on_worker, self.operand("function"), frame, *own, *self.operand("arguments"))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dask_simjoin.chunking import SpatialChunks
 from dask_simjoin.graph.chunked import Chunks, indexed_chunks
+from dask_simjoin.graph.cluster import check_shuffle
 from dask_simjoin.graph.planner import plan_for
 from dask_simjoin.graph.private import Expr
 from dask_simjoin.plan import Plan
@@ -33,4 +35,7 @@ class Unplanned(Expr):
         return [" " * indent + str(self)]
 
     def _chunks(self) -> Chunks:
-        return indexed_chunks(self.operand("source"), self.operand("spec"), self.plan, self._named)
+        chunks, spec = self.plan.chunks, self.operand("spec")
+        if isinstance(chunks, SpatialChunks):
+            check_shuffle(chunks.method, spec.settings.cluster)
+        return indexed_chunks(self.operand("source"), spec, self.plan, self._named)
