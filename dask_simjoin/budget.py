@@ -39,11 +39,14 @@ class Resources:
         Bytes for each of them; None where no limit is known.
     cluster : bool
         Whether they run on a distributed cluster.
+    limit : int or None
+        Memory limit of the smallest worker.
     """
 
     threads: int = 1
     memory: int | None = None
     cluster: bool = False
+    limit: int | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ MOST_ROWS = 2**31 - 2**10
 NEED = 5
 """Memory of a task in chunks: two with their indexes, while one of them is built, and what it returns."""
 
+LEAST_WORKER = 640 * 2**20
+"""Memory limit of a worker that takes part in a p2p shuffle: one of 500 MB was paused for ever."""
+
 MOST_TASKS = 1_000_000
 """Block pairs, and partitions of a result: Dask needs about a millisecond for each."""
 
@@ -62,6 +65,20 @@ def check_outputs(outputs: float, budget: Budget) -> None:
             f"The result would have {outputs:,.0f} partitions of at most {format_bytes(budget.output)}, and "
             f"at most {MOST_TASKS:,} are allowed; use a larger blocksize= or the configuration's "
             "simjoin.output-size, or a smaller eps."
+        )
+
+
+def check_moving(method: str, resources: Resources) -> None:
+    """Refuse to shuffle on workers that would never end.
+
+    Dask pauses a worker at 80 % of its limit; with no data to spill, it stays paused, and everything
+    that waits for it waits for ever.
+    """
+    if method == "p2p" and resources.limit is not None and resources.limit < LEAST_WORKER:
+        raise BudgetError(
+            f"Rows would be shuffled between workers of {format_bytes(resources.limit)}, and at least "
+            f"{format_bytes(LEAST_WORKER)} are needed, most of them for what a worker loads; use fewer, "
+            "larger workers, or partitioning='entity'."
         )
 
 

@@ -16,6 +16,7 @@ from dask_simjoin.checks import (
     check_blocks,
     check_chunks,
     check_coordinates,
+    check_moving,
     check_outputs,
     check_result,
 )
@@ -150,6 +151,8 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
         found.total * factor + own,
         budget,
     )
+    if isinstance(chunks, SpatialChunks):
+        check_moving(chunks.method, resources)
     check_chunks(chunks.rows, row_bytes, budget, resources)
     if not counting:
         check_result(found.total_low * factor + own, pair_bytes, budget, spec)

@@ -415,3 +415,14 @@ def test_it_is_no_name_of_the_package():
     """There it would hide the module of the same name."""
     assert "plan" not in dask_simjoin.__all__
     assert dask_simjoin.joins.plan.__doc__
+
+
+def test_workers_too_small_to_shuffle_between():
+    x = np.random.default_rng(0).uniform(size=(1000, 2))
+    frame = pd.DataFrame(x, columns=["x", "y"])
+    spec = make_spec(frame, 0.01, on=None, partitioning="spatial", blocksize=200 * 24)
+    summaries = [summarise(frame, 0, spec, True, 1)]
+    small = Resources(2, 2**27, True, 500_000_000)
+    with pytest.raises(BudgetError, match=r"between workers of 476.84 MiB, and at least 640.00 MiB .*entity"):
+        make_plan(summaries, spec, small, "p2p")
+    assert len(make_plan(summaries, spec, small, "tasks").chunks) > 1

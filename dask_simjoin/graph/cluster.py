@@ -44,13 +44,10 @@ def resources() -> Resources:
     workers: dict[str, Any] = {}
     if not client.asynchronous:
         workers = client.scheduler_info(n_workers=-1)["workers"]
-    limits = [
-        max(w["memory_limit"] - ITSELF, w["memory_limit"] // 3) // w["nthreads"]
-        for w in workers.values()
-        if w["memory_limit"]
-    ]
+    limited = [(w["memory_limit"], w["nthreads"]) for w in workers.values() if w["memory_limit"]]
+    memory = min((max(limit - ITSELF, limit // 3) // n for limit, n in limited), default=None)
     threads = sum(w["nthreads"] for w in workers.values())
-    return Resources(max(1, threads), min(limits, default=None), True)
+    return Resources(max(1, threads), memory, True, min((limit for limit, _ in limited), default=None))
 
 
 def shuffle_method(configured: str | None, have: Resources, size: float, partitions: int, ids: Any) -> str:
