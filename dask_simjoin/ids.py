@@ -149,8 +149,10 @@ def key_buckets(ids: pd.Index, buckets: int) -> list[np.ndarray]:
     if buckets == 1:
         return [keys]
     bucket = (keys * MIXER >> np.uint64(32)) % np.uint64(buckets)
+    # NumPy sorts numbers of 16 bits by radix: many times as fast
+    bucket = bucket.astype(np.uint16 if buckets <= 2**16 else np.int64)
     keys = keys[np.argsort(bucket, kind="stable")]
-    return np.split(keys, np.cumsum(np.bincount(bucket.astype(np.int64), minlength=buckets))[:-1])
+    return np.split(keys, np.cumsum(np.bincount(bucket, minlength=buckets))[:-1])
 
 
 def _keys(ids: pd.Index) -> np.ndarray:
