@@ -192,7 +192,9 @@ def _plan_whole(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) 
     """The plan of one chunk of the whole frame; `sampled`: with an estimate of its pairs."""
     summary = summarise(frame, 0, spec, named, int(sampled))
     check_rows(summary.source_rows, 0)
-    plan = make_plan([summary], replace(spec, partitioning="entity", blocksize=MOST_BYTES))
+    # it comes out as one frame, whatever size partitions of a result are set to have
+    settings = replace(spec.settings, output=None)
+    plan = make_plan([summary], replace(spec, partitioning="entity", blocksize=MOST_BYTES, settings=settings))
     if summary.ids is not None:
         check_summaries([summary.ids], spec.id)
     return plan

@@ -283,3 +283,15 @@ def test_ids_that_no_index_can_hold():
     frame = pd.DataFrame({"x": [1.0, 2.0], "key": np.array([1, 2], np.float16)})
     with pytest.raises(ColumnError, match=r"id='key' is of dtype float16.*astype"):
         frame.simjoin.self_join(1.0, id="key")
+
+
+def test_sizes_of_partitions_refuse_nothing_that_has_none(x, monkeypatch):
+    """Counts materialise no pairs, and a join of a pandas frame comes out as one frame."""
+    monkeypatch.setattr(checks, "MOST_TASKS", 100)
+    expected = brute_force(x, 0.2)
+    with dask.config.set({"simjoin.output-size": "1 kiB"}):
+        ddf = split(frame_of(x), (1000,))
+        assert ddf.simjoin.count_pairs(0.2).compute() == len(expected)
+        assert ddf.simjoin.neighbor_counts(0.2).sum().compute() == 2 * len(expected)
+        assert as_set(frame_of(x).simjoin.self_join(0.2)) == expected
+        assert frame_of(x).simjoin.count_pairs(0.2) == len(expected)
