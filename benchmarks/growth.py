@@ -24,6 +24,7 @@ import psutil
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.lazy import (
     CORES,
+    eps_for,
     fresh,
     known,
     progress,
@@ -57,11 +58,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="for temporary files")
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
-
-
-def eps_for(rows: int, neighbors: float) -> float:
-    """The distance within which a point of the unit square has so many others."""
-    return math.sqrt(neighbors / (math.pi * rows))
 
 
 def cpu_seconds() -> float:

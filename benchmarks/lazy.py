@@ -8,6 +8,7 @@ import importlib.metadata
 import itertools
 import json
 import logging
+import math
 import os
 import sys
 import tempfile
@@ -91,6 +92,11 @@ def fresh(folder: Path, parts: int | None = None) -> dd.DataFrame:
     for file in sorted(folder.glob("*.parquet"))[:parts]:
         (copy / file.name).hardlink_to(file)
     return dd.read_parquet(copy)
+
+
+def eps_for(rows: int, neighbors: float) -> float:
+    """The distance within which a point of the unit square has so many others."""
+    return math.sqrt(neighbors / (math.pi * rows))
 
 
 def rows_of(pairs: dd.DataFrame) -> Any:

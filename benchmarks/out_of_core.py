@@ -21,7 +21,18 @@ from typing import Any
 
 from dask.utils import format_bytes, parse_bytes
 
-from benchmarks.lazy import fresh, known, progress, quiet, running, save, scratch, table, write_uniform
+from benchmarks.lazy import (
+    eps_for,
+    fresh,
+    known,
+    progress,
+    quiet,
+    running,
+    save,
+    scratch,
+    table,
+    write_uniform,
+)
 from benchmarks.strips import Digest, digest_of_files, independent_digest
 from benchmarks.watch import KINDS, Watch
 
@@ -138,7 +149,7 @@ def main() -> int:
     rows = options.rows or math.ceil(TIMES * memory / ROW_BYTES)
     # a little more, since pairs beyond the square's border are missing
     wanted = options.pairs_per_row or 1.02 * TIMES * memory / PAIR_BYTES / rows
-    eps = math.sqrt(2 * wanted / (math.pi * rows))
+    eps = eps_for(rows, 2 * wanted)
     parts = options.partitions or max(2, round(rows / PART_ROWS))
     where = known()
     runs: list[dict[str, Any]] = []

@@ -8,7 +8,6 @@ with its plan left to itself: for which part of workers' time tasks run, and whi
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import sys
 import time
@@ -25,6 +24,7 @@ from distributed import Client, get_task_stream
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.lazy import (
     CORES,
+    eps_for,
     fresh,
     known,
     progress,
@@ -144,7 +144,7 @@ def small_chunks(data: Path, number: int, options: argparse.Namespace) -> list[d
     folder = data / f"small-{number}"
     write_uniform(folder, rows, parts, 12345)
     files = sorted(folder.glob("*.parquet"))
-    eps = math.sqrt(options.neighbors / (math.pi * rows))
+    eps = eps_for(rows, options.neighbors)
     how = {
         "on": ["x", "y"],
         "id": "id",
@@ -199,7 +199,7 @@ def real_join(data: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """The default plan with all schedulers: the share of workers' time in which tasks run."""
     folder = data / "real"
     write_uniform(folder, options.rows, options.partitions, 54321)
-    eps = math.sqrt(options.neighbors / (math.pi * options.rows))
+    eps = eps_for(options.rows, options.neighbors)
     found = []
     for name in options.on:
         context, threads = scheduler(name)

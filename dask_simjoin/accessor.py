@@ -206,7 +206,7 @@ class SimJoinAccessor:
     def neighbor_counts(self, eps: float, *, on: Any = None, id: Hashable | None = None,
                         metric: str = "euclidean", dropna: bool = False,
                         method: str = "auto", partitioning: str = "auto",
-                  blocksize: Any = None) -> Any:  # fmt: skip
+                        blocksize: Any = None) -> Any:  # fmt: skip
         """How many rows lie within `eps` of each row, the row itself not counted.
 
         No pair is materialised.  Parameters are those of `self_join`; `id` only says which column
@@ -235,7 +235,7 @@ class SimJoinAccessor:
     def count_pairs(self, eps: float, *, on: Any = None, id: Hashable | None = None,
                     metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
                     dropna: bool = False, method: str = "auto", partitioning: str = "auto",
-                  blocksize: Any = None) -> Any:  # fmt: skip
+                    blocksize: Any = None) -> Any:  # fmt: skip
         """The number of rows that `self_join` would return, without materialising any.
 
         Parameters are those of `self_join`; `id` only says which column is no coordinate.

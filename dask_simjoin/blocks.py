@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.backends.base import backend_for
-from dask_simjoin.chunks import Chunk, joined
+from dask_simjoin.chunks import CELL, COUNT, POSITION, Chunk, joined
 from dask_simjoin.ids import from_labels
 from dask_simjoin.index.layout import Layout
 from dask_simjoin.spec import JoinSpec
@@ -134,7 +134,7 @@ def count_cells(q: Chunk, d: Chunk, layout: Layout, same: bool, offsets: np.ndar
         told[: len(q["ids"])] = True
     position, count = position[told], count[told]
     partition = np.searchsorted(offsets, position, side="right") - 1
-    return backend.result({"position": position, "count": count, "_partitions": partition}, len(count))
+    return backend.result({POSITION: position, COUNT: count, CELL: partition}, len(count))
 
 
 def count_block_pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Layout, same: bool) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from dask.utils import format_bytes
 
-from dask_simjoin.budget import Budget, Resources
+from dask_simjoin.budget import SHARE, Budget, Resources
 from dask_simjoin.errors import BudgetError, CoordinateError, PartitionSizeError
 from dask_simjoin.partition import PartitionSummary
 from dask_simjoin.spec import JoinSpec
@@ -43,7 +43,7 @@ def check_chunks(rows: np.ndarray, row_bytes: float, budget: Budget, resources: 
             f"Chunk {largest} has about {int(rows[largest]):,} rows of {row_bytes:.0f} bytes, so a task "
             f"needs about {format_bytes(need)}, and each thread of the smallest worker has "
             f"{format_bytes(resources.memory)} (chunks are made by {budget.origin}). Use a smaller "
-            f"blocksize=, such as blocksize={format_bytes(max(1, resources.memory // 12))!r}, or "
+            f"blocksize=, such as blocksize={format_bytes(max(1, resources.memory // SHARE))!r}, or "
             "workers with more memory or fewer threads."
         )
 
@@ -87,11 +87,11 @@ def check_result(rows: float, pair_bytes: float, budget: Budget, spec: JoinSpec)
     need = rows * pair_bytes
     if need <= budget.result:
         return
-    limit = f"the limit is {format_bytes(budget.result)} (the configuration's simjoin.result-limit)"
     raise BudgetError(
         f"eps={spec.eps!r} gives at least {rows:,.0f} pairs, estimated from a sample, which take "
-        f"{format_bytes(int(need))}, and {limit}. Use a smaller eps, count_pairs() or neighbor_counts(), "
-        "which materialise no pairs, or raise the limit: dask.config.set({'simjoin.result-limit': '10 TiB'})."
+        f"{format_bytes(int(need))}, and the limit is {format_bytes(budget.result)} (the configuration's "
+        "simjoin.result-limit). Use a smaller eps, count_pairs() or neighbor_counts(), which materialise no "
+        "pairs, or raise the limit: dask.config.set({'simjoin.result-limit': '10 TiB'})."
     )
 
 

@@ -7,6 +7,7 @@ which the rows are shuffled first.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -42,6 +43,9 @@ class EntityChunks:
         Points of each chunk.
     lower, upper : array (chunks, d), float64
         The chunks' boxes.
+    metric : str
+    threshold : float
+        Chunks meet whose boxes the metric says to be within it.
     """
 
     pieces: tuple[tuple[Piece, ...], ...]
@@ -49,30 +53,33 @@ class EntityChunks:
     rows: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+    metric: str
+    threshold: float
 
     def __len__(self) -> int:
         return len(self.pieces)
 
-    def _near(self, metric: str, threshold: float) -> Iterator[tuple[int, np.ndarray]]:
+    def _near(self) -> Iterator[tuple[int, np.ndarray]]:
         """Each chunk that has points, and those from it on whose boxes are within the threshold."""
         filled = np.flatnonzero(self.rows)
         lower, upper = self.lower[filled], self.upper[filled]
-        gap = METRICS[metric].box_gap
+        gap = METRICS[self.metric].box_gap
         for i, first in enumerate(filled.tolist()):
-            yield first, filled[i:][gap(lower[i], upper[i], lower[i:], upper[i:]) <= threshold]
+            yield first, filled[i:][gap(lower[i], upper[i], lower[i:], upper[i:]) <= self.threshold]
 
-    def visits(self, metric: str, threshold: float) -> tuple[int, float]:
+    @functools.cached_property
+    def visits(self) -> tuple[int, float]:
         """How many blocks there are, and how many rows they visit in all."""
         number, rows = 0, 0.0
-        for first, near in self._near(metric, threshold):
+        for first, near in self._near():
             number += len(near)
             rows += (len(near) - 1) * self.rows[first] + float(self.rows[near].sum())
         return number, rows
 
-    def blocks(self, metric: str, threshold: float) -> np.ndarray:
+    def blocks(self) -> np.ndarray:
         """Pairs of chunks i <= j that have points and whose boxes are within the threshold."""
         found = [np.zeros((0, 2), np.int64)]
-        for first, near in self._near(metric, threshold):
+        for first, near in self._near():
             found.append(np.stack([np.full_like(near, first), near], axis=1))
         return serpentine(np.concatenate(found)).astype(np.int32)
 
@@ -92,7 +99,8 @@ class EntityChunks:
         return self.pieces
 
 
-def entity_chunks(summaries: list[PartitionSummary], least: int, most: int) -> EntityChunks:
+def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, metric: str,
+                  threshold: float) -> EntityChunks:  # fmt: skip
     """Chunks of at least `least` rows, if there are as many, and at most `most`."""
     pieces: list[tuple[Piece, ...]] = []
     open_: list[Piece] = []
@@ -122,12 +130,13 @@ def entity_chunks(summaries: list[PartitionSummary], least: int, most: int) -> E
     offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
     lower, upper, points = [], [], []
     for chunk in pieces:
-        boxes = [summaries[n].moments for n, _, _ in chunk]
-        lower.append(np.min([box.lower for box in boxes], axis=0))
-        upper.append(np.max([box.upper for box in boxes], axis=0))
+        moments = [summaries[n].moments for n, _, _ in chunk]
+        lower.append(np.min([some.lower for some in moments], axis=0))
+        upper.append(np.max([some.upper for some in moments], axis=0))
         points.append(sum(_share(summaries[n], b - a) for n, a, b in chunk))
     starts = np.array([offsets[chunk[0][0]] + chunk[0][1] for chunk in pieces], np.int64)
-    return EntityChunks(tuple(pieces), starts, np.array(points), np.array(lower), np.array(upper))
+    boxes = np.array(lower), np.array(upper)
+    return EntityChunks(tuple(pieces), starts, np.array(points), *boxes, metric, threshold)
 
 
 def _share(summary: PartitionSummary, rows: int) -> float:
@@ -202,7 +211,8 @@ class SpatialChunks:
         halo = self.halo[region]
         return self.first[region] + np.where(halo > 0, self.own[region], 0) + position % np.maximum(halo, 1)
 
-    def visits(self, metric: str, threshold: float) -> tuple[int, float]:
+    @functools.cached_property
+    def visits(self) -> tuple[int, float]:
         """How many blocks there are, and how many rows they visit in all."""
         number = self.own * (self.own + 1) // 2 + self.own * self.halo
         ends = np.append(self.first, len(self))
@@ -210,7 +220,7 @@ class SpatialChunks:
         # a chunk of own points meets all of its region, and one of a halo all of the own points
         return int(number.sum()), float((rows * np.maximum(self.own, 1)).sum())
 
-    def blocks(self, metric: str, threshold: float) -> np.ndarray:
+    def blocks(self) -> np.ndarray:
         """Each chunk of own points with itself, and with the others of its region."""
         found = []
         for first, own, halo in zip(self.first.tolist(), self.own.tolist(), self.halo.tolist(), strict=True):

@@ -24,8 +24,8 @@ from dask_simjoin.spec import JoinSpec
 
 Chunk = dict[str, Any]
 
-CELL, ID, POSITION = "_partitions", "id", "position"
-"""Columns of a frame that is shuffled; coordinates are called x0, x1, ..."""
+CELL, ID, POSITION, COUNT = "_partitions", "id", "position", "count"
+"""Columns of frames that are shuffled; coordinates are called x0, x1, ..."""
 
 
 def read_points(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec) -> dict[str, Any]:
@@ -33,25 +33,26 @@ def read_points(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec) 
 
     `known`: the partition's number, and its rows and the digest of its box.
     """
-    number, expected = known
+    number, (planned, box) = known
     x, kept = points(frame, spec)
     rows = len(frame)
     places = None
     if kept is not None:
         places = np.flatnonzero(kept)
         frame, x = frame[spec.columns][kept], x[kept]
-    _check(rows, box_digest(*bounds(x)), expected, number)
+    check_source(number, rows, planned, box_digest(*bounds(x)) == box)
     ids = row_ids(frame, spec.id, spec.id_dtype)
     return {"x": x, "ids": ids, "places": places, "rows": rows, "example": frame.iloc[:0]}
 
 
-def _check(rows: int, box: str, expected: tuple[int, str], number: int) -> None:
-    if (rows, box) == expected:
-        return
-    if rows != expected[0]:
-        what = f"had {expected[0]} rows when the join was planned and has {rows} now"
-    else:
+def check_source(number: int, rows: int, planned: int, same_box: bool = True) -> None:
+    """Refuse a partition that is not like the plan knows it."""
+    if rows != planned:
+        what = f"had {planned} rows when the join was planned and has {rows} now"
+    elif not same_box:
         what = "has coordinates in another range than when the join was planned"
+    else:
+        return
     raise SourceChangedError(
         f"Partition {number} {what}: the source changed, or is not deterministic. Write it to parquet "
         "or persist() it, and join that."

@@ -1,10 +1,9 @@
 """How many pairs a join will give, from a join of the samples.
 
 The number of pairs among points drawn at random, each partition's by itself, times what each pair
-stands for, is unbiased.  Its
-variance is that of a U-statistic of two arguments (Hoeffding 1948, "A class of statistics with
-asymptotically normal distribution", section 5): pairs share points, so points with many
-neighbours make it vary more than a count would.
+stands for, is unbiased.  Its variance is that of a U-statistic of two arguments (Hoeffding 1948, "A
+class of statistics with asymptotically normal distribution", section 5): pairs share points, so
+points with many neighbours make it vary more than a count would.
 """
 
 from __future__ import annotations

@@ -41,9 +41,8 @@ def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = N
               partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Every pair of rows within `eps` of each other; see `SimJoinAccessor.self_join`."""
     meta = _example(frame)
-    spec = make_spec(
-        meta, eps, settings=current_settings(on_cluster()),
-        on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+    spec = _spec(
+        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
         return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
         blocksize=blocksize,
     )  # fmt: skip
@@ -66,9 +65,8 @@ def plan(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
          partitioning: str = "auto", blocksize: Any = None) -> PlanReport:  # fmt: skip
     """What `self_join` with these options would run and give; see `SimJoinAccessor.plan`."""
     meta = _example(frame)
-    spec = make_spec(
-        meta, eps, settings=current_settings(on_cluster()),
-        on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+    spec = _spec(
+        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
         return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
         blocksize=blocksize,
     )  # fmt: skip
@@ -84,13 +82,12 @@ def plan(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
 @known_options
 def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
                     metric: str = "euclidean", dropna: bool = False,
-                    method: str = "auto",
-              partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
+                    method: str = "auto", partitioning: str = "auto",
+                    blocksize: Any = None) -> Any:  # fmt: skip
     """Each row's number of neighbours; see `SimJoinAccessor.neighbor_counts`."""
     meta = _example(frame)
-    spec = make_spec(
-        meta, eps, settings=current_settings(on_cluster()),
-        on=on, id=id, metric=metric, dropna=dropna, method=method, partitioning=partitioning,
+    spec = _spec(
+        meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method, partitioning=partitioning,
         blocksize=blocksize,
     )  # fmt: skip
     spec = _unnamed(spec)
@@ -108,13 +105,12 @@ def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | No
 @known_options
 def count_pairs(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
                 metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
-                dropna: bool = False, method: str = "auto",
-              partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
+                dropna: bool = False, method: str = "auto", partitioning: str = "auto",
+                blocksize: Any = None) -> Any:  # fmt: skip
     """The number of pairs; see `SimJoinAccessor.count_pairs`."""
     meta = _example(frame)
-    spec = make_spec(
-        meta, eps, settings=current_settings(on_cluster()),
-        on=on, id=id, metric=metric, pairs=pairs, include_self=include_self, dropna=dropna,
+    spec = _spec(
+        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self, dropna=dropna,
         method=method, partitioning=partitioning, blocksize=blocksize,
     )  # fmt: skip
     spec = _unnamed(spec)
@@ -160,6 +156,11 @@ def _example(frame: Any) -> Any:
         )
     backend_for(meta)
     return meta.iloc[:0]
+
+
+def _spec(meta: Any, eps: Any, **options: Any) -> JoinSpec:
+    """The options of a verb, checked, with what is configured now."""
+    return make_spec(meta, eps, settings=current_settings(on_cluster()), **options)
 
 
 def _names(meta: Any, spec: JoinSpec) -> Any:

@@ -59,8 +59,6 @@ class Plan:
         Memory of one row of the result, and of one row of a chunk (coordinates and id).
     rows : int
         Points that take part.
-    result_rows : float
-        Rows expected in the result.
     budget : Budget
     """
 
@@ -73,7 +71,6 @@ class Plan:
     pair_bytes: float
     row_bytes: float
     rows: int
-    result_rows: float
     budget: Budget
 
     def __len__(self) -> int:
@@ -88,6 +85,12 @@ class Plan:
     def partitioning(self) -> str:
         """The kind of its chunks."""
         return "entity" if isinstance(self.chunks, EntityChunks) else "spatial"
+
+    @property
+    def as_they_come(self) -> bool:
+        """Whether each partition is one chunk."""
+        whole = tuple(((n, 0, rows),) for n, (rows, _) in enumerate(self.sources))
+        return isinstance(self.chunks, EntityChunks) and self.chunks.pieces == whole
 
     def output(self, number: int) -> tuple[int, int, int]:
         """Of a partition of the result: its block pair, the slice of that, and how many there are."""
@@ -128,8 +131,8 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
     points = gather_samples([s.sample for s in summaries if s.sample is not None], offsets, len(spec.on))
     chunks = _choose(summaries, points, every, spec, budget, resources, row_bytes, offsets, method)
-    check_blocks(chunks.visits(spec.metric, spec.threshold)[0], len(chunks), budget)
-    blocks = chunks.blocks(spec.metric, spec.threshold)
+    check_blocks(chunks.visits[0], len(chunks), budget)
+    blocks = chunks.blocks()
     found = _estimate(points, layout, chunks, blocks)
     pair_bytes = 2 * id_bytes + 8 * spec.return_distance
     factor, own = (2 if spec.pairs == "both" else 1), (every.rows if spec.include_self else 0)
@@ -149,7 +152,6 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
         pair_bytes,
         row_bytes,
         every.rows,
-        found.total * factor + own,
         budget,
     )
     if isinstance(chunks, SpatialChunks):
@@ -180,7 +182,7 @@ def _choose(summaries: list[PartitionSummary], points: SamplePoints, every: Mome
     most = int(min(max(budget.chunk // row_bytes, 1), MOST_ROWS))
     least = most if budget.chosen else min(most, least_rows(len(spec.on)))
     together = most if budget.chosen else _clip(every.rows / math.sqrt(2 * resources.threads), least, most)
-    entity = entity_chunks(summaries, together, most)
+    entity = entity_chunks(summaries, together, most, spec.metric, spec.threshold)
     if spec.partitioning == "entity" or every.rows == 0:
         return entity
     if spec.partitioning == "auto" and len(entity) < 2:
@@ -191,7 +193,7 @@ def _choose(summaries: list[PartitionSummary], points: SamplePoints, every: Mome
     away = reach(spec.threshold)
     regions = make_regions(points.x, points.weight, every.lower, every.upper, away, target, MOST_REGIONS)
     spatial = spatial_chunks(points, regions, away, spec.threshold, most, offsets, method)
-    if spec.partitioning == "spatial" or _visits(spatial, spec) <= _visits(entity, spec):
+    if spec.partitioning == "spatial" or _cost(spatial) <= _cost(entity):
         return spatial
     return entity
 
@@ -200,9 +202,9 @@ def _clip(rows: float, least: int, most: int) -> int:
     return min(max(math.ceil(rows), least), most)
 
 
-def _visits(chunks: Chunking, spec: JoinSpec) -> float:
+def _cost(chunks: Chunking) -> float:
     """How often rows are visited in all, being shuffled included."""
-    visits = chunks.visits(spec.metric, spec.threshold)[1]
+    visits = chunks.visits[1]
     if isinstance(chunks, SpatialChunks):
         visits += SHUFFLE_COST[chunks.method] * float(chunks.rows.sum())
     return visits

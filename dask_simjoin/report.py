@@ -75,7 +75,7 @@ class PlanReport:
 
     @property
     def pairs(self) -> float:
-        return self.plan.result_rows
+        return self._result_rows(self.plan.estimate.total)
 
     @property
     def pairs_low(self) -> float:
@@ -207,8 +207,7 @@ class PlanReport:
         join = self.partitions + int((plan.slices > 1).sum())
         if isinstance(chunks, SpatialChunks):
             return sources + n + _shuffle_tasks(sources, n, chunks.method) + join
-        whole = [((k, 0, rows),) for k, (rows, _) in enumerate(plan.sources)]
-        return sources + (0 if list(chunks.pieces) == whole else n) + join
+        return sources + (0 if plan.as_they_come else n) + join
 
     @property
     def _together(self) -> int:

@@ -39,7 +39,7 @@ def join_chunks(x, eps, cuts=(), **options):
     parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
     summaries = [summarise(part, n, spec, True) for n, part in enumerate(parts)]
     plan = make_plan(summaries, spec)
-    chunking = entity_chunks(summaries, 1, 1000)
+    chunking = entity_chunks(summaries, 1, 1000, spec.metric, spec.threshold)
     read = [
         read_points(part, known, spec) for part, known in zip(parts, enumerate(plan.sources), strict=True)
     ]
@@ -49,7 +49,7 @@ def join_chunks(x, eps, cuts=(), **options):
     ]
     counts = [np.zeros(len(chunk["ids"]), np.int64) for chunk in chunks]
     found, distances = set(), {}
-    for i, j in chunking.blocks(spec.metric, spec.threshold).tolist():
+    for i, j in chunking.blocks().tolist():
         args = (chunks[i], chunks[j])
         pairs = join_block(*args, spec, plan.layout, i == j, COLUMNS)
         new = as_set(pairs)

@@ -10,8 +10,7 @@ import numpy as np
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.blocks import count_cells
 from dask_simjoin.chunking import SpatialChunks
-from dask_simjoin.chunks import CELL, POSITION
-from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.chunks import CELL, COUNT, POSITION, check_source
 from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.private import Expr, PartitionsFiltered, Shuffle, Task, TaskRef
 from dask_simjoin.graph.source import MapPartition, Sealed, Shared, settled
@@ -25,7 +24,7 @@ def count_by_cell(source: Sealed, spec: JoinSpec, chunks: Expr, plan: Plan, meta
     assert isinstance(plan.chunks, SpatialChunks)
     none = np.zeros(0, np.int64)
     backend = backend_for(source.inner._meta)
-    told_meta = backend.result({POSITION: none, "count": none, CELL: none}, 0)
+    told_meta = backend.result({POSITION: none, COUNT: none, CELL: none}, 0)
     offsets = Shared("simjoin_offsets", plan.chunks.offsets)
     told = ToldCounts(chunks, plan, offsets, told_meta)
     back = Shuffle(told, CELL, source.inner.npartitions, True, plan.chunks.method)
@@ -96,14 +95,10 @@ class RowCounts(PartitionsFiltered, Expr):
 def add_up(labels: Any, told: Any, rows: tuple[int, int, int], meta: Any) -> Any:
     """The counts of one partition; `rows`: its number, its first row in the frame, its rows."""
     number, first, size = rows
-    if len(labels) != size:
-        raise SourceChangedError(
-            f"Partition {number} had {size} rows when the join was planned and has {len(labels)} now: the "
-            "source changed, or is not deterministic. Write it to parquet or persist() it, and join that."
-        )
+    check_source(number, len(labels), size)
     place = told[POSITION].to_numpy() - first
     counts = np.zeros(size, np.int64)
-    np.add.at(counts, place, told["count"].to_numpy())
+    np.add.at(counts, place, told[COUNT].to_numpy())
     present = np.zeros(size, bool)
     present[place] = True
     if not present.all():  # dropna= left some out

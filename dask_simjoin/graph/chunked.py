@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.backends.base import backend_for
-from dask_simjoin.chunking import EntityChunks, SpatialChunks
+from dask_simjoin.chunking import SpatialChunks
 from dask_simjoin.chunks import (
     CELL,
     ID,
@@ -71,16 +71,10 @@ def indexed_chunks(source: Sealed, spec: JoinSpec, plan: Plan, named: bool) -> C
     chunks = plan.chunks
     if isinstance(chunks, SpatialChunks):
         return Chunks(Sealed(_shuffled(source, spec, plan, chunks, each, named)))
-    if _as_they_come(chunks, plan):
+    if plan.as_they_come:
         return Chunks(Sealed(sealed_map("simjoin_chunk", make_chunk, source, spec, plan.layout, each=each)))
     read = sealed_map("simjoin_points", read_points, source, spec, each=each)
     return Chunks(Sealed(read), chunks.pieces, plan.layout)
-
-
-def _as_they_come(chunks: EntityChunks, plan: Plan) -> bool:
-    """Whether each partition is one chunk."""
-    whole = tuple(((n, 0, rows),) for n, (rows, _) in enumerate(plan.sources))
-    return chunks.pieces == whole
 
 
 def _shuffled(source: Sealed, spec: JoinSpec, plan: Plan, chunks: SpatialChunks, each: list[Any],
