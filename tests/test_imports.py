@@ -39,7 +39,7 @@ FLOORS = [
     {"chunks", "plan"},
     {"blocks", "report"},
     {"graph", "graph.cluster", "graph.memory", "graph.private"},
-    {"graph.source"},
+    {"graph.named", "graph.source"},
     {"graph.chunked", "graph.planner"},
     {"graph.unplanned"},
     {"graph.cell_counts", "graph.pairs"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from dask_simjoin.blocks import count_cells
 from dask_simjoin.chunking import SpatialChunks
 from dask_simjoin.chunks import CELL, COUNT, POSITION, check_source
 from dask_simjoin.graph.chunked import chunk_refs
+from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Expr, PartitionsFiltered, Shuffle, Task, TaskRef
 from dask_simjoin.graph.source import MapPartition, Sealed, Shared, settled
 from dask_simjoin.plan import Plan
@@ -36,21 +36,14 @@ def _labels(frame: Any) -> Any:
     return frame.index
 
 
-class ToldCounts(Expr):
+class ToldCounts(Named):
     """One partition for each block pair: positions of rows and their numbers of neighbours."""
 
+    _label = "simjoin_count_block"
     _parameters = ["chunks", "plan", "offsets", "meta"]
-
-    @property
-    def _meta(self) -> Any:
-        return self.operand("meta")
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(len(self.operand("plan")), 1) + 1)
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_count_block-{self.deterministic_token}"
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
@@ -62,22 +55,15 @@ class ToldCounts(Expr):
         return layer
 
 
-class RowCounts(PartitionsFiltered, Expr):
+class RowCounts(PartitionsFiltered, Named):
     """What was told of each row, added up, in the order and with the labels of the source."""
 
+    _label = "simjoin_counts"
     _parameters = ["told", "labels", "offsets", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
 
-    @property
-    def _meta(self) -> Any:
-        return self.operand("meta")
-
     def _divisions(self) -> Any:
         return self.operand("source_divisions")
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_counts-{self.deterministic_token}"
 
     def _layer(self) -> dict[Any, Any]:
         offsets = self.operand("offsets").tolist()

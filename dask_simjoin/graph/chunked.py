@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -21,33 +20,27 @@ from dask_simjoin.chunks import (
     read_points,
     send,
 )
+from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Alias, Expr, Shuffle, Task, TaskRef
 from dask_simjoin.graph.source import MapPartition, Sealed, Shared, sealed_map, settled
 from dask_simjoin.plan import Plan
 from dask_simjoin.spec import JoinSpec
 
 
-class Chunks(Expr):
+class Chunks(Named):
     """The indexed chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
 
     `pieces` and `layout`: how chunks are gathered from what the sealed expression gives; None: those
     are the chunks.
     """
 
+    _label = "simjoin_index"
     _parameters = ["sealed", "pieces", "layout"]
     _defaults = {"pieces": None, "layout": None}
-
-    @functools.cached_property
-    def _meta(self) -> Any:
-        return None
 
     def _divisions(self) -> Any:
         pieces = self.operand("pieces")
         return (None,) * (1 + (self.operand("sealed").inner.npartitions if pieces is None else len(pieces)))
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_index-{self.deterministic_token}"
 
     def _layer(self) -> dict[Any, Any]:
         expr = self.operand("sealed").inner

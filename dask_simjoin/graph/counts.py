@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from dask_simjoin.chunking import EntityChunks
 from dask_simjoin.chunks import Chunk, joined
 from dask_simjoin.graph.cell_counts import count_by_cell
 from dask_simjoin.graph.chunked import chunk_refs
+from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import (
     CumulativeAggregations,
     Expr,
@@ -49,14 +49,11 @@ class NeighborCounts(Counted, CumulativeAggregations):
     assign it.  Where Dask's tuning merges partitions of `frame`, those of the counts follow.
     """
 
+    _label = "simjoin_neighbor_counts"
     _parameters = ["frame", "source", "spec", "meta"]
 
     def _divisions(self) -> Any:
         return self.frame.divisions
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_neighbor_counts-{self.deterministic_token}"
 
     def _simplify_up(self, parent: Any, dependents: Any) -> Expr | None:
         if not isinstance(parent, Partitions):
@@ -74,35 +71,25 @@ class NeighborCounts(Counted, CumulativeAggregations):
 class SomeNeighborCounts(PartitionsFiltered, Counted):
     """Chosen partitions of `NeighborCounts`."""
 
+    _label = "simjoin_neighbor_counts"
     _parameters = ["source", "spec", "meta", "_partitions"]
 
     def _divisions(self) -> Any:
         return self.operand("source").inner.divisions
 
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_neighbor_counts-{self.deterministic_token}"
-
     def _lower(self) -> Expr:
         return self._counts(self.operand("_partitions"))
 
 
-class CountBlocks(PartitionsFiltered, Expr):
+class CountBlocks(PartitionsFiltered, Named):
     """Counts of the block pairs of entity chunks, added up for each chunk in a tree."""
 
+    _label = "simjoin_counts"
     _parameters = ["chunks", "plan", "pieces", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
 
-    @property
-    def _meta(self) -> Any:
-        return self.operand("meta")
-
     def _divisions(self) -> Any:
         return self.operand("source_divisions")
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_counts-{self.deterministic_token}"
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
@@ -172,32 +159,23 @@ def _aligned(meta: Any, which: list[int], *chunks_and_totals: Any) -> Any:
 class CountPairs(Unplanned):
     """Number of pairs, before it is planned."""
 
+    _label = "simjoin_count_pairs"
+
     def _divisions(self) -> tuple[None, None]:
         return (None, None)
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_count_pairs-{self.deterministic_token}"
 
     def _lower(self) -> Expr:
         return CountTotal(self._chunks(), self.plan, self.operand("spec"), self._meta)
 
 
-class CountTotal(Expr):
+class CountTotal(Named):
     """Numbers of the block pairs' pairs, added up."""
 
+    _label = "simjoin_count"
     _parameters = ["chunks", "plan", "spec", "meta"]
-
-    @property
-    def _meta(self) -> Any:
-        return self.operand("meta")
 
     def _divisions(self) -> tuple[None, None]:
         return (None, None)
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_count-{self.deterministic_token}"
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec = self.operand("plan"), self.operand("spec")

@@ -9,6 +9,7 @@ import numpy as np
 
 from dask_simjoin.blocks import cut_block, join_block
 from dask_simjoin.graph.chunked import chunk_refs
+from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.source import itself
 from dask_simjoin.graph.unplanned import Unplanned
@@ -18,32 +19,23 @@ from dask_simjoin.plan import Plan
 class SelfJoin(Unplanned):
     """Pairs of a frame with itself, before it is planned."""
 
+    _label = "simjoin_self_join"
+
     _named = True
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(self.plan.outputs, 1) + 1)
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_self_join-{self.deterministic_token}"
 
     def _lower(self) -> Expr:
         chunks, plan = self._chunks(), self.plan
         return JoinBlocks(chunks, Cuts(chunks, plan), plan, self.operand("spec"), self._meta)
 
 
-class Cuts(Expr):
+class Cuts(Named):
     """For block pairs that give several partitions: where the rows of the first chunk are cut."""
 
+    _label = "simjoin_cuts"
     _parameters = ["chunks", "plan"]
-
-    @functools.cached_property
-    def _meta(self) -> Any:
-        return None
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_cuts-{self.deterministic_token}"
 
     @functools.cached_property
     def blocks(self) -> list[int]:
@@ -68,9 +60,10 @@ class Cuts(Expr):
         return layer
 
 
-class JoinBlocks(PartitionsFiltered, BlockwiseIO):
+class JoinBlocks(Named, PartitionsFiltered, BlockwiseIO):
     """The partitions that the block pairs of a plan give."""
 
+    _label = "simjoin_pairs"
     _parameters = ["chunks", "cuts", "plan", "spec", "meta", "columns", "_partitions"]
     _defaults = {"columns": None, "_partitions": None}
     _absorb_projections = True
@@ -83,10 +76,6 @@ class JoinBlocks(PartitionsFiltered, BlockwiseIO):
     @functools.cached_property
     def _meta(self) -> Any:
         return self.operand("meta")[self.columns]
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return f"simjoin_pairs-{self.deterministic_token}"
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(self.operand("plan").outputs, 1) + 1)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dask_simjoin.chunking import SpatialChunks
 from dask_simjoin.graph.chunked import Chunks, indexed_chunks
 from dask_simjoin.graph.cluster import check_shuffle
+from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.planner import plan_for
-from dask_simjoin.graph.private import Expr
 from dask_simjoin.plan import Plan
 
 
-class Unplanned(Expr):
+class Unplanned(Named):
     """A join of one sealed source with itself that is planned when it must be."""
 
     _parameters = ["source", "spec", "meta"]
@@ -21,10 +19,6 @@ class Unplanned(Expr):
     def __str__(self) -> str:
         spec = self.operand("spec")
         return f"{type(self).__name__}({self.operand('source')}, eps={spec.eps!r}, on={list(spec.on)})"
-
-    @property
-    def _meta(self) -> Any:
-        return self.operand("meta")
 
     @property
     def plan(self) -> Plan:
