@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 from dask.dataframe.extensions import register_dataframe_accessor
 
 from dask_simjoin import joins
+from dask_simjoin.late import when_imported
 from dask_simjoin.report import PlanReport
 from dask_simjoin.spec import ROW_ID, known_options
 
@@ -286,6 +288,11 @@ class SimJoinAccessor:
 
 
 def register() -> None:
-    """Make ``.simjoin`` an attribute of Dask and pandas DataFrames."""
+    """Make ``.simjoin`` an attribute of Dask, pandas and cuDF DataFrames."""
     register_dataframe_accessor("simjoin")(SimJoinAccessor)
     pd.api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
+    when_imported("cudf", _register_with_cudf)
+
+
+def _register_with_cudf() -> None:
+    sys.modules["cudf"].api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)

@@ -15,6 +15,9 @@ SHARE = 12
 MOST_CHUNK = 256 * 2**20
 """Bytes of a chunk where memory would allow more: smaller tasks balance better."""
 
+MOST_DEVICE_CHUNK = 4 * 2**30
+"""The same on GPUs, which balance over the units of their kernels, and waste time on small tasks."""
+
 LEAST_CHUNK = 2**20
 
 LOCAL_CHUNK = 128 * 2**20
@@ -41,12 +44,15 @@ class Resources:
         Whether they run on a distributed cluster.
     limit : int or None
         Memory limit of the smallest worker.
+    gpu : bool
+        Whether tasks run on GPUs, one each, and `memory` is theirs.
     """
 
     threads: int = 1
     memory: int | None = None
     cluster: bool = False
     limit: int | None = None
+    gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,9 +125,11 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
     elif settings.blocksize is not None:
         chunk, origin = settings.blocksize, "the configuration's simjoin.blocksize"
     elif resources.memory is not None:
-        chunk = min(max(resources.memory // SHARE, LEAST_CHUNK), MOST_CHUNK)
-        origin = f"1/{SHARE} of {format_bytes(resources.memory)} for each thread of the smallest worker"
-        if chunk == MOST_CHUNK:
+        most = MOST_DEVICE_CHUNK if resources.gpu else MOST_CHUNK
+        chunk = min(max(resources.memory // SHARE, LEAST_CHUNK), most)
+        each = "on the smallest GPU" if resources.gpu else "for each thread of the smallest worker"
+        origin = f"1/{SHARE} of {format_bytes(resources.memory)} {each}"
+        if chunk == most:
             origin = "the default on workers with enough memory"
     else:
         chunk, origin = LOCAL_CHUNK, "the default without a cluster"

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.arrays import module_of
 from dask_simjoin.backends.base import host
 from dask_simjoin.estimate import SamplePoints
 from dask_simjoin.index.regions import Regions
@@ -202,14 +203,16 @@ class SpatialChunks:
         own, others = self.own_rows[i], self.own_rows[j]
         return np.where(i == j, own * (own - 1).clip(0) / 2, own * others) + own * self.halo_rows[j]
 
-    def own_chunk(self, region: np.ndarray, position: np.ndarray) -> np.ndarray:
+    def own_chunk(self, region: Any, position: Any) -> Any:
         """The chunks of points of regions."""
-        return self.first[region] + position % self.own[region]
+        first, own = (module_of(region).asarray(numbers) for numbers in (self.first, self.own))
+        return first[region] + position % own[region]
 
-    def halo_chunk(self, region: np.ndarray, position: np.ndarray) -> np.ndarray:
+    def halo_chunk(self, region: Any, position: Any) -> Any:
         """The chunks of points in the halos of regions."""
-        halo = self.halo[region]
-        return self.first[region] + np.where(halo > 0, self.own[region], 0) + position % np.maximum(halo, 1)
+        xp = module_of(region)
+        start = xp.asarray(self.first + np.where(self.halo > 0, self.own, 0))
+        return start[region] + position % xp.asarray(np.maximum(self.halo, 1))[region]
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:

@@ -1,6 +1,6 @@
 """Chunks: what the tasks of a join work on.
 
-A chunk is a plain dict: the arrays of its index, its rows' names ("ids", a pandas Index), the same
+A chunk is a plain dict: the arrays of its index, its rows' names ("ids", an Index of its library), the same
 as int64 numbers in the index's order where they have that form ("labels"), and an empty frame of
 its library ("example").  An entity chunk also has "ends": where the rows of each of its pieces end.
 A spatial chunk has "position", its rows' numbers in the whole frame, ascending, and "halo", a
@@ -12,13 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from dask_simjoin.arrays import module_of, values_of
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.chunking import SpatialChunks
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.ids import as_labels, row_ids
-from dask_simjoin.index.layout import Layout
 from dask_simjoin.partition import bounds, box_digest, points
 from dask_simjoin.spec import JoinSpec
 
@@ -38,7 +37,7 @@ def read_points(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec) 
     rows = len(frame)
     places = None
     if kept is not None:
-        places = np.flatnonzero(kept)
+        places = module_of(x).flatnonzero(kept)
         frame, x = frame[spec.columns][kept], x[kept]
     check_source(number, rows, planned, box_digest(*bounds(x)) == box)
     ids = row_ids(frame, spec.id, spec.id_dtype)
@@ -59,32 +58,34 @@ def check_source(number: int, rows: int, planned: int, same_box: bool = True) ->
     )
 
 
-def make_chunk(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec, layout: Layout) -> Chunk:
+def make_chunk(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec, layout: Any) -> Chunk:
     """Index a whole partition."""
     read = read_points(frame, known, spec)
     return gather_chunk(layout, [(0, read["rows"])], read)
 
 
-def gather_chunk(layout: Layout, rows: list[tuple[int, int]], *parts: dict[str, Any]) -> Chunk:
+def gather_chunk(layout: Any, rows: list[tuple[int, int]], *parts: dict[str, Any]) -> Chunk:
     """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts."""
     x, ids = [], []
     for (start, stop), part in zip(rows, parts, strict=True):
         places = part["places"]
         if places is not None:
-            start, stop = np.searchsorted(places, [start, stop]).tolist()
+            xp = module_of(places)
+            start, stop = xp.searchsorted(places, xp.asarray([start, stop])).tolist()
         x.append(part["x"][start:stop])
         ids.append(part["ids"][start:stop])
-    chunk = _indexed(x[0] if len(x) == 1 else np.concatenate(x), joined(ids), layout, parts[0]["example"])
+    whole = x[0] if len(x) == 1 else module_of(x[0]).concatenate(x)
+    chunk = _indexed(whole, joined(ids), layout, parts[0]["example"])
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
 
 
-def _indexed(x: Any, ids: pd.Index, layout: Layout, example: Any) -> Chunk:
+def _indexed(x: Any, ids: Any, layout: Any, example: Any) -> Chunk:
     index = backend_for(example).build(x, layout)
     labels = as_labels(ids, index["order"][: len(ids)])
     return {"ids": ids, "labels": labels, "example": example} | index
 
 
-def joined(parts: list[pd.Index]) -> pd.Index:
+def joined(parts: list[Any]) -> Any:
     """Indexes of ids one after the other."""
     return parts[0] if len(parts) == 1 else parts[0].append(parts[1:])
 
@@ -103,8 +104,9 @@ def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: SpatialChunks, 
     read = read_points(frame, known, spec)
     x, places = read["x"], read["places"]
     backend = backend_for(read["example"])
+    xp = backend.xp
     own, rows, needing = backend.regions(x, chunks.regions, chunks.reach, chunks.threshold)
-    position = (np.arange(len(x)) if places is None else places) + chunks.offsets[known[0]]
+    position = (xp.arange(len(x)) if places is None else places) + int(chunks.offsets[known[0]])
     cell = chunks.own_chunk(own, position)
     halo_cell = chunks.halo_chunk(needing, position[rows])
     columns: dict[str, Any] = {}
@@ -112,25 +114,26 @@ def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: SpatialChunks, 
         column = x[:, k]
         if frame.dtypes.iloc[frame.columns.get_loc(spec.on[k])] == np.float32:
             column = column.astype(np.float32)  # as they were: float64 again later, exactly
-        columns[name] = np.concatenate([column, column[rows]])
+        columns[name] = xp.concatenate([column, column[rows]])
     if named:
         columns[ID] = joined([read["ids"], read["ids"].take(rows)])
-    columns[POSITION] = np.concatenate([position, -1 - position[rows]])
-    columns[CELL] = np.concatenate([cell, halo_cell])
+    columns[POSITION] = xp.concatenate([position, -1 - position[rows]])
+    columns[CELL] = xp.concatenate([cell, halo_cell])
     return backend.result(columns, len(cell) + len(halo_cell))
 
 
-def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Layout, named: bool) -> Chunk:
+def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, named: bool) -> Chunk:
     """Index the rows that were sent to one chunk."""
     backend = backend_for(example)
-    position = frame[POSITION].to_numpy()
+    xp = backend.xp
+    position = values_of(frame[POSITION])
     x = backend.coordinates(frame, tuple(cell_columns(spec)))
-    own, halo = np.flatnonzero(position >= 0), np.flatnonzero(position < 0)
-    own, halo = own[np.argsort(position[own])], halo[np.argsort(-position[halo])]
+    own, halo = xp.flatnonzero(position >= 0), xp.flatnonzero(position < 0)
+    own, halo = own[xp.argsort(position[own])], halo[xp.argsort(-position[halo])]
     sides = []
     for places, numbers in ((own, position[own]), (halo, -1 - position[halo])):
-        ids = pd.Index(numbers)
+        ids = backend.index(numbers)
         if named:
-            ids = row_ids(pd.DataFrame({ID: frame[ID].iloc[places]}), ID, spec.id_dtype)
+            ids = row_ids(frame[[ID]].take(places), ID, spec.id_dtype)
         sides.append(_indexed(x[places], ids, layout, example) | {"position": numbers})
     return sides[0] | {"halo": sides[1]}

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.backends.base import host
-from dask_simjoin.index.layout import Layout
 from dask_simjoin.sample import Sample
 
 MOST_PAIRS = 1 << 21
@@ -93,8 +92,11 @@ def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> Sam
     )
 
 
-def sample_pairs(points: SamplePoints, layout: Layout) -> tuple[SamplePoints, np.ndarray, np.ndarray]:
-    """The pairs of the sample, or of as many of its points as give not too many; and those points."""
+def sample_pairs(points: SamplePoints, layout: Any) -> tuple[SamplePoints, np.ndarray, np.ndarray]:
+    """The pairs of the sample, or of as many of its points as give not too many; and those points.
+
+    `layout`: of the host's backend.
+    """
     backend = host()
     random = np.random.default_rng(len(points.x))
     m = len(points.x)

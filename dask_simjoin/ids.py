@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.arrays import module_of, on_gpu, to_host, values_of
+from dask_simjoin.backends.base import backend_for
 from dask_simjoin.errors import DuplicateIdError
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
@@ -35,10 +37,10 @@ class IdSummary:
     repeated: tuple[Any] | None
 
 
-def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> pd.Index:
-    """The ids of a partition's rows, as `dtype` says (None: as they are)."""
-    ids = frame.index if id is None else pd.Index(frame[id])
-    if dtype is None or ids.dtype == dtype or isinstance(dtype, pd.CategoricalDtype):
+def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> Any:
+    """The ids of a partition's rows, an Index of its library, as `dtype` says (None: as they are)."""
+    ids = frame.index if id is None else backend_for(frame).index(frame[id])
+    if dtype is None or ids.dtype == dtype or hasattr(dtype, "categories"):
         return ids
     try:
         cast = ids.astype(dtype)
@@ -53,7 +55,7 @@ def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> pd.Index:
     return cast
 
 
-def id_bytes(ids: pd.Index, looked_at: int = 1000) -> float:
+def id_bytes(ids: Any, looked_at: int = 1000) -> float:
     """Memory of one id, as far as some of them tell."""
     if isinstance(ids.dtype, np.dtype) and ids.dtype != object:
         return float(ids.dtype.itemsize)
@@ -61,44 +63,48 @@ def id_bytes(ids: pd.Index, looked_at: int = 1000) -> float:
     return max(8.0, some.memory_usage(deep=True) / len(some)) if len(some) else 8.0
 
 
-def as_labels(ids: pd.Index, places: np.ndarray) -> np.ndarray | None:
+def as_labels(ids: Any, places: Any) -> Any:
     """The ids at some places as int64 numbers that stand for them, or None if they have no such form."""
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
-    if isinstance(ids, pd.RangeIndex):
+    if _is_range(ids):
         return places * np.int64(ids.step) + np.int64(ids.start)
+    if on_gpu(ids):
+        if ids.hasnans:
+            return None
+        return values_of(ids.astype("int64") if ids.dtype != "uint64" else ids).view("int64")[places]
     values = ids.to_numpy()
     return (values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64))[places]
 
 
-def from_labels(labels: np.ndarray, ids: pd.Index) -> Any:
+def from_labels(labels: Any, ids: Any) -> Any:
     """What the labels stand for, where those of `ids` are like them: an array or an Index."""
     dtype = ids.dtype
     if dtype.kind in "mM":
-        return pd.Index(labels.view(dtype))
+        # CuPy has no dates; as numbers they count the unit of `dtype`, as labels do
+        return backend_for(ids).index(labels).astype(dtype) if on_gpu(ids) else pd.Index(labels.view(dtype))
     return labels.view(dtype) if dtype.itemsize == 8 else labels.astype(dtype)
 
 
-def summarise_ids(ids: pd.Index, id: Hashable | None) -> IdSummary:
+def summarise_ids(ids: Any, id: Hashable | None) -> IdSummary:
     """Summary of the ids of one partition."""
     n = len(ids)
     if n == 0:
         return IdSummary(0, 0, None, None, None)
     ids = _plain(ids)
-    if isinstance(ids, pd.RangeIndex) or (not ids.hasnans and ids.is_monotonic_increasing):
-        repeated = None if ids.is_unique else (ids[ids.duplicated()][0],)
-        return IdSummary(n, 0, ids[0], ids[-1], repeated)
+    if _is_range(ids) or (not ids.hasnans and ids.is_monotonic_increasing):
+        return IdSummary(n, 0, ids[0], ids[-1], _first_again(ids))
     missing = int(ids.isna().sum())
     if missing:
         return IdSummary(n, missing, None, None, None)
-    if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM":
+    if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM" and not on_gpu(ids):
         ordered = np.sort(ids.to_numpy())
         again = np.flatnonzero(ordered[1:] == ordered[:-1])
         values = pd.Index(ordered)  # numbers come out of it as pandas and people know them
         repeated = (values[again[0]],) if len(again) else None
         return IdSummary(n, 0, values[0], values[-1], repeated)
     try:
-        repeated = None if ids.is_unique else (ids[ids.duplicated()][0],)
+        repeated = _first_again(ids)
     except TypeError:
         raise DuplicateIdError(
             f"{_named(id)} are no single values (such as {ids[0]!r}), so they cannot name rows. {_remedy(id)}"
@@ -107,6 +113,11 @@ def summarise_ids(ids: pd.Index, id: Hashable | None) -> IdSummary:
         return IdSummary(n, 0, ids.min(), ids.max(), repeated)
     except TypeError:
         return IdSummary(n, 0, None, None, repeated)
+
+
+def _first_again(ids: Any) -> tuple[Any] | None:
+    """An id that repeats, as a 1-tuple."""
+    return None if ids.is_unique else (ids[ids.duplicated()][0],)
 
 
 def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list[int]:
@@ -138,29 +149,40 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
     return sorted(meeting)
 
 
-def _plain(ids: pd.Index) -> pd.Index:
+def _is_range(ids: Any) -> bool:
+    """Whether the labels are only counted, as of a RangeIndex."""
+    return hasattr(ids, "start") and hasattr(ids, "step")
+
+
+def _plain(ids: Any) -> Any:
     """Categories as the values they stand for: their codes and their order say nothing of those."""
-    return ids.astype(ids.categories.dtype) if isinstance(ids, pd.CategoricalIndex) else ids
+    return ids.astype(ids.categories.dtype) if hasattr(ids, "categories") else ids
 
 
-def key_buckets(ids: pd.Index, buckets: int) -> list[np.ndarray]:
+def key_buckets(ids: Any, buckets: int) -> list[Any]:
     """Each id as 64 bits that are equal where ids are, split so that equal ones meet in one bucket."""
     keys = _keys(ids)
     if buckets == 1:
         return [keys]
+    xp = module_of(keys)
     bucket = (keys * MIXER >> np.uint64(32)) % np.uint64(buckets)
-    # NumPy sorts numbers of 16 bits by radix: many times as fast
+    # numbers of 16 bits are sorted by radix: many times as fast
     bucket = bucket.astype(np.uint16 if buckets <= 2**16 else np.int64)
-    keys = keys[np.argsort(bucket, kind="stable")]
-    return np.split(keys, np.cumsum(np.bincount(bucket, minlength=buckets))[:-1])
+    keys = keys[xp.argsort(bucket, kind="stable")]
+    counts = to_host(xp.bincount(bucket, minlength=buckets))
+    return xp.split(keys, np.cumsum(counts)[:-1].tolist())
 
 
-def _keys(ids: pd.Index) -> np.ndarray:
+def _keys(ids: Any) -> Any:
+    """Keys (n,), uint64."""
     ids = _plain(ids)
-    if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iumM":
-        labels = as_labels(ids, np.arange(len(ids)))
-        assert labels is not None
+    if _is_range(ids):
+        ids = backend_for(ids).index(values_of(ids))
+    labels = as_labels(ids, slice(None))
+    if labels is not None:
         return labels.view(np.uint64)
+    if on_gpu(ids):
+        return values_of(ids.to_series().hash_values(method="xxhash64"))
     keys = np.array(pd.util.hash_pandas_object(pd.Series(ids), index=False), np.uint64)
     if ids.dtype == object:
         # 1, 1.0 and True are equal, but hashed apart
@@ -168,23 +190,24 @@ def _keys(ids: pd.Index) -> np.ndarray:
     return keys
 
 
-def repeated_keys(parts: list[np.ndarray]) -> np.ndarray:
+def repeated_keys(parts: list[Any]) -> np.ndarray:
     """Some of the keys that occur more than once."""
-    keys = np.sort(np.concatenate(parts))
-    return np.unique(keys[1:][keys[1:] == keys[:-1]])[:MOST_SUSPECTS]
+    xp = module_of(parts[0])
+    keys = xp.sort(xp.concatenate(parts))
+    return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MOST_SUSPECTS])
 
 
-def suspected(ids: pd.Index, keys: np.ndarray) -> pd.Index:
+def suspected(ids: Any, keys: np.ndarray) -> pd.Index:
     """The ids whose keys are among `keys`: equal keys need not mean equal ids."""
-    return _plain(ids[np.isin(_keys(ids), keys)])
+    own = _keys(ids)
+    xp = module_of(own)
+    some = _plain(ids[xp.isin(own, xp.asarray(keys))])
+    return some.to_pandas() if on_gpu(some) else some
 
 
 def first_repeated(parts: list[pd.Index]) -> tuple[Any] | None:
     """An id that two of the parts hold, as a 1-tuple."""
-    together = parts[0].append(parts[1:])
-    if together.is_unique:
-        return None
-    return (together[together.duplicated()][0],)
+    return _first_again(parts[0].append(parts[1:]))
 
 
 def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError:

@@ -10,11 +10,11 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin import blocks
-from dask_simjoin.backends.base import backend_for
+from dask_simjoin.backends.base import backend_for, backend_named, library
 from dask_simjoin.budget import current_settings
 from dask_simjoin.checks import check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
-from dask_simjoin.errors import ColumnError, OptionTypeError, UnsupportedFrameError
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnsupportedFrameError
 from dask_simjoin.graph.cluster import on_cluster
 from dask_simjoin.graph.counts import CountPairs, NeighborCounts
 from dask_simjoin.graph.pairs import SelfJoin
@@ -152,7 +152,7 @@ def _example(frame: Any) -> Any:
     if getattr(meta, "ndim", 0) != 2 or not hasattr(meta, "columns"):
         raise UnsupportedFrameError(
             f"{type(frame).__module__}.{type(frame).__name__} is not a data frame; use a Dask "
-            "DataFrame or a pandas DataFrame (of an array x: pd.DataFrame(x))."
+            "DataFrame or a pandas DataFrame, or cuDF's (of an array x: pd.DataFrame(x))."
         )
     backend_for(meta)
     return meta.iloc[:0]
@@ -160,7 +160,15 @@ def _example(frame: Any) -> Any:
 
 def _spec(meta: Any, eps: Any, **options: Any) -> JoinSpec:
     """The options of a verb, checked, with what is configured now."""
-    return make_spec(meta, eps, settings=current_settings(on_cluster()), **options)
+    name = library(meta)
+    spec = make_spec(meta, eps, settings=current_settings(on_cluster()), library=name, **options)
+    methods = backend_named(name).methods
+    if spec.method not in methods:
+        raise OptionError(
+            f"method={spec.method!r} does not serve frames of {name!r}; use one of "
+            f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
+        )
+    return spec
 
 
 def _names(meta: Any, spec: JoinSpec) -> Any:

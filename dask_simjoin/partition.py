@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.arrays import module_of, to_host
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.ids import IdSummary, id_bytes, row_ids, summarise_ids
 from dask_simjoin.sample import Sample, draw
@@ -79,17 +80,17 @@ def summarise(frame: Any, number: int, spec: JoinSpec, named: bool,
         frame, x = frame[spec.columns][kept], x[kept]
     names = row_ids(frame, spec.id, spec.id_dtype) if named else None
     ids = None if names is None else summarise_ids(names, spec.id)
-    found = moments(x)
+    found, xp = moments(x), module_of(x)
     size = 8.0 if names is None else id_bytes(names)
     bad = {}
     for k, name in enumerate(spec.on):
         if found.rows and not (np.isfinite(found.lower[k]) and np.isfinite(found.upper[k])):
-            bad[name] = (int(np.isnan(x[:, k]).sum()), int(np.isinf(x[:, k]).sum()))
+            bad[name] = (int(xp.isnan(x[:, k]).sum()), int(xp.isinf(x[:, k]).sum()))
     sample = None
     if partitions and not bad:
         # the number too: of partitions that are alike, other rows must be drawn in each
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
-        sample = draw(x, None if kept is None else np.asarray(kept), partitions, seed)
+        sample = draw(x, None if kept is None else to_host(kept), partitions, seed)
     return PartitionSummary(rows, found, bad, _inexact(frame, spec), ids, size, sample)
 
 
@@ -103,13 +104,18 @@ def points(frame: Any, spec: JoinSpec) -> tuple[Any, Any]:
     return x, None if bool(kept.all()) else kept
 
 
-def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def bounds(x: Any) -> tuple[np.ndarray, np.ndarray]:
     """Smallest and largest coordinates (d,) of the points `x` (n, d); NaN where one is."""
     if not len(x):
         nowhere = np.full(x.shape[1], np.inf)
         return nowhere, -nowhere
-    columns = [x[:, k] for k in range(x.shape[1])]
-    return np.array([c.min() for c in columns]), np.array([c.max() for c in columns])
+    columns, xp = _columns(x), module_of(x)
+    both = to_host(xp.stack([c.min() for c in columns] + [c.max() for c in columns]))
+    return both[: len(columns)], both[len(columns) :]
+
+
+def _columns(x: Any) -> list[Any]:
+    return [x[:, k] for k in range(x.shape[1])]
 
 
 def box_digest(lower: np.ndarray, upper: np.ndarray) -> str:
@@ -117,23 +123,26 @@ def box_digest(lower: np.ndarray, upper: np.ndarray) -> str:
     return hashlib.blake2b(lower.tobytes() + upper.tobytes(), digest_size=12).hexdigest()
 
 
-def moments(x: np.ndarray) -> Moments:
+def moments(x: Any) -> Moments:
     """Moments of the points `x` (n, d); a NaN shows in its column's bounds."""
     n, d = x.shape
     lower, upper = bounds(x)
     if n == 0:
         return Moments(0, lower, upper, np.zeros(d), np.zeros(d))
-    out = np.empty((2, d))
+    xp = module_of(x)
     with np.errstate(over="ignore", invalid="ignore"):
-        for k in range(d):
-            column = np.ascontiguousarray(x[:, k])
-            mean = column.mean()
-            if not np.isfinite(mean):  # a sum of finite numbers may overflow
-                mean = (column * 0.5**10).mean() * 2.0**10
-            column = column - mean
-            # no np.dot: BLAS would start threads, for more than it is worth
-            out[:, k] = mean, np.einsum("i,i->", column, column)
-    return Moments(n, lower, upper, *out)
+        mean = to_host(xp.stack([c.mean() for c in _columns(x)]))
+        for k in np.flatnonzero(~np.isfinite(mean)):  # a sum of finite numbers may overflow
+            mean[k] = float((x[:, k] * 0.5**10).mean()) * 2.0**10
+        squares = to_host(xp.stack([_squares(c, m) for c, m in zip(_columns(x), mean, strict=True)]))
+    return Moments(n, lower, upper, mean, squares)
+
+
+def _squares(column: Any, mean: float) -> Any:
+    away = column - mean
+    if module_of(column) is np:  # without a temporary, nor threads of BLAS
+        return np.einsum("i,i->", away, away)
+    return (away * away).sum()
 
 
 def merge_moments(parts: list[Moments]) -> Moments:

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 from dask.tokenize import normalize_token
+from dask.utils import format_bytes
 
+from dask_simjoin.backends.base import HOME, backend_named, host
 from dask_simjoin.budget import Budget, Resources, make_budget
 from dask_simjoin.checks import (
     MOST_ROWS,
@@ -21,14 +23,20 @@ from dask_simjoin.checks import (
     check_result,
 )
 from dask_simjoin.chunking import Chunking, EntityChunks, SpatialChunks, entity_chunks, spatial_chunks
+from dask_simjoin.errors import BudgetError
 from dask_simjoin.estimate import Estimate, SamplePoints, estimate, gather_samples, sample_pairs
 from dask_simjoin.index.grid import reach
-from dask_simjoin.index.layout import Layout, make_layout
 from dask_simjoin.index.regions import make_regions
 from dask_simjoin.partition import Moments, PartitionSummary, box_digest, merge_moments
 from dask_simjoin.spec import JoinSpec
 
 MOST_REGIONS = 1 << 14
+
+MOST_OUTPUT = 2**30
+"""Rows of a partition of the result on GPUs: half of what cuDF can number."""
+
+QUERIES_PER_THREAD = 4
+"""Parts of the queries of one replicated chunk, for each GPU."""
 
 CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
@@ -44,7 +52,7 @@ class Plan:
 
     Attributes
     ----------
-    layout : Layout
+    layout : Layout or DeviceLayout
         How chunks are indexed.
     sources : tuple of (int, str)
         Of each partition of the source: its rows, and a digest of its box.
@@ -53,6 +61,10 @@ class Plan:
         Chunks i <= j that meet.
     slices : array (block pairs,), int64
         Partitions of the result that each block pair gives.
+    replicated : bool
+        Whether there is one chunk, of which every task has a copy.
+    even : bool
+        Whether slices are of equally many rows of the first chunk, and not of equally many pairs.
     estimate : Estimate
         The pairs that it gives, each counted once.
     pair_bytes, row_bytes : float
@@ -62,11 +74,13 @@ class Plan:
     budget : Budget
     """
 
-    layout: Layout
+    layout: Any
     sources: tuple[tuple[int, str], ...]
     chunks: Chunking
     blocks: np.ndarray
     slices: np.ndarray
+    replicated: bool
+    even: bool
     estimate: Estimate
     pair_bytes: float
     row_bytes: float
@@ -84,6 +98,8 @@ class Plan:
     @property
     def partitioning(self) -> str:
         """The kind of its chunks."""
+        if self.replicated:
+            return "replicated"
         return "entity" if isinstance(self.chunks, EntityChunks) else "spatial"
 
     @property
@@ -109,7 +125,9 @@ class Plan:
         )
 
     def __dask_tokenize__(self) -> Any:
-        content = (repr(self.layout), self.sources, self.chunks.identity, self.blocks, self.slices)
+        content = (
+            repr(self.layout), self.sources, self.chunks.identity, self.blocks, self.slices, self.even,
+        )  # fmt: skip
         return normalize_token((type(self).__qualname__, *content))
 
 
@@ -124,22 +142,36 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     budget = make_budget(spec.blocksize, spec.settings, resources)
     moments = [summary.moments for summary in summaries]
     every = merge_moments(moments)
-    layout = _layout(every, spec)
+    bounds = _bounds(every, spec)
+    layout = backend_named(spec.library).layout(spec.method, *bounds, spec.threshold)
     rows = [summary.moments.rows for summary in summaries]
     id_bytes = float(np.average([s.id_bytes for s in summaries], weights=rows if sum(rows) else None))
     row_bytes = 8 * len(spec.on) + id_bytes
     offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
     points = gather_samples([s.sample for s in summaries if s.sample is not None], offsets, len(spec.on))
-    chunks = _choose(summaries, points, every, spec, budget, resources, row_bytes, offsets, method)
+    replicated = None if counting else _replicated(summaries, spec, budget, resources, row_bytes)
+    chunks = replicated or _choose(
+        summaries, points, every, spec, budget, resources, row_bytes, offsets, method
+    )
     check_blocks(chunks.visits[0], len(chunks), budget)
     blocks = chunks.blocks()
-    found = _estimate(points, layout, chunks, blocks)
+    at_home = layout if spec.library == HOME else host().layout("auto", *bounds, spec.threshold)
+    found = _estimate(points, at_home, chunks, blocks)
     pair_bytes = 2 * id_bytes + 8 * spec.return_distance
     factor, own = (2 if spec.pairs == "both" else 1), (every.rows if spec.include_self else 0)
     most = found.high * factor
     if spec.include_self:
         most = most + np.where(blocks[:, 0] == blocks[:, 1], chunks.rows[blocks[:, 0]], 0)
-    slices = np.minimum(np.ceil(most * pair_bytes / budget.output), np.ceil(most)).clip(1)
+    slices = np.ceil(most * pair_bytes / budget.output)
+    if resources.gpu:
+        slices = np.maximum(slices, np.ceil(most / MOST_OUTPUT))
+    slices = np.minimum(slices, np.ceil(most)).clip(1)
+    even = replicated is not None and bool((slices == 1).all())
+    if replicated is not None:
+        queries = QUERIES_PER_THREAD * resources.threads
+        if spec.partitioning == "auto":
+            queries = min(queries, every.rows // least_rows(len(spec.on)))
+        slices = np.maximum(slices, min(queries, every.rows))
     if not counting:
         check_outputs(float(slices.sum()), budget)
     plan = Plan(
@@ -148,6 +180,8 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
         chunks,
         blocks,
         slices.astype(np.int64),
+        replicated is not None,
+        even,
         found,
         pair_bytes,
         row_bytes,
@@ -162,12 +196,31 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     return plan
 
 
-def _layout(every: Moments, spec: JoinSpec) -> Layout:
+def _bounds(every: Moments, spec: JoinSpec) -> tuple[np.ndarray, ...]:
+    """Lower and upper bounds, mean and variance of all points."""
     if every.rows:
-        bounds = every.lower, every.upper, every.mean, every.variance
-    else:
-        bounds = (np.zeros(len(spec.on)),) * 4
-    return make_layout(spec.method, *bounds, spec.threshold)
+        return every.lower, every.upper, every.mean, every.variance
+    return (np.zeros(len(spec.on)),) * 4
+
+
+def _replicated(summaries: list[PartitionSummary], spec: JoinSpec, budget: Budget, resources: Resources,
+                row_bytes: float) -> EntityChunks | None:  # fmt: skip
+    """One chunk of all rows, which every task has a copy of, and each its share of the queries of.
+
+    On GPUs that is chosen wherever it fits; None: it does not, or was not asked for.
+    """
+    if spec.partitioning != "replicated" and not (spec.partitioning == "auto" and resources.gpu):
+        return None
+    rows = sum(summary.source_rows for summary in summaries)
+    if rows * row_bytes <= budget.chunk and rows <= MOST_ROWS:
+        return entity_chunks(summaries, max(rows, 1), max(rows, 1), spec.metric, spec.threshold)
+    if spec.partitioning == "replicated":
+        raise BudgetError(
+            f"partitioning='replicated' makes one chunk of all {rows:,} rows of {row_bytes:.0f} bytes, "
+            f"{format_bytes(int(rows * row_bytes))}, and a chunk may have {format_bytes(budget.chunk)} "
+            f"({budget.origin}) and {MOST_ROWS:,} rows; use a larger blocksize=, or partitioning='auto'."
+        )
+    return None
 
 
 def least_rows(dims: int) -> int:
@@ -210,7 +263,7 @@ def _cost(chunks: Chunking) -> float:
     return visits
 
 
-def _estimate(points: SamplePoints, layout: Layout, chunks: Chunking, blocks: np.ndarray) -> Estimate:
+def _estimate(points: SamplePoints, layout: Any, chunks: Chunking, blocks: np.ndarray) -> Estimate:
     points, left, right = sample_pairs(points, layout)
     number = len(chunks) + 1
     keys = blocks[:, 0].astype(np.int64) * number + blocks[:, 1]

@@ -14,6 +14,7 @@ from dask.utils import format_bytes
 
 from dask_simjoin.checks import NEED
 from dask_simjoin.chunking import EntityChunks, SpatialChunks
+from dask_simjoin.index.device import DeviceLayout
 from dask_simjoin.picture import picture
 from dask_simjoin.plan import Plan
 from dask_simjoin.spec import JoinSpec
@@ -184,15 +185,20 @@ class PlanReport:
         return ", ".join(names[:MOST_NAMES]) + more
 
     def _engine(self) -> str:
-        grid = self.plan.layout.grid
+        layout = self.plan.layout
+        if isinstance(layout, DeviceLayout):
+            return f"tiles on GPUs, in {layout.engine}, in order of {self._names(layout.cut)}"
+        grid = layout.grid
         if grid is None:
-            return f"tiles, in order of {self._names(self.plan.layout.cut)}"
+            return f"tiles, in order of {self._names(layout.cut)}"
         cells = f" in cells of {self._names(grid.dims)}" if grid.dims else ""
         return f"sweep along {self._names([grid.sweep])}{cells}"
 
     def _partitioning(self) -> str:
         chunks = self.plan.chunks
         if not isinstance(chunks, SpatialChunks):
+            if self.plan.replicated:
+                return "replicated: one chunk of all rows, and tasks for parts of its queries"
             return "entity: rows in the order of the frame"
         halo = chunks.halo_rows.sum() / max(chunks.own_rows.sum(), 1.0)
         return f"spatial: {len(chunks.regions):,} regions, {100 * halo:.3g} % of the rows in halos as well"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from dask_simjoin.arrays import module_of, to_host
 
 RATE = 0.01
 """Share of the rows that is sampled."""
@@ -47,7 +50,7 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
     return min(int(wanted), max(1, MOST_BYTES // (8 * dims * partitions)))
 
 
-def draw(x: np.ndarray, kept: np.ndarray | None, partitions: int,
+def draw(x: Any, kept: np.ndarray | None, partitions: int,
          seed: int | tuple[int, ...]) -> Sample:  # fmt: skip
     """Draw from the points `x` (n, d), which are those rows of a partition that `kept` selects."""
     n, dims = x.shape
@@ -57,4 +60,4 @@ def draw(x: np.ndarray, kept: np.ndarray | None, partitions: int,
     else:
         some = np.sort(np.random.default_rng(seed).choice(n, size, replace=False, shuffle=False))
     places = some if kept is None else np.flatnonzero(kept)[some]
-    return Sample(n, places, np.ascontiguousarray(x[some]))
+    return Sample(n, places, np.ascontiguousarray(to_host(x[module_of(x).asarray(some)])))

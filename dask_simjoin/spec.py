@@ -23,7 +23,7 @@ ROW_ID = "row_id"
 
 PAIRS = ("unique", "both")
 
-PARTITIONINGS = ("auto", "entity", "spatial")
+PARTITIONINGS = ("auto", "entity", "spatial", "replicated")
 
 MOST_SHOWN = 100
 """Characters of a value that a message shows."""
@@ -52,6 +52,8 @@ class JoinSpec:
         The configuration when the join was built: another one makes another join.
     id_dtype : dtype or None
         Of the ids, by the frame's example; partitions may hold others of the same values.
+    library : str
+        The data frame library that partitions are of.
     """
 
     eps: float
@@ -67,6 +69,7 @@ class JoinSpec:
     blocksize: int | None = None
     settings: Settings = field(default_factory=current_settings)
     id_dtype: Any = None
+    library: str = "pandas"
 
     @property
     def threshold(self) -> float:

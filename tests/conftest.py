@@ -1,6 +1,7 @@
 """Fixtures that cross tests."""
 
 import os
+import sys
 
 # one core a task: helper threads of linear algebra would only disturb
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -15,6 +16,14 @@ settings.register_profile(
     "dask_simjoin", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile("dask_simjoin")
+
+
+def pytest_collection_modifyitems(items):
+    """Skip what needs a GPU where there is none."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked and not sys.modules["cupy"].is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
 @pytest.fixture(params=["sweep", "tiles"])

@@ -15,10 +15,11 @@ PACKAGE = "dask_simjoin"
 ROOT = Path(dask_simjoin.__file__).parent
 
 FLOORS = [
-    {"errors", "metrics"},
-    {"budget", "picture", "sample"},
-    {"index", "index.filter", "index.grid", "index.kdorder", "index.regions", "index.tiles"},
-    {"index.layout"},
+    {"arrays", "errors", "metrics"},
+    {"budget", "late", "picture", "sample"},
+    {"index", "index.bounds", "index.filter", "index.grid", "index.kdorder", "index.regions", "index.tiles"},
+    {"index.half", "index.layout"},
+    {"index.device"},
     {"spec"},
     {
         "kernels",
@@ -27,12 +28,14 @@ FLOORS = [
         "kernels.cpu.pack",
         "kernels.cpu.regions",
         "kernels.cpu.vectors",
+        "kernels.cuda",
+        "kernels.cuda.sources",
     },
-    {"kernels.cpu.sweep_simd", "kernels.cpu.tile_simd"},
+    {"kernels.cpu.sweep_simd", "kernels.cpu.tile_simd", "kernels.cuda.load"},
     {"kernels.cpu.sweep", "kernels.cpu.tiles"},
     {"backends", "backends.base"},
-    {"backends.cpu_buffers"},
-    {"backends.cpu"},
+    {"backends.cpu_buffers", "backends.gpu_engine"},
+    {"backends.cpu", "backends.gpu"},
     {"estimate", "ids"},
     {"partition"},
     {"checks", "chunking"},

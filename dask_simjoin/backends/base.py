@@ -6,7 +6,6 @@ import importlib
 from typing import Any, NamedTuple, Protocol
 
 from dask_simjoin.errors import UnsupportedFrameError
-from dask_simjoin.index.layout import Layout
 from dask_simjoin.index.regions import Regions
 
 
@@ -30,39 +29,42 @@ class Pairs(NamedTuple):
 
 
 class Backend(Protocol):
-    """Arrays of one kind and the kernels that work on them."""
+    """Arrays of one kind and the kernels that work on them.
+
+    A layout is what this backend's `layout` made: it says how all chunks of a join are indexed, and has
+    the attributes `method` and `grain`.
+    """
 
     xp: Any
     """The array module."""
 
-    def grain(self, layout: Layout) -> int:
-        """Points at whose multiples an index can be cut."""
+    methods: tuple[str, ...]
+    """The engines that can be chosen by name, and "auto"."""
+
+    def layout(self, method: str, *moments: Any) -> Any:
+        """How to index chunks: `moments` are lower, upper, mean, variance (d,) of all points, and eps2."""
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
         """The columns as an array (n, d) of float64, NaN where a value is missing."""
 
-    def build(self, x: Any, layout: Layout) -> dict[str, Any]:
+    def build(self, x: Any, layout: Any) -> dict[str, Any]:
         """Index of a chunk: a plain dict of arrays, so that it can be spilled and sent."""
 
-    def pairs(self, q: dict[str, Any], d: dict[str, Any], layout: Layout, *, same: bool,
-              distance: bool = False, labels: tuple[Any, Any] | None = None) -> Pairs:  # fmt: skip
-        """All pairs of two indexes, or of one with itself (`same`: each once, smaller first).
+    def pairs(self, q: dict[str, Any], d: dict[str, Any], layout: Any, *, same: bool,
+              distance: bool = False, labels: tuple[Any, Any] | None = None,
+              rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
+        """All pairs of two indexes, or of one with itself (`same`: each once, smaller position first).
 
         `labels`: what to name the rows of both sides (n,) int64, in their index's order; None:
-        their positions.
+        their positions.  `rows`: only what `weights` counts for the first side's places start ...
+        stop-1, multiples of the layout's `grain` or its end.
         """
 
-    def counts(self, q: dict[str, Any], d: dict[str, Any], layout: Layout, *, same: bool) -> Any:
+    def counts(self, q: dict[str, Any], d: dict[str, Any], layout: Any, *, same: bool) -> Any:
         """Numbers of neighbours (int64) of the rows of both chunks, by position."""
 
-    def later(self, index: dict[str, Any], layout: Layout) -> Any:
-        """For each place of an index, in its order, the number of neighbours (int64) at later places."""
-
-    def part(self, index: dict[str, Any], layout: Layout, start: int, stop: int) -> dict[str, Any]:
-        """The index of the points at places start ... stop-1 of an index: multiples of `grain`, or its end.
-
-        Positions stay those of the whole index.
-        """
+    def weights(self, q: dict[str, Any], d: dict[str, Any], layout: Any, *, same: bool) -> Any:
+        """Numbers of pairs (int64) that the places of the first side give in `pairs`, in their order."""
 
     def regions(self, x: Any, regions: Regions, reach: float, threshold: float) -> tuple[Any, Any, Any]:
         """The region of each point (n,), and pairs of points and other regions that need them."""
@@ -73,8 +75,17 @@ class Backend(Protocol):
     def series(self, values: Any, index: Any, name: str) -> Any:
         """A series of that library."""
 
+    def index(self, values: Any) -> Any:
+        """An index of that library."""
 
-_MODULES = {"pandas": "dask_simjoin.backends.cpu"}
+    def memory(self) -> int | None:
+        """Bytes of memory that only this kind of arrays has, where no cluster tells; None: no such."""
+
+
+HOME = "pandas"
+"""The library of the host's backend."""
+
+_MODULES = {HOME: "dask_simjoin.backends.cpu", "cudf": "dask_simjoin.backends.gpu"}
 
 
 def library(frame: Any) -> str:
@@ -85,10 +96,14 @@ def library(frame: Any) -> str:
 
 def backend_for(frame: Any) -> Backend:
     """The backend of a frame (or of a partition, or of an empty example)."""
-    name = library(frame)
+    return backend_named(library(frame))
+
+
+def backend_named(name: str) -> Backend:
+    """The backend of a data frame library."""
     if name not in _MODULES:
         raise UnsupportedFrameError(
-            f"Frames of {name!r} cannot be joined yet; pandas-backed frames can: use "
+            f"Frames of {name!r} cannot be joined; those of pandas and cuDF can: use "
             "ddf.to_backend('pandas')."
         )
     backend: Backend = importlib.import_module(_MODULES[name]).BACKEND
@@ -97,4 +112,4 @@ def backend_for(frame: Any) -> Backend:
 
 def host() -> Backend:
     """The backend of NumPy arrays: for what is small and lies on the client."""
-    return importlib.import_module(_MODULES["pandas"]).BACKEND
+    return backend_named(HOME)

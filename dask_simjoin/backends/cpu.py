@@ -10,7 +10,7 @@ import pandas as pd
 from dask_simjoin.backends.base import Pairs
 from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Sink
 from dask_simjoin.index import grid, kdorder, tiles
-from dask_simjoin.index.layout import Layout
+from dask_simjoin.index.layout import METHODS, Layout, make_layout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cpu import pack, sweep
 from dask_simjoin.kernels.cpu import regions as region_kernels
@@ -28,8 +28,10 @@ class CpuBackend:
 
     xp = np
 
-    def grain(self, layout: Layout) -> int:
-        return 1 if layout.grid is not None else tiles.TILE
+    methods = METHODS
+
+    def layout(self, method: str, *moments: Any) -> Layout:
+        return make_layout(method, *moments)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
         x = np.empty((len(frame), len(columns)), order="F")
@@ -47,33 +49,27 @@ class CpuBackend:
         return _build_tiles(x, layout)
 
     def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: bool = False,
-              labels: tuple[Any, Any] | None = None) -> Pairs:  # fmt: skip
-        sides, room = (q, d), 0
-        if all(len(s["order"]) > SWEEP_LANES for s in sides):
-            room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MOST_ROOM) + tiles.TILE**2
-        sink: Positions | Labels
-        if labels is None and not distance:
-            sink = Positions(room)
-            names = [s["order"] for s in sides]
-        else:  # what the sink looks up lies in the index's order
-            names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
-            sink = Labels(
-                room // 2,
-                [
-                    (s["cols"].T if layout.grid is not None else s["y"], s["order"], label)
-                    for s, label in zip(sides, labels or [s["order"] for s in sides], strict=True)
-                ],
-                same=same,
-                distance=distance,
-            )
-        decided = refused = 0
-        if room:
-            run = _sweep_pairs if layout.grid is not None else _tile_pairs
-            decided, refused = run(q, d, layout, same, names, sink)
-        else:
-            sink.end(0)
-        left, right, *away = sink.segments.whole
-        return Pairs(left, right, away[0] if away else None, decided, refused)
+              labels: tuple[Any, Any] | None = None,
+              rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
+        if rows is None:
+            return _pairs(q, d, layout, same, same, distance, labels)
+        start, stop = rows
+        some = _part(q, layout, start, stop)
+        own = other = None
+        if labels is not None:
+            own = other = labels[0][start:stop], labels[1]
+        if not same:
+            return _pairs(some, d, layout, False, False, distance, other)
+        rest = _part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
+        if labels is not None:
+            own, other = (own[0], own[0]), (own[0], labels[0][stop:])  # type: ignore[index]
+        found = [
+            _pairs(some, some, layout, True, True, distance, own),
+            _pairs(some, rest, layout, False, True, distance, other),
+        ]
+        left, right = (np.concatenate([f[k] for f in found]) for k in range(2))
+        away = np.concatenate([f.distance for f in found]) if distance else None
+        return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found))
 
     def counts(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Any:
         counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if same else (q, d))]
@@ -88,18 +84,13 @@ class CpuBackend:
             by_position.append(out)
         return by_position
 
-    def later(self, index: Index, layout: Layout) -> Any:
-        counts = [np.zeros(len(index["order"]), np.int64) for _ in range(2)]
-        if len(counts[0]) > SWEEP_LANES:
+    def weights(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Any:
+        counts = [np.zeros(len(s["order"]), np.int64) for s in (q, d)]
+        if all(len(c) > SWEEP_LANES for c in counts):
             run = _sweep_counts if layout.grid is not None else _tile_counts
             # of one index with itself the kernels meet each pair once, from its earlier place
-            run(index, index, layout, True, *counts)
+            run(q, d, layout, same, *counts)
         return counts[0][: len(counts[0]) - SWEEP_LANES]
-
-    def part(self, index: Index, layout: Layout, start: int, stop: int) -> Index:
-        if layout.grid is not None:
-            return grid.part(index, start, stop, SWEEP_LANES)
-        return _part_of_tiles(index, start, stop)
 
     def regions(self, x: np.ndarray, regions: Regions, reach: float,
                 threshold: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
@@ -119,8 +110,54 @@ class CpuBackend:
     def series(self, values: np.ndarray, index: pd.Index, name: str) -> pd.Series:
         return pd.Series(values, index, name=name)
 
+    def index(self, values: Any) -> pd.Index:
+        return pd.Index(values)
+
+    def memory(self) -> None:
+        return None
+
 
 BACKEND = CpuBackend()
+
+
+def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, distance: bool,
+           labels: tuple[Any, Any] | None) -> Pairs:  # fmt: skip
+    """Pairs of two indexes; `one_chunk`: of parts of one chunk, so that the smaller position is left."""
+    sides, room = (q, d), 0
+    if all(len(s["order"]) > SWEEP_LANES for s in sides):
+        room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MOST_ROOM) + tiles.TILE**2
+    sink: Positions | Labels
+    if labels is None and not distance:
+        sink = Positions(room)
+        names = [s["order"] for s in sides]
+    else:  # what the sink looks up lies in the index's order
+        names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
+        sink = Labels(
+            room // 2,
+            [
+                (s["cols"].T if layout.grid is not None else s["y"], s["order"], label)
+                for s, label in zip(sides, labels or [s["order"] for s in sides], strict=True)
+            ],
+            same=one_chunk,
+            distance=distance,
+        )
+    decided = refused = 0
+    if room:
+        run = _sweep_pairs if layout.grid is not None else _tile_pairs
+        decided, refused = run(q, d, layout, same, names, sink)
+    else:
+        sink.end(0)
+    left, right, *away = sink.segments.whole
+    if one_chunk and not same and isinstance(sink, Positions):
+        left, right = np.minimum(left, right), np.maximum(left, right)
+    return Pairs(left, right, away[0] if away else None, decided, refused)
+
+
+def _part(index: Index, layout: Layout, start: int, stop: int) -> Index:
+    """The index of the points at places start ... stop-1 of an index, with their positions in the whole."""
+    if layout.grid is not None:
+        return grid.part(index, start, stop, SWEEP_LANES)
+    return _part_of_tiles(index, start, stop)
 
 
 def _sweep_sides(q: Index, d: Index, layout: Layout, same: bool) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.arrays import values_of
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.blocks import count_cells
 from dask_simjoin.chunking import SpatialChunks
@@ -82,11 +83,13 @@ def add_up(labels: Any, told: Any, rows: tuple[int, int, int], meta: Any) -> Any
     """The counts of one partition; `rows`: its number, its first row in the frame, its rows."""
     number, first, size = rows
     check_source(number, len(labels), size)
-    place = told[POSITION].to_numpy() - first
-    counts = np.zeros(size, np.int64)
-    np.add.at(counts, place, told[COUNT].to_numpy())
-    present = np.zeros(size, bool)
+    backend = backend_for(meta)
+    xp = backend.xp
+    place = values_of(told[POSITION]) - first
+    counts = xp.zeros(size, xp.int64)
+    xp.add.at(counts, place, values_of(told[COUNT]))
+    present = xp.zeros(size, bool)
     present[place] = True
     if not present.all():  # dropna= left some out
         labels, counts = labels[present], counts[present]
-    return backend_for(meta).series(counts, labels, meta.name)
+    return backend.series(counts, labels, meta.name)

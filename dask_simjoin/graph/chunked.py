@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.chunking import SpatialChunks
@@ -23,6 +22,7 @@ from dask_simjoin.chunks import (
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Alias, Expr, Shuffle, Task, TaskRef
 from dask_simjoin.graph.source import MapPartition, Sealed, Shared, sealed_map, settled
+from dask_simjoin.ids import row_ids
 from dask_simjoin.plan import Plan
 from dask_simjoin.spec import JoinSpec
 
@@ -86,7 +86,7 @@ def _sent(example: Any, spec: JoinSpec, named: bool) -> Any:
     for name, column in zip(cell_columns(spec), spec.on, strict=True):
         columns[name] = np.empty(0, np.float32 if example[column].dtype == np.float32 else np.float64)
     if named:
-        columns[ID] = example.index if spec.id is None else pd.Index(example[spec.id])
+        columns[ID] = row_ids(example, spec.id)
     columns |= {POSITION: np.empty(0, np.int64), CELL: np.empty(0, np.int64)}
     return backend_for(example).result(columns, 0)
 

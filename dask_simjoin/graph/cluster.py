@@ -12,6 +12,7 @@ from dask.system import CPU_COUNT
 from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
+from dask_simjoin.backends.base import backend_named
 from dask_simjoin.budget import Resources
 from dask_simjoin.errors import PlanningError
 
@@ -36,14 +37,20 @@ def on_cluster() -> bool:
     return _client() is not None
 
 
-def resources() -> Resources:
-    """Threads and memory of what Dask would compute with now."""
+def resources(library: str) -> Resources:
+    """Threads and memory of what Dask would compute with now, for frames of a library."""
     client = _client()
+    workers: dict[str, Any] = {}
+    if client is not None and not client.asynchronous:
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+    own = backend_named(library).memory()
+    if own is not None:
+        each = [(w.get("gpu") or {}).get("memory-total") or own for w in workers.values()]
+        threads = sum(w["nthreads"] for w in workers.values())
+        many = max((w["nthreads"] for w in workers.values()), default=1)
+        return Resources(max(1, threads), min(each, default=own) // many, client is not None, gpu=True)
     if client is None:
         return Resources(threads=int(dask.config.get("num_workers", None) or CPU_COUNT))
-    workers: dict[str, Any] = {}
-    if not client.asynchronous:
-        workers = client.scheduler_info(n_workers=-1)["workers"]
     limited = [(w["memory_limit"], w["nthreads"]) for w in workers.values() if w["memory_limit"]]
     memory = min((max(limit - ITSELF, limit // 3) // n for limit, n in limited), default=None)
     threads = sum(w["nthreads"] for w in workers.values())
@@ -52,6 +59,8 @@ def resources() -> Resources:
 
 def shuffle_method(configured: str | None, have: Resources, size: float, partitions: int, ids: Any) -> str:
     """How to shuffle so many bytes of rows from partitions, with ids of a dtype (None: without)."""
+    if have.gpu:
+        return "tasks"  # the others go by the host's memory
     if isinstance(ids, pd.CategoricalDtype) or (ids is not None and ids == np.dtype(object)):
         return "tasks"  # the others write Arrow, which has no column of any objects or categories
     if configured is not None and (configured != "p2p" or have.cluster):

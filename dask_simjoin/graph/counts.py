@@ -147,13 +147,14 @@ def _aligned(meta: Any, which: list[int], *chunks_and_totals: Any) -> Any:
     chunks: tuple[Chunk, ...] = chunks_and_totals[:half]
     if not chunks:
         return meta
-    values, ids = [], []
+    backend = backend_for(chunks[0]["example"])
+    values, ids, xp = [], [], backend.xp
     for k, chunk, total in zip(which, chunks, chunks_and_totals[half:], strict=True):
         stop = int(chunk["ends"][k])
         start = int(chunk["ends"][k - 1]) if k else 0
         ids.append(chunk["ids"][start:stop])
-        values.append(total[start:stop] if stop > start else np.zeros(0, np.int64))
-    return backend_for(chunks[0]["example"]).series(np.concatenate(values), joined(ids), meta.name)
+        values.append(total[start:stop] if stop > start else xp.zeros(0, np.int64))
+    return backend.series(xp.concatenate(values), joined(ids), meta.name)
 
 
 class CountPairs(Unplanned):

@@ -40,7 +40,8 @@ class Cuts(Named):
     @functools.cached_property
     def blocks(self) -> list[int]:
         """The block pairs."""
-        return np.flatnonzero(self.operand("plan").slices > 1).tolist()
+        plan: Plan = self.operand("plan")
+        return [] if plan.even else np.flatnonzero(plan.slices > 1).tolist()
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.blocks) + 1)
@@ -86,7 +87,8 @@ class JoinBlocks(Named, PartitionsFiltered, BlockwiseIO):
             return Task(name, itself, self._meta)
         block, number, parts = plan.output(index)
         i, j = plan.blocks[block].tolist()
-        slice_ = (self.operand("cuts").ref(block), number) if parts > 1 else ()
+        cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
+        slice_ = (cuts, number) if parts > 1 else ()
         return Task(
             name, join_block, *chunk_refs(self.chunks, i, j), self.operand("spec"), plan.layout, i == j,
             self.columns, *slice_,

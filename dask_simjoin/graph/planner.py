@@ -54,7 +54,7 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool) -> Plan:
         "simjoin_summary", summarise, source, spec, named, partitions, each=list(range(partitions))
     )
     summaries = gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
-    have = resources()
+    have = resources(spec.library)
     size = sum(s.moments.rows * (8 * len(spec.on) + s.id_bytes) for s in summaries)
     ids = spec.id_dtype if named else None
     method = shuffle_method(spec.settings.shuffle, have, size, len(summaries), ids)

@@ -13,6 +13,7 @@ import numpy as np
 from dask_simjoin.index.filter import Filter, make_filter
 from dask_simjoin.index.grid import Grid, make_grid
 from dask_simjoin.index.kdorder import MAX_DIMS
+from dask_simjoin.index.tiles import TILE
 
 SWEEP_MAX_DIMS = 4
 """Most dimensions that the row sweep serves."""
@@ -54,6 +55,11 @@ class Layout:
     def method(self) -> str:
         """The engine's name."""
         return "tiles" if self.grid is None else "sweep"
+
+    @property
+    def grain(self) -> int:
+        """Points at whose multiples an index can be cut."""
+        return TILE if self.grid is None else 1
 
 
 def make_layout(

@@ -49,6 +49,15 @@ class Regions:
         return len(self.lower)
 
     @property
+    def depth(self) -> int:
+        """Levels of the tree."""
+        level, deepest = {0: 1}, 0
+        for node, children in enumerate(self.child.tolist()):  # parents come before children
+            deepest = max(deepest, level[node])
+            level |= {child: level[node] + 1 for child in children if child >= 0}
+        return deepest
+
+    @property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """All of it."""
         return self.dim, self.split, self.child, self.middle, self.lower, self.upper

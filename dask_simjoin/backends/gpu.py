@@ -1,0 +1,148 @@
+"""The GPU backend: cuDF and CuPy, CUDA kernels."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import cudf
+import cupy
+import numpy as np
+
+from dask_simjoin.backends import gpu_engine
+from dask_simjoin.backends.base import Pairs
+from dask_simjoin.errors import PartitionSizeError
+from dask_simjoin.index import device
+from dask_simjoin.index.device import DeviceLayout, make_device_layout
+from dask_simjoin.index.regions import Regions
+from dask_simjoin.kernels.cuda import load
+
+Index = dict[str, Any]
+
+MOST_ROWS = 2**31 - 1
+"""Rows of a cuDF frame."""
+
+THREADS = 256
+
+
+class GpuBackend:
+    """See `Backend`.
+
+    Attributes
+    ----------
+    built : int
+        How many indexes this process has built: each chunk's is built once, whatever tasks meet it.
+    """
+
+    xp = cupy
+    methods = ("auto", "tiles")
+
+    def __init__(self) -> None:
+        self.built = 0
+        self._lock = threading.Lock()
+
+    def layout(self, method: str, *moments: Any) -> DeviceLayout:
+        return make_device_layout(*moments)
+
+    def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
+        x = cupy.empty((len(frame), len(columns)), order="F")
+        for k, name in enumerate(columns):
+            column = frame[name]
+            if column.hasnans:
+                column = column.astype("float64").fillna(np.nan)
+            x[:, k] = column.to_cupy()
+        return x
+
+    def build(self, x: Any, layout: DeviceLayout) -> Index:
+        with self._lock:
+            self.built += 1
+        return device.build(x, layout, cupy)
+
+    def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: bool = False,
+              labels: tuple[Any, Any] | None = None,
+              rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
+        kind = cupy.int32 if labels is None else cupy.int64
+        names = labels or (q["order"], d["order"])
+        parts, told = [], (0, 0)
+        function = load.kernel(
+            "finish", "name_pairs", DIMS=layout.dims, EXACT=True, LABELS=labels is not None
+        )
+        for found in gpu_engine.batches(q, d, layout, same=same, rows=rows):
+            n = len(found.places)
+            left, right = cupy.empty(n, kind), cupy.empty(n, kind)
+            away = cupy.empty(n) if distance else None
+            if n:
+                arguments = (
+                    found.places, np.uint64(n), q["order"], d["order"], *names, np.int32(same), q["y"],
+                    d["y"], left, right, np.uint64(0) if away is None else away,
+                )  # fmt: skip
+                function((min(-(-n // THREADS), 1 << 16),), (THREADS,), arguments)
+            parts.append((left, right, away))
+            told = (found.decided, found.refused)
+        if len(parts) == 1:
+            return Pairs(*parts[0], *told)
+        none = cupy.empty(0, kind)
+        columns = [cupy.concatenate(c) for c in list(zip(*parts, strict=True))[: 2 + distance]]
+        if not parts:
+            columns = [none, none] + [cupy.empty(0)] * distance
+        return Pairs(columns[0], columns[1], columns[2] if distance else None, *told)
+
+    def counts(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool) -> Any:
+        by_position = []
+        found = gpu_engine.count(q, d, layout, same=same)
+        for side, count in zip((q, d), found, strict=False):
+            out = cupy.empty_like(count)
+            out[side["order"]] = count
+            by_position.append(out)
+        return by_position
+
+    def weights(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool) -> Any:
+        return gpu_engine.count(q, d, layout, same=same, both=False)[0]
+
+    def regions(self, x: Any, regions: Regions, reach: float, threshold: float) -> tuple[Any, Any, Any]:
+        x = cupy.asfortranarray(x)
+        n = len(x)
+        own = cupy.empty(n, cupy.int64)
+        if not n:
+            return own, own, own
+        dim, split, child, middle, lower, upper = (cupy.asarray(a) for a in regions.arrays)
+        shape = ((min(-(-n // THREADS), 1 << 16),), (THREADS,))
+        points = (x, np.int64(n), np.int64(n), dim, split, child)
+        constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": regions.depth + 2}
+        load.kernel("regions", "own_regions", **constants)(*shape, (*points, np.int64(len(dim)), own))
+        halo = load.kernel("regions", "halo_regions", **constants)
+        limits = (middle, lower, upper, own, np.float64(reach), np.float64(threshold))
+        begin = cupy.empty(n, cupy.int64)
+        none = np.uint64(0)
+        halo(*shape, (*points, *limits, begin, none, none))
+        ends = cupy.cumsum(begin)
+        begin = ends - begin
+        rows, needing = (cupy.empty(int(ends[-1]), cupy.int64) for _ in range(2))
+        if len(rows):
+            halo(*shape, (*points, *limits, begin, rows, needing))
+        return own, rows, needing
+
+    def result(self, columns: dict[str, Any], rows: int) -> Any:
+        if rows > MOST_ROWS:
+            raise PartitionSizeError(
+                f"The result has {rows:,} rows, and a cuDF DataFrame at most {MOST_ROWS:,}; join a Dask "
+                "DataFrame, whose result has partitions: dask_cudf.from_cudf(df, npartitions=1)."
+            )
+        series = {
+            name: cudf.Series(values.to_series(index=cudf.RangeIndex(rows)) if hasattr(values, "to_series")
+                              else values)
+            for name, values in columns.items()
+        }  # fmt: skip
+        return cudf.DataFrame(series, index=cudf.RangeIndex(rows))
+
+    def series(self, values: Any, index: Any, name: str) -> Any:
+        return cudf.Series(values, index=index, name=name)
+
+    def index(self, values: Any) -> Any:
+        return cudf.Index(values)
+
+    def memory(self) -> int:
+        return int(cupy.cuda.Device().mem_info[1])
+
+
+BACKEND = GpuBackend()

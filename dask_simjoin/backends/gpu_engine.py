@@ -1,0 +1,154 @@
+"""Launches the GPU's join kernels: units, batches, and what to do when a buffer is full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.index import half
+from dask_simjoin.index.device import DeviceLayout
+from dask_simjoin.kernels.cuda import load
+
+Index = dict[str, Any]
+
+BATCH = 1 << 27
+"""Pairs that are held as places at a time: 1 GiB."""
+
+FIRST_BATCH = 32
+"""Pairs of each point for which there is room at first."""
+
+MOST_UNITS = 1 << 26
+"""Units of work: each costs a few box tests, even where no tile is near."""
+
+FANOUT = 64
+TILES_WARPS, TENSOR_WARPS = 4, 8
+
+
+@dataclass(frozen=True)
+class Found:
+    """Pairs of places in two indexes.
+
+    Attributes
+    ----------
+    places : array (pairs, 2), int32
+        Valid until the next batch is asked for.
+    decided, refused : int
+        So far: how many pairs only float64 could tell, and how many of them it refused.
+    """
+
+    places: Any
+    decided: int
+    refused: int
+
+
+class _Launch:
+    """One join of two indexes, or of one with itself, that can be stopped and continued."""
+
+    def __init__(self, q: Index, d: Index, layout: DeviceLayout, same: bool, counting: bool,
+                 rows: tuple[int, int] | None) -> None:  # fmt: skip
+        self.q, self.d, self.layout, self.same, self.counting = q, d, layout, same, counting
+        tensor = layout.engine == "float16"
+        start, stop = rows or (0, len(q["y"]))
+        self.first, self.last = start // layout.grain, -(-stop // layout.grain)
+        levels = d["levels"].tolist()
+        groups = levels[1]
+        self.level1 = groups if len(levels) > 2 else 0
+        self.ranges = -(-groups // FANOUT)
+        blocks = self.last - self.first
+        self.span = max(1, -(-blocks * self.ranges // MOST_UNITS))
+        constants = {"DIMS": layout.dims, "EXACT": layout.engine == "float64", "COUNTING": counting}
+        self.warps = TENSOR_WARPS if tensor else TILES_WARPS
+        self.shared = 0
+        if tensor:
+            width = half.width(layout.dims)
+            self.function = load.kernel("tensor", "join_tensor", WIDTH=width, **constants)
+            self.shared = 2 * half.TILE * (width + 8) * 2 + (0 if counting else self.warps * 512 * 4)
+            self.function.max_dynamic_shared_size_bytes = self.shared
+        else:
+            self.function = load.kernel("tiles", "join_tiles", **constants)
+        full = load.grid_size(self.function, 32 * self.warps, self.shared)
+        self.blocks = max(1, min(full, blocks * -(-self.ranges // self.span)))
+        self.state = cupy.zeros(5, cupy.uint64)
+        self.resume = cupy.full((self.blocks, 3 if tensor else 2 + self.warps), -1, cupy.int32)
+
+    @property
+    def slack(self) -> int:
+        """Pairs that may still come once the buffer is full: what is staged and being compared."""
+        if self.layout.engine == "float16":
+            return self.blocks * (half.TILE * 2 * half.TILE + self.warps * 512)
+        return self.blocks * self.warps * (self.layout.tile**2 + 512)
+
+    def run(self, room: int, out: Any, counts: tuple[Any, Any]) -> tuple[int, bool]:
+        """Launch; the number of pairs in `out`, and whether there are more."""
+        layout, q, d = self.layout, self.q, self.d
+        self.state[0] = 0
+        self.state[2] = 0
+        sides = []
+        for side in (q, d):
+            compared = [side["vectors"], side["vectors_sure"]] if "vectors" in side else [side["z"]]
+            sides.append([*compared, side["y"], side["lower"], side["upper"], np.int32(len(side["y"]))])
+        if layout.bounds is None:
+            limits: list[Any] = [np.float64(layout.eps2), np.float64(-1)]
+        else:
+            limits = [layout.bounds.reach, layout.bounds.sure]
+        if layout.engine == "float16":
+            limits = limits[:1]
+        self.function(
+            (self.blocks,),
+            (32 * self.warps,),
+            (
+                *sides[0], np.int32(self.first), np.int32(self.last), *sides[1], np.int32(self.level1),
+                np.int32(self.same), np.int32(self.ranges), np.int32(self.span), *limits,
+                np.float64(layout.eps2), np.uint64(room), out, *counts, self.state, self.resume,
+            ),
+            shared_mem=self.shared,
+        )  # fmt: skip
+        self.told = self.state.get().tolist()
+        return self.told[0], self.told[2] > 0
+
+    @property
+    def done(self) -> float:
+        """Share of the units that have been taken."""
+        units = (self.last - self.first) * -(-self.ranges // self.span)
+        return min(1.0, self.told[1] / max(1, units))
+
+
+def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
+            rows: tuple[int, int] | None = None) -> Iterator[Found]:  # fmt: skip
+    """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
+
+    `rows`: only the pairs that the queries at these places meet: a start that is a multiple of the
+    layout's grain, and a stop that is one or the end.  Any such cut of all places gives each pair once.
+    """
+    if not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1]):
+        return
+    join = _Launch(q, d, layout, same, False, rows)
+    room = min(BATCH, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
+    none = np.uint64(0)
+    more, out = True, None
+    while more:
+        if out is None or len(out) < room + join.slack:
+            out = None  # its memory first
+            out = cupy.empty((room + join.slack, 2), cupy.int32)
+        number, more = join.run(room, out, (none, none))
+        yield Found(out[:number], *join.told[3:])
+        if more:  # as much again for each unit that is left, and a little
+            expected = number * (1 / max(join.done, 1e-3) - 1) * 1.1
+            room = int(min(BATCH, max(room, expected)))
+
+
+def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = True) -> list[Any]:
+    """Numbers of pairs of each place of the queries, and (`both`) of each place of the other side.
+
+    Of one index with itself they are one array: pairs of each place, or (not `both`) only those that
+    `batches` gives for it.
+    """
+    counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
+    if len(q["y"]) and len(d["y"]):
+        join = _Launch(q, d, layout, same, True, None)
+        join.run(0, np.uint64(0), (counts[0], counts[-1] if both else np.uint64(0)))
+    return [c.view(cupy.int64) for c in counts]

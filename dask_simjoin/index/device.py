@@ -1,0 +1,145 @@
+"""How a GPU's chunks are indexed: the engine's choice, and the index itself.
+
+Points lie in kd order, in tiles with boxes under a tree of boxes.  Units of work are tiles against tiles,
+equal by construction, so what GPU-Join's sequel (Gallet & Gowanlock 2019, "Load imbalance mitigation
+optimizations for GPU-accelerated similarity joins") mends by sorting cells by workload does not arise.
+Written once for NumPy and CuPy (`xp` is either module).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.index import half
+from dask_simjoin.index.bounds import Bounds, make_bounds
+from dask_simjoin.index.kdorder import MAX_DIMS, kd_order
+from dask_simjoin.index.tiles import TILE, box_tree
+
+TENSOR_DIMS = 9
+"""Dimensions from which tensor cores are faster: in fewer, most candidates are left out by their boxes."""
+
+ENGINES = ("float16", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class DeviceLayout:
+    """How the chunks of one join are indexed on GPUs: all chunks alike, so that any two can meet.
+
+    Attributes
+    ----------
+    eps2 : float
+        The threshold of the float64 decision.
+    dims : int
+    engine : {"float16", "float32", "float64"}
+        What candidates are compared with: tensor cores and float32 differences, with float64 to decide
+        what they cannot, or float64 alone.
+    bounds : Bounds or None
+        Of the filter, if there is one.
+    cut : tuple of int
+        The dimensions by which points are put in order.
+    fan_out : int
+        Parts into which blocks are cut at a time.
+    """
+
+    eps2: float
+    dims: int
+    engine: str
+    bounds: Bounds | None
+    cut: tuple[int, ...]
+    fan_out: int
+
+    @property
+    def method(self) -> str:
+        """The engine's name."""
+        return "tiles"
+
+    @property
+    def tile(self) -> int:
+        """Points of a tile."""
+        return half.TILE if self.engine == "float16" else TILE
+
+    @property
+    def grain(self) -> int:
+        """Points at whose multiples queries can be cut."""
+        return 2 * half.TILE if self.engine == "float16" else TILE
+
+
+def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+                       eps2: float, engine: str = "auto") -> DeviceLayout:  # fmt: skip
+    """Choose the engine and what it needs to know of all the data.
+
+    Parameters
+    ----------
+    lower, upper, mean, variance : array (d,), float64
+        Of all points.
+    eps2 : float
+        The threshold of the float64 decision.
+    engine : {"auto", "float16", "float32", "float64"}
+        "auto": the fastest that is useful.  A filter that was asked for is used if its bounds hold.
+    """
+    dims = len(lower)
+    bounds = make_bounds(lower, upper, mean, eps2)
+    if engine == "auto":
+        engine = _fastest(bounds, variance, dims)
+    elif bounds is None or (engine == "float16" and dims > half.MAX_DIMS):
+        engine = "float64"
+    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
+    return DeviceLayout(
+        eps2, dims, engine, None if engine == "float64" else bounds, tuple(cut), 4 if dims <= 8 else 2
+    )
+
+
+def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int) -> str:
+    # a filter is of use if few candidates that are no pairs come as near as its error
+    if bounds is None or bounds.rho > bounds.outer / 4:
+        return "float64"
+    typical = math.sqrt(float(np.einsum("i->", variance * bounds.scale**2)))
+    if TENSOR_DIMS <= dims <= half.MAX_DIMS and 2 * 2.0**-12 * typical <= bounds.outer / 16:
+        return "float16"
+    return "float32"
+
+
+def build(x: Any, layout: DeviceLayout, xp: Any = np) -> dict[str, Any]:
+    """Index of one chunk.
+
+    Parameters
+    ----------
+    x : array (n, d), float64
+    layout : DeviceLayout
+    xp : module
+        NumPy or CuPy.
+
+    Returns
+    -------
+    dict of arrays
+        ``order`` (n, int32): positions of the points in `x`, in kd order; ``y`` (n, d, float64): the
+        points in that order; ``lower``, ``upper``, ``levels``: the tree of the tiles' boxes; and what is
+        compared: ``z`` (tiles, d, 64, float32 or float64), or ``vectors`` and ``vectors_sure`` (see
+        `dask_simjoin.index.half.make_vectors`).
+    """
+    n, d = x.shape
+    tile = layout.tile
+    order = kd_order(x, layout.cut, tile, layout.fan_out, xp)
+    y = xp.ascontiguousarray(x[order])
+    index = {"order": order.astype(xp.int32), "y": y}
+    if not n:
+        return index
+    z, bounds = y, layout.bounds
+    if bounds is not None:
+        a = y - xp.asarray(bounds.centre)
+        a *= bounds.scale
+        z = a.astype(xp.float32)
+        if layout.engine == "float16":
+            index["vectors"], index["vectors_sure"] = half.make_vectors(a, bounds, xp)
+    number = -(-n // tile)
+    padded = xp.empty((number * tile, d), z.dtype)
+    padded[:n], padded[n:] = z, z[-1]
+    padded = padded.reshape(number, tile, d)
+    index["lower"], index["upper"], index["levels"] = box_tree(padded.min(axis=1), padded.max(axis=1), xp)
+    if layout.engine != "float16":
+        index["z"] = xp.ascontiguousarray(padded.transpose(0, 2, 1))
+    return index

@@ -1,0 +1,1 @@
+"""CUDA C++ kernels, compiled when they are first needed, and their loader."""

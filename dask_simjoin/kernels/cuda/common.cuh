@@ -1,0 +1,68 @@
+// What the join kernels share.  No header is included, so that NVRTC needs none.
+//
+// A work unit is a block of consecutive queries and a number of ranges of the other side's tiles; a range
+// is a node of the box tree two levels above the tiles, at most 64 groups of 64 tiles.  Blocks of threads
+// take units from a counter, so all are busy to the end whatever the data look like.
+//
+// Pairs are staged in shared memory and written 8 bytes each behind a counter.  When it passes `room`,
+// every block notes where it stopped, and the next launch goes on from there: any number of pairs goes
+// through a buffer of bounded size.  A block learns of it when it writes, so the buffer has room for what
+// the blocks may still find until then.
+
+typedef unsigned long long u64;
+typedef unsigned int u32;
+
+#define FULL 0xffffffffu
+#define FANOUT 64          // children of a node of the box tree
+#define RANGE 4096         // tiles of a range
+
+#if EXACT
+typedef double real;
+__device__ __forceinline__ real plus(real a, real b) { return __dadd_rn(a, b); }
+__device__ __forceinline__ real minus(real a, real b) { return __dsub_rn(a, b); }
+// sum + t*t as the metric defines it: no fused multiply-add
+__device__ __forceinline__ real add_square(real sum, real t) { return __dadd_rn(sum, __dmul_rn(t, t)); }
+__device__ __forceinline__ real larger(real a, real b) { return fmax(a, b); }
+#else
+typedef float real;
+__device__ __forceinline__ real plus(real a, real b) { return a + b; }
+__device__ __forceinline__ real minus(real a, real b) { return a - b; }
+__device__ __forceinline__ real add_square(real sum, real t) { return fmaf(t, t, sum); }
+__device__ __forceinline__ real larger(real a, real b) { return fmaxf(a, b); }
+#endif
+
+// The definition: float64, one rounding an operation, summed in the order of the columns.
+__device__ __forceinline__ double squared_distance(const double* p, const double* q) {
+    double sum = 0.0;
+#pragma unroll 4
+    for (int k = 0; k < DIMS; k++) {
+        double t = __dsub_rn(p[k], q[k]);
+        sum = __dadd_rn(sum, __dmul_rn(t, t));
+    }
+    return sum;
+}
+
+// Whether a box [low, high] comes within `reach` of child `c` of a node of the tree.
+__device__ __forceinline__ bool box_near(const real* lower, const real* upper, int c, const real* low,
+                                         const real* high, real reach) {
+    real sum = 0;
+#pragma unroll 4
+    for (int k = 0; k < DIMS; k++) {
+        real gap = larger(minus(lower[k * FANOUT + c], high[k]), minus(low[k], upper[k * FANOUT + c]));
+        sum = add_square(sum, larger(gap, (real)0));
+    }
+    return sum <= reach;
+}
+
+// Of a chunk with itself each two blocks meet once: in the one from which the other is less than half
+// the way round.  So all blocks have as much to do, which "the later ones" would not give.
+__device__ __forceinline__ bool meets(int i, int j, int blocks) {
+    int away = j - i;
+    if (away < 0) away += blocks;
+    return 2 * away < blocks || (2 * away == blocks && i < j);
+}
+
+struct Stage {             // pairs of a warp that are not written yet
+    int held;
+    bool stopped;          // the buffer has no more room than for what is being compared
+};

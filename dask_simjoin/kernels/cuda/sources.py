@@ -1,0 +1,21 @@
+"""The CUDA C++ of the kernels, and how it is compiled; needs neither CuPy nor a GPU."""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+
+NAMES = ("tiles", "tensor", "finish", "regions")
+"""Files of this package, without what all of them share."""
+
+
+@functools.cache
+def source(name: str) -> str:
+    """The text of one of them, with what all of them share before it."""
+    here = resources.files("dask_simjoin.kernels.cuda")
+    return "\n".join((here / file).read_text() for file in ("common.cuh", f"{name}.cu"))
+
+
+def options(**constants: int) -> tuple[str, ...]:
+    """What NVRTC is told: named constants, and to keep subnormal numbers."""
+    return ("-std=c++17", "-ftz=false", *(f"-D{name}={int(value)}" for name, value in constants.items()))

@@ -1,0 +1,58 @@
+"""Does something once an optional library has been imported, by whomever: it is not imported for that."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+class _ThenCall(Loader):
+    """A module's own loader, and a call after it."""
+
+    def __init__(self, loader: Loader, action: Callable[[], None]) -> None:
+        self._loader, self._action = loader, action
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        self._action()
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module as the other finders do, once."""
+
+    def __init__(self, name: str, action: Callable[[], None]) -> None:
+        self._name, self._action = name, action
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _ThenCall(spec.loader, self._action)
+        return spec
+
+
+def when_imported(name: str, action: Callable[[], None]) -> None:
+    """Call `action` after the first import of a module, or now if it is there already.
+
+    Examples
+    --------
+    >>> when_imported("sys", lambda: print("it is there"))
+    it is there
+    """
+    if name in sys.modules:
+        action()
+    else:
+        sys.meta_path.insert(0, _Finder(name, action))

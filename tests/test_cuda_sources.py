@@ -1,0 +1,77 @@
+"""The CUDA C++ compiles for every kind of GPU that is served; no GPU is needed."""
+
+import ctypes
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+
+from dask_simjoin.index import half
+from dask_simjoin.kernels.cuda.sources import NAMES, options, source
+
+ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
+DIMS = [1, 2, 3, 4, 6, 9, 16, 17, 64, 200, 2048]
+
+
+@pytest.fixture(scope="module")
+def nvrtc():
+    found = sorted(p for base in sys.path for p in Path(base or ".").glob("nvidia/*/lib/libnvrtc.so.1*"))
+    if not found:
+        pytest.skip("NVRTC is not installed: pip install nvidia-cuda-nvrtc")
+    library = ctypes.CDLL(str(found[-1]))
+    library.nvrtcCreateProgram.argtypes = [
+        ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]  # fmt: skip
+    library.nvrtcCompileProgram.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
+    library.nvrtcGetProgramLog.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    library.nvrtcGetProgramLogSize.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
+    library.nvrtcDestroyProgram.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
+    return library
+
+
+def complaints(nvrtc, text, arguments):
+    """What the compiler says of a program: nothing, if all is well."""
+    program = ctypes.c_void_p()
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"k.cu", 0, None, None) == 0
+    given = (ctypes.c_char_p * len(arguments))(*(a.encode() for a in arguments))
+    failed = nvrtc.nvrtcCompileProgram(program, len(arguments), given)
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return f"{failed}: {log.value.decode()}" if failed or log.value.strip() else ""
+
+
+def variants(name):
+    """The constants that a file is compiled with."""
+    if name == "tiles":
+        return [{"DIMS": d, "EXACT": e, "COUNTING": c} for d, e, c in itertools.product(DIMS, (0, 1), (0, 1))]
+    if name == "tensor":
+        dims = [d for d in DIMS if d <= half.MAX_DIMS]
+        return [
+            {"DIMS": d, "WIDTH": half.width(d), "EXACT": 0, "COUNTING": c}
+            for d, c in itertools.product(dims, (0, 1))
+        ]
+    if name == "finish":
+        return [{"DIMS": d, "EXACT": 1, "LABELS": k} for d, k in itertools.product((1, 200), (0, 1))]
+    return [{"DIMS": d, "EXACT": 1, "DEPTH": 20} for d in (1, 200)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_variant_compiles(nvrtc, name, architecture):
+    some = variants(name)
+    if architecture not in ("sm_75", "sm_90"):  # they see the same branches of the source as sm_90
+        some = some[:: max(1, len(some) // 4)]
+    for constants in some:
+        said = complaints(nvrtc, source(name), [f"--gpu-architecture={architecture}", *options(**constants)])
+        assert not said, f"{constants}: {said}"
+
+
+def test_errors_are_seen(nvrtc):
+    assert "DIMS" in complaints(
+        nvrtc, source("finish"), ["--gpu-architecture=sm_90", "-DEXACT=1", "-DLABELS=0"]
+    )

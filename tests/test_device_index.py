@@ -1,0 +1,106 @@
+"""The GPU's index and the bounds of its filters, computed with NumPy: no GPU is needed."""
+
+import numpy as np
+import pytest
+
+from dask_simjoin.index import half
+from dask_simjoin.index.bounds import make_bounds
+from dask_simjoin.index.device import ENGINES, build, make_device_layout
+from dask_simjoin.testing import KINDS, a_distance, make_points, squared_distances
+
+DIMS = [1, 2, 3, 6, 9, 16, 33, 100, 200]
+
+
+def indexed(x, eps, engine):
+    with np.errstate(over="ignore", invalid="ignore"):
+        layout = make_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), eps * eps, engine)
+        return layout, build(x, layout)
+
+
+def sets():
+    """Points, a distance that two of them have or nearly have, and the pairs as a matrix."""
+    for kind in KINDS:
+        rng = np.random.default_rng(len(kind))
+        for n in (2, 130, 300):
+            yield kind, n, rng
+
+
+@pytest.mark.parametrize("dims", DIMS)
+@pytest.mark.parametrize("rank", [0.0, 0.01, 0.3, 1.0])
+def test_float32_loses_no_pair(dims, rank):
+    used = 0
+    for kind, n, rng in sets():
+        x = make_points(kind, n, dims, rng)
+        eps = a_distance(x, rng, rank, int(rng.integers(-1, 2)))
+        layout, index = indexed(x, eps, "float32")
+        if layout.engine != "float32":
+            continue
+        used += 1
+        near = (squared_distances(x, x) <= eps * eps)[np.ix_(index["order"], index["order"])]
+        z = index["z"].transpose(0, 2, 1).reshape(-1, dims)[:n]
+        total = np.zeros((n, n), np.float32)
+        for k in range(dims):
+            away = z[:, None, k] - z[None, :, k]
+            total += away * away
+        assert (total[near] <= layout.bounds.reach).all()
+        assert near[total <= layout.bounds.sure].all()
+    assert used > 10
+
+
+@pytest.mark.parametrize("dims", DIMS)
+@pytest.mark.parametrize("rank", [0.0, 0.01, 0.3, 1.0])
+def test_float16_loses_no_pair(dims, rank):
+    """Without the tensor cores' own rounding, which only makes sums that are above 0 smaller."""
+    used = 0
+    for kind, n, rng in sets():
+        x = make_points(kind, n, dims, rng)
+        eps = a_distance(x, rng, rank, int(rng.integers(-1, 2)))
+        layout, index = indexed(x, eps, "float16")
+        if layout.engine != "float16":
+            continue
+        used += 1
+        near = (squared_distances(x, x) <= eps * eps)[np.ix_(index["order"], index["order"])]
+        right = index["vectors"].astype(np.float64)
+        left = right.copy()
+        width = half.width(dims)
+        left[:, width - 8 : width - 4], left[:, width - 4 :] = right[:, width - 4 :], right[:, width - 8 : -4]
+        product, sure = left @ right.T, index["vectors_sure"]
+        norm = (right[:n, :dims] ** 2).sum(1)
+        error = 1.5 * width * 2.0**-23 * (norm[:, None] + norm[None, :])
+        assert (product[:n, :n][near] > error[near]).all()
+        assert near[(product >= sure[:, None] + sure[None, :])[:n, :n]].all()
+        assert not (product[n:] >= 0).any() and not (product[:, n:] >= 0).any()
+    assert used > 10
+
+
+def test_what_no_filter_serves_is_compared_in_float64():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(300, 3))
+    engines = {eps: indexed(x, eps, "auto")[0].engine for eps in (0.1, 1e-9, 0.0)}
+    assert engines == {0.1: "float32", 1e-9: "float64", 0.0: "float64"}
+    assert indexed(x * 1e300, 1e299, "auto")[0].engine == "float64"
+    assert indexed(rng.uniform(size=(300, 32)), 1.0, "auto")[0].engine == "float16"
+    assert indexed(rng.uniform(size=(300, 201)), 1.0, "auto")[0].engine == "float32"
+    assert make_bounds(np.zeros(2), np.zeros(2), np.zeros(2), 0.0) is None
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 300, 5000])
+def test_the_index_holds_every_point_in_its_box(n, engine):
+    x = np.random.default_rng(n).uniform(size=(n, 10))
+    layout = indexed(np.random.default_rng(1).uniform(size=(50, 10)), 0.3, engine)[0]
+    index = build(x, layout)
+    assert sorted(index["order"].tolist()) == list(range(n))
+    assert index["order"].dtype == np.int32
+    assert (index["y"] == x[index["order"]]).all()
+    if not n:
+        return
+    points = x[index["order"]]
+    if layout.bounds is not None:
+        points = ((points - layout.bounds.centre) * layout.bounds.scale).astype(np.float32)
+    lower, upper = (
+        index[name][: index["levels"][1]].transpose(0, 2, 1).reshape(-1, 10) for name in ("lower", "upper")
+    )
+    tile = np.arange(n) // layout.tile
+    assert (lower[tile] <= points).all() and (points <= upper[tile]).all()
+    assert np.isinf(lower[tile[-1] + 1 :]).all()

@@ -1,0 +1,250 @@
+"""The GPU's kernels give the pairs of the definition: pure functions, no Dask, no data frames."""
+
+import itertools
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+cupy = pytest.importorskip("cupy")
+pytest.importorskip("cudf")
+
+from dask_simjoin.backends import gpu_engine
+from dask_simjoin.backends.cpu import BACKEND as CPU
+from dask_simjoin.backends.gpu import BACKEND
+from dask_simjoin.index import half
+from dask_simjoin.index.device import ENGINES, make_device_layout
+from dask_simjoin.index.regions import make_regions
+from dask_simjoin.kernels.cuda import load
+from dask_simjoin.kernels.cuda.sources import options, source
+from dask_simjoin.testing import (
+    KINDS,
+    Case,
+    a_distance,
+    assert_same_pairs,
+    brute_force,
+    cases,
+    make_points,
+    squared_distances,
+)
+
+pytestmark = pytest.mark.gpu
+
+DIMS = [1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17, 24, 33, 64, 100, 128, 200]
+"""Every number of dimensions is compiled by itself, which takes longer than these tests: so, some."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """All kernels, compiled side by side."""
+    wanted = [
+        ("tiles", "join_tiles", {"DIMS": d, "EXACT": e, "COUNTING": c})
+        for d, e, c in itertools.product(DIMS, (False, True), (False, True))
+    ]
+    wanted += [
+        ("tensor", "join_tensor", {"DIMS": d, "EXACT": False, "COUNTING": c, "WIDTH": half.width(d)})
+        for d, c in itertools.product(DIMS, (False, True))
+    ]
+    wanted += [
+        ("finish", "name_pairs", {"DIMS": d, "EXACT": True, "LABELS": labels})
+        for d, labels in itertools.product(DIMS, (False, True))
+    ]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda one: load.kernel(one[0], one[1], **one[2]).kernel, wanted))
+
+
+def with_some_dims(case):
+    """The case with the nearest number of dimensions that is compiled."""
+    d = max(k for k in DIMS if k <= case.x.shape[1])
+    x = np.ascontiguousarray(case.x[:, :d])
+    return Case(x, case.eps, case.cuts, case.kind)
+
+
+def layout_for(x, eps, engine="auto"):
+    x = x.astype(np.float64)
+    if not len(x):
+        moments = (np.zeros(x.shape[1]),) * 4
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            moments = x.min(0), x.max(0), x.mean(0), x.var(0)
+    if not all(np.isfinite(m).all() for m in moments[2:]):
+        moments = (*moments[:2], np.zeros(x.shape[1]), np.full(x.shape[1], np.inf))
+    return make_device_layout(*moments, eps * eps, engine)
+
+
+def join_chunks(x, eps, cuts, engine, parts=1):
+    """Pairs with their distances, and numbers of neighbours, of points cut into chunks."""
+    layout = layout_for(x, eps, engine)
+    bounds = [0, *cuts, len(x)]
+    indexes = [
+        BACKEND.build(cupy.asfortranarray(cupy.asarray(x[a:b].astype(np.float64))), layout)
+        for a, b in itertools.pairwise(bounds)
+    ]
+    found, counts = {}, [np.zeros(b - a, np.int64) for a, b in itertools.pairwise(bounds)]
+    for i, j in itertools.combinations_with_replacement(range(len(indexes)), 2):
+        q, d, same = indexes[i], indexes[j], i == j
+        n = len(q["y"])
+        cut = sorted({min(n, n * k // parts // layout.grain * layout.grain) for k in range(parts)} | {n})
+        slices = list(itertools.pairwise(cut)) if parts > 1 else [None]
+        weights = BACKEND.weights(q, d, layout, same=same).get()
+        for rows in slices:
+            pairs = BACKEND.pairs(q, d, layout, same=same, distance=True, rows=rows)
+            left, right = pairs.left.get(), pairs.right.get()
+            assert not same or (left < right).all()
+            here = slice(None) if rows is None else slice(*rows)
+            assert weights[here].sum() == len(left)
+            names = zip((left + bounds[i]).tolist(), (right + bounds[j]).tolist(), strict=True)
+            new = dict(zip(names, pairs.distance.get().tolist(), strict=True))
+            assert len(new) == len(left) and not new.keys() & found.keys()
+            found |= new
+        for side, count in zip((i, j), BACKEND.counts(q, d, layout, same=same), strict=False):
+            counts[side] += count.get()
+    return found, np.concatenate(counts), layout
+
+
+def check(x, eps, cuts=(), engine="auto", parts=1):
+    x = np.asarray(x)
+    found, counts, layout = join_chunks(x, eps, cuts, engine, parts)
+    expected = brute_force(x, eps)
+    assert_same_pairs(set(found), expected)
+    d2 = squared_distances(x, x)
+    assert all(found[p] == math.sqrt(d2[p]) for p in expected)
+    places = np.array(sorted(expected), np.int64).reshape(-1)
+    assert counts.tolist() == np.bincount(places, minlength=len(x)).tolist()
+    return layout
+
+
+@settings(max_examples=300)
+@given(cases(max_points=700), st.sampled_from(["auto", *ENGINES]), st.sampled_from([1, 3]))
+def test_any_points(case, engine, parts):
+    case = with_some_dims(case)
+    check(case.x, case.eps, case.cuts, engine, parts)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dims", [1, 2, 6, 9, 16, 33, 64, 128, 200])
+def test_every_kind_in_every_width(engine, kind, dims):
+    rng = np.random.default_rng(dims)
+    for n in (257, 1500):
+        x = make_points(kind, n, dims, rng)
+        check(x, a_distance(x, rng, 0.01, int(rng.integers(-1, 2))), (n // 3,), engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("dims", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("eps", [0.0, 1.0, math.sqrt(2), math.sqrt(3), 2.0, math.sqrt(5)])
+@pytest.mark.parametrize("scale", [1.0, 3.0**-40])
+def test_lattice_ties(engine, dims, eps, scale):
+    side = {1: 200, 2: 20, 3: 8, 4: 5, 5: 4, 8: 2}[dims]
+    x = np.array(list(itertools.product(range(side), repeat=dims)), float) * scale
+    check(np.random.default_rng(0).permutation(x), eps * scale, (len(x) // 3,), engine)
+
+
+@pytest.mark.parametrize("engine", ["float16", "float32"])
+def test_the_float64_band_is_hit_and_decides_both_ways(engine):
+    x = np.random.default_rng(5).uniform(size=(3000, 16)).astype(np.float32)
+    eps = a_distance(x, np.random.default_rng(0), 0.05, 0)
+    layout = layout_for(x, eps, engine)
+    index = BACKEND.build(cupy.asarray(x.astype(np.float64)), layout)
+    found = BACKEND.pairs(index, index, layout, same=True)
+    assert found.decided > found.refused > 0
+    assert found.decided < len(found.left)
+    assert len(found.left) == len(brute_force(x, eps))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_more_pairs_than_a_batch_holds(engine, monkeypatch):
+    """Kernels stop when the buffer is full, and go on where they stopped."""
+    x = np.random.default_rng(0).uniform(size=(20_000, 9))
+    eps = a_distance(x[:2000], np.random.default_rng(0), 0.2, 0)
+    layout = layout_for(x, eps, engine)
+    index = BACKEND.build(cupy.asarray(x), layout)
+    whole = BACKEND.pairs(index, index, layout, same=True)
+    monkeypatch.setattr(gpu_engine, "BATCH", 1 << 20)
+    batches = list(len(f.places) for f in gpu_engine.batches(index, index, layout, same=True))
+    assert len(batches) > 5
+    assert max(batches) <= (1 << 20) + gpu_engine._Launch(index, index, layout, True, False, None).slack
+    found = BACKEND.pairs(index, index, layout, same=True)
+    keys = [cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)]
+    assert len(keys[0]) == sum(batches) > 30_000_000
+    assert (keys[0] == keys[1]).all()
+
+
+def test_labels_name_rows():
+    x = np.random.default_rng(0).uniform(size=(500, 2))
+    layout = layout_for(x, 0.1)
+    index = BACKEND.build(cupy.asarray(x), layout)
+    labels = 1000 - cupy.arange(500)[index["order"]] * 2
+    plain = BACKEND.pairs(index, index, layout, same=True)
+    named = BACKEND.pairs(index, index, layout, same=True, labels=(labels, labels))
+    want = {(1000 - 2 * a, 1000 - 2 * b) for a, b in zip(*(c.tolist() for c in plain[:2]), strict=True)}
+    assert set(zip(named.left.tolist(), named.right.tolist(), strict=True)) == want
+
+
+PRODUCTS = """
+extern "C" __global__ void products(const half_bits* x, const half_bits* y, float* out) {
+    const int lane = threadIdx.x, group = lane >> 2, pair = lane & 3;
+    float c[4] = {};
+    for (int k = 0; k < STEPS; k++) {
+        const half_bits* p = x + group * WIDTH + k * 16 + pair * 2;
+        const half_bits* q = y + group * WIDTH + k * 16 + pair * 2;
+        u32 a[4] = {*(const u32*)p, *(const u32*)(p + 8 * WIDTH), *(const u32*)(p + 8),
+                    *(const u32*)(p + 8 * WIDTH + 8)};
+        multiply_add(c, a, *(const u32*)q, *(const u32*)(q + 8));
+    }
+    for (int e = 0; e < 4; e++) out[(group + 8 * (e >> 1)) * 8 + pair * 2 + (e & 1)] = c[e];
+}
+"""
+
+
+@pytest.mark.parametrize("dims", [24, 72, 200])
+def test_tensor_cores_round_less_than_is_assumed(dims):
+    """Half of the bound in dask_simjoin.index.half, on products that cancel as badly as can be."""
+    width = half.width(dims)
+    told = {"DIMS": dims, "WIDTH": width, "EXACT": 0, "COUNTING": 0}
+    module = cupy.RawModule(code=source("tensor") + PRODUCTS, options=options(**told))
+    rng, worst = np.random.default_rng(0), 0.0
+    for trial in range(300):
+        x, y = (rng.normal(size=(r, width)) * np.exp(rng.normal(0, trial % 4, (r, width))) for r in (16, 8))
+        y[:, width // 2 :] = -y[:, : width - width // 2]
+        x[:, width // 2 :] = x[:, : width - width // 2] * (1 + 1e-3 * (trial % 3))
+        x, y = x.astype(np.float16), y.astype(np.float16)
+        if trial % 2:
+            shuffle = rng.permutation(width)
+            x, y = np.ascontiguousarray(x[:, shuffle]), np.ascontiguousarray(y[:, shuffle])
+        if not (np.isfinite(x).all() and np.isfinite(y).all()):
+            continue
+        out = cupy.empty((16, 8), cupy.float32)
+        module.get_function("products")((1,), (32,), (cupy.asarray(x), cupy.asarray(y), out))
+        x, y = x.astype(np.float64), y.astype(np.float64)
+        summands = np.abs(x[:, None, :] * y[None, :, :]).sum(-1)
+        error = np.abs(out.get() - x @ y.T) / np.maximum(summands, 1e-300)
+        worst = max(worst, float(error.max()))
+    bound = 1.5 * width * 2.0**-23
+    print(f"{dims} dimensions: {worst:.2e} of {bound:.2e}")
+    assert 0 < worst <= bound
+
+
+def test_errors_surface():
+    with pytest.raises(cupy.cuda.compiler.CompileException, match="DIMS"):
+        cupy.RawModule(code=source("finish"), options=options(EXACT=1, LABELS=0)).get_function("name_pairs")
+
+
+def test_regions_are_those_of_the_host():
+    rng = np.random.default_rng(0)
+    for kind in KINDS:
+        for dims in (1, 3, 9):
+            x = make_points(kind, 2000, dims, rng)
+            eps = a_distance(x, rng, 0.01, 0)
+            if not np.isfinite(x.max() - x.min()):
+                continue
+            regions = make_regions(x[::5], np.full(400, 5.0), x.min(0), x.max(0), eps, 100, 64)
+            ours = BACKEND.regions(cupy.asarray(x), regions, eps, eps * eps)
+            theirs = CPU.regions(x, regions, eps, eps * eps)
+            assert (ours[0].get() == theirs[0]).all()
+            pairs = [set(zip(a.tolist(), b.tolist(), strict=True)) for a, b in (ours[1:], theirs[1:])]
+            assert pairs[0] == pairs[1] and len(pairs[0]) == len(ours[1])
