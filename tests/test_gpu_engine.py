@@ -165,7 +165,7 @@ def test_more_pairs_than_a_batch_holds(engine, monkeypatch):
     index = BACKEND.build(cupy.asarray(x), layout)
     whole = BACKEND.pairs(index, index, layout, same=True)
     monkeypatch.setattr(gpu_engine, "BATCH", 1 << 20)
-    batches = list(len(f.places) for f in gpu_engine.batches(index, index, layout, same=True))
+    batches = [len(f.places) for f in gpu_engine.batches(index, index, layout, same=True)]
     assert len(batches) > 5
     assert max(batches) <= (1 << 20) + gpu_engine._Launch(index, index, layout, True, False, None).slack
     found = BACKEND.pairs(index, index, layout, same=True)

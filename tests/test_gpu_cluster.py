@@ -1,0 +1,155 @@
+"""Joins on LocalCUDACluster: one worker a GPU, chunks that spill, both ways to share the work."""
+
+import json
+
+import numpy as np
+import pytest
+
+cupy = pytest.importorskip("cupy")
+cudf = pytest.importorskip("cudf")
+dask_cuda = pytest.importorskip("dask_cuda")
+dask_cudf = pytest.importorskip("dask_cudf")
+
+import dask.dataframe as dd
+from distributed import Client
+
+from dask_simjoin.backends.gpu import BACKEND
+from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, frame_of
+
+pytestmark = pytest.mark.gpu
+
+N, EPS = 2000, 0.05
+ON = ["c0", "c1", "c2"]
+
+
+@pytest.fixture(scope="module")
+def x():
+    return np.random.default_rng(0).uniform(size=(N, 3))
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def client(request):
+    if cupy.cuda.runtime.getDeviceCount() < request.param:
+        pytest.skip(f"needs {request.param} GPUs")
+    with (
+        dask_cuda.LocalCUDACluster(
+            n_workers=request.param,
+            dashboard_address=":0",
+            rmm_pool_size="1 GB",
+            rmm_maximum_pool_size="8 GB",
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def source(x, npartitions=5):
+    return dask_cudf.from_cudf(cudf.from_pandas(frame_of(x)), npartitions=npartitions)
+
+
+def built():
+    return BACKEND.built
+
+
+@pytest.mark.parametrize("partitioning", ["auto", "replicated", "entity", "spatial"])
+def test_every_verb(client, x, partitioning):
+    expected = brute_force(x, EPS)
+    options = {"partitioning": partitioning}
+    if partitioning in ("entity", "spatial"):
+        options["blocksize"] = "20 kB"
+    ddf = source(x)
+    pairs = ddf.simjoin.self_join(EPS, return_distance=True, **options)
+    gpus = len(client.scheduler_info(n_workers=-1)["workers"])
+    before = sum(client.run(built).values())
+    if partitioning == "replicated":
+        assert pairs.npartitions >= 4 * gpus
+    chunks = len(pairs.expr.plan.chunks)
+    found = pairs.compute()
+    assert isinstance(found, cudf.DataFrame)
+    assert_same_pairs(as_set(found.to_pandas()), expected)
+    # one index for each chunk, whatever number of tasks met it
+    assert sum(client.run(built).values()) == before + chunks
+    assert (chunks == 1) == (partitioning in ("auto", "replicated"))
+    counts = ddf.simjoin.neighbor_counts(EPS, **options).compute().to_pandas()
+    assert counts.tolist() == np.bincount(np.array(sorted(expected)).reshape(-1), minlength=N).tolist()
+    assert ddf.simjoin.count_pairs(EPS, **options).compute() == len(expected)
+
+
+def test_parquet_to_parquet_with_text_ids(client, x, tmp_path):
+    frame = frame_of(x).assign(name=[f"row {k}" for k in range(N)])
+    dd.from_pandas(frame, npartitions=3).to_parquet(tmp_path / "points")
+    read = dask_cudf.read_parquet(tmp_path / "points")
+    read.simjoin.self_join(EPS, on=ON, id="name").to_parquet(tmp_path / "pairs")
+    found = dd.read_parquet(tmp_path / "pairs").compute()
+    want = {(f"row {a}", f"row {b}") for a, b in brute_force(x, EPS)}
+    assert_same_pairs(as_set(found), want)
+
+
+def test_persisted_sources_and_results(client, x):
+    ddf = source(x).persist()
+    pairs = ddf.simjoin.self_join(EPS).persist()
+    assert_same_pairs(as_set(pairs.compute().to_pandas()), brute_force(x, EPS))
+    assert pairs.left.nunique().compute() > 0
+
+
+def stored(dask_worker):
+    data = dask_worker.data
+    return [len(data.device_buffer.fast), len(data.device_buffer.slow)]
+
+
+def test_chunks_spill_from_the_device(tmp_path):
+    """64 chunks of about 4 MB go through 24 MB of device memory."""
+    n = 1_500_000
+    rng = np.random.default_rng(0)
+    points = cudf.DataFrame({f"c{k}": rng.uniform(size=n) for k in range(3)})
+    with (
+        dask_cuda.LocalCUDACluster(
+            n_workers=1, device_memory_limit="24 MB", dashboard_address=":0", local_directory=str(tmp_path)
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        ddf = dask_cudf.from_cudf(points, npartitions=8)
+        options = {"partitioning": "entity", "blocksize": "1 MB"}
+        pairs = ddf.simjoin.self_join(0.004, **options)
+        indexes = pairs.expr._chunks()
+        assert indexes.npartitions > 30
+        kept = pairs.persist()
+        total = len(kept)
+        there = client.run(stored)
+        print("on the device and on the host:", there)
+        assert all(host > 0 for _, host in there.values())
+        spilled = client.get_worker_logs()
+        assert any("Spilled key" in text and "simjoin_chunk" in text for logs in spilled.values()
+                   for _, text in logs)  # fmt: skip
+    want = points.simjoin.count_pairs(0.004)
+    assert total == want > 500_000
+
+
+def test_no_coordinate_is_copied_to_the_host(tmp_path):
+    """A profile of all copies from the device, while the tasks of a join run."""
+    profiler = pytest.importorskip("torch.profiler")
+    n, dims = 200_000, 8
+    x = np.random.default_rng(0).uniform(size=(n, dims))
+    ddf = dask_cudf.from_cudf(cudf.DataFrame({f"c{k}": x[:, k] for k in range(dims)}), npartitions=4)
+    for options in (
+        {"partitioning": "entity", "blocksize": "4 MB"},
+        {"partitioning": "spatial", "blocksize": "4 MB"},
+        {"partitioning": "replicated"},
+    ):
+        pairs = ddf.simjoin.self_join(0.1, return_distance=True, **options).persist(scheduler="sync")
+        pairs = ddf.simjoin.self_join(0.11, return_distance=True, **options)
+        assert pairs.npartitions > 3  # planned
+        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as profile:
+            kept = pairs.persist(scheduler="sync")
+            cupy.cuda.Device().synchronize()
+        profile.export_chrome_trace(str(tmp_path / "trace.json"))
+        events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+        copies = [
+            e["args"]["bytes"] for e in events if "DtoH" in e.get("name", "") and "bytes" in e.get("args", {})
+        ]
+        kernels = [e for e in events if e.get("cat") == "kernel"]
+        assert any("join_tiles" in e["name"] for e in kernels)
+        print(options, len(copies), "copies of", sum(copies), "bytes")
+        assert 0 < sum(copies) < n * dims * 8 / 100
+        assert max(copies) <= 64 * 1024
+        assert len(kept) > 0
