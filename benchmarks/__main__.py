@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ from benchmarks.worker import measure_apart
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--backend", choices=["cpu", "gpu"], default="cpu",
+                        help="gpu, as the first option: on a GPU, with other options and rows")  # fmt: skip
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW",
                         help=f"of {', '.join(ROWS)}")  # fmt: skip
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="PEER",
@@ -58,6 +61,8 @@ def _output(quick: bool) -> Path:
 def main() -> int:
     """Run what the command line asks for; 1 if counts disagree."""
     options = arguments()
+    if options.backend == "gpu":
+        raise SystemExit("--backend gpu comes first")
     rows = {name: ROWS[name].quick() if options.quick else ROWS[name] for name in options.rows}
     tools = [*OURS.values(), *installed(options.peers)]
     known = environment(tools, VERSION) | {"source": source_digest()}
@@ -91,4 +96,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:3] == ["--backend", "gpu"]:
+        # it needs CuPy and cuDF
+        sys.exit(importlib.import_module("benchmarks.gpu").main(sys.argv[3:]))
     sys.exit(main())

@@ -67,6 +67,8 @@ class Estimate:
     total, total_low, total_high : float
     sampled : int
         Points of the sample that this is from.
+    degrees : array (sampled,), int64
+        How many pairs each of them is in, the most first.
     """
 
     pairs: np.ndarray
@@ -76,6 +78,14 @@ class Estimate:
     total_low: float
     total_high: float
     sampled: int
+    degrees: np.ndarray
+
+    def share(self, part: float) -> float:
+        """The largest share of all pairs that this part of all points can have."""
+        total = self.degrees.sum()
+        if not total:
+            return 1.0
+        return float(self.degrees[: math.ceil(part * len(self.degrees))].sum() / total)
 
 
 def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> SamplePoints:
@@ -133,7 +143,7 @@ def estimate(points: SamplePoints, left: np.ndarray, right: np.ndarray, blocks: 
     if m < 2 or not len(blocks):
         none = np.zeros(len(blocks))
         most = sizes if m < rows else none
-        return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), m)
+        return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), m, np.zeros(m, np.int64))
     # a point stands for w points, and a pair for w * w; drawing without replacement, a little less
     own = points.weight[left] == points.weight[right]
     value = points.weight[left] * points.weight[right]
@@ -143,11 +153,12 @@ def estimate(points: SamplePoints, left: np.ndarray, right: np.ndarray, blocks: 
     seen = np.bincount(block, minlength=len(blocks)).astype(float)
     pairs = np.bincount(block, value, minlength=len(blocks))
     total, n = float(value.sum()), float(len(left))
+    degree = np.bincount(left, minlength=m) + np.bincount(right, minlength=m)
+    degrees = -np.sort(-degree)
     if fraction >= 1:
-        return Estimate(pairs, pairs, pairs, total, total, total, m)
+        return Estimate(pairs, pairs, pairs, total, total, total, m, degrees)
     per_pair = total / n if n else float(np.mean(points.weight) ** 2)
     # variance of the number of pairs, relative to its square
-    degree = np.bincount(left, minlength=m) + np.bincount(right, minlength=m)
     shared = 0.0
     if n:
         both = float((degree * (degree - 1.0)).sum()) / (m * (m - 1.0) * max(m - 2.0, 1.0))
@@ -168,6 +179,7 @@ def estimate(points: SamplePoints, left: np.ndarray, right: np.ndarray, blocks: 
         float(low[0]),
         float(min(high[0], sizes.sum())),
         m,
+        degrees,
     )
 
 

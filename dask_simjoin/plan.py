@@ -27,16 +27,11 @@ from dask_simjoin.errors import BudgetError
 from dask_simjoin.estimate import Estimate, SamplePoints, estimate, gather_samples, sample_pairs
 from dask_simjoin.index.grid import reach
 from dask_simjoin.index.regions import make_regions
+from dask_simjoin.outputs import directions, least_rows, most_rows, query_slices, whole_slices
 from dask_simjoin.partition import Moments, PartitionSummary, box_digest, merge_moments
 from dask_simjoin.spec import JoinSpec
 
 MOST_REGIONS = 1 << 14
-
-MOST_OUTPUT = 2**30
-"""Rows of a partition of the result on GPUs: half of what cuDF can number."""
-
-QUERIES_PER_THREAD = 4
-"""Parts of the queries of one replicated chunk, for each GPU."""
 
 CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
@@ -158,20 +153,11 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     at_home = layout if spec.library == HOME else host().layout("auto", *bounds, spec.threshold)
     found = _estimate(points, at_home, chunks, blocks)
     pair_bytes = 2 * id_bytes + 8 * spec.return_distance
-    factor, own = (2 if spec.pairs == "both" else 1), (every.rows if spec.include_self else 0)
-    most = found.high * factor
-    if spec.include_self:
-        most = most + np.where(blocks[:, 0] == blocks[:, 1], chunks.rows[blocks[:, 0]], 0)
-    slices = np.ceil(most * pair_bytes / budget.output)
-    if resources.gpu:
-        slices = np.maximum(slices, np.ceil(most / MOST_OUTPUT))
-    slices = np.minimum(slices, np.ceil(most)).clip(1)
-    even = replicated is not None and bool((slices == 1).all())
+    most = most_rows(found, chunks, blocks, spec)
+    slices, even = whole_slices(most, pair_bytes, budget, resources), False
     if replicated is not None:
-        queries = QUERIES_PER_THREAD * resources.threads
-        if spec.partitioning == "auto":
-            queries = min(queries, every.rows // least_rows(len(spec.on)))
-        slices = np.maximum(slices, min(queries, every.rows))
+        slices, even = query_slices(slices, found, float(most.sum()) * pair_bytes, every.rows, spec, budget,
+                                    resources)  # fmt: skip
     if not counting:
         check_outputs(float(slices.sum()), budget)
     plan = Plan(
@@ -192,7 +178,8 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
         check_moving(chunks.method, resources)
     check_chunks(chunks.rows, row_bytes, budget, resources)
     if not counting:
-        check_result(found.total_low * factor + own, pair_bytes, budget, spec)
+        own = every.rows if spec.include_self else 0
+        check_result(found.total_low * directions(spec) + own, pair_bytes, budget, spec)
     return plan
 
 
@@ -221,11 +208,6 @@ def _replicated(summaries: list[PartitionSummary], spec: JoinSpec, budget: Budge
             f"({budget.origin}) and {MOST_ROWS:,} rows; use a larger blocksize=, or partitioning='auto'."
         )
     return None
-
-
-def least_rows(dims: int) -> int:
-    """Rows of a chunk that are worth a task: a few tenths of a second of work."""
-    return max(1 << 14, int(2e6 / dims**1.5))
 
 
 def _choose(summaries: list[PartitionSummary], points: SamplePoints, every: Moments, spec: JoinSpec,

@@ -33,7 +33,7 @@ from dask_simjoin.testing import (
 
 pytestmark = pytest.mark.gpu
 
-DIMS = [1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17, 24, 33, 64, 100, 128, 200]
+DIMS = [1, 2, 3, 5, 8, 9, 16, 17, 64, 129, 200]
 """Every number of dimensions is compiled by itself, which takes longer than these tests: so, some."""
 
 
@@ -117,8 +117,8 @@ def check(x, eps, cuts=(), engine="auto", parts=1):
     return layout
 
 
-@settings(max_examples=300)
-@given(cases(max_points=700), st.sampled_from(["auto", *ENGINES]), st.sampled_from([1, 3]))
+@settings(max_examples=150)
+@given(cases(max_points=400), st.sampled_from(["auto", *ENGINES]), st.sampled_from([1, 3]))
 def test_any_points(case, engine, parts):
     case = with_some_dims(case)
     check(case.x, case.eps, case.cuts, engine, parts)
@@ -126,27 +126,26 @@ def test_any_points(case, engine, parts):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dims", [1, 2, 6, 9, 16, 33, 64, 128, 200])
+@pytest.mark.parametrize("dims", [1, 3, 8, 9, 17, 64, 200])
 def test_every_kind_in_every_width(engine, kind, dims):
     rng = np.random.default_rng(dims)
-    for n in (257, 1500):
-        x = make_points(kind, n, dims, rng)
-        check(x, a_distance(x, rng, 0.01, int(rng.integers(-1, 2))), (n // 3,), engine)
+    x = make_points(kind, 1100, dims, rng)
+    check(x, a_distance(x, rng, 0.01, int(rng.integers(-1, 2))), (370,), engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("dims", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("dims", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("eps", [0.0, 1.0, math.sqrt(2), math.sqrt(3), 2.0, math.sqrt(5)])
 @pytest.mark.parametrize("scale", [1.0, 3.0**-40])
 def test_lattice_ties(engine, dims, eps, scale):
-    side = {1: 200, 2: 20, 3: 8, 4: 5, 5: 4, 8: 2}[dims]
+    side = {1: 200, 2: 20, 3: 8, 5: 4, 8: 2}[dims]
     x = np.array(list(itertools.product(range(side), repeat=dims)), float) * scale
     check(np.random.default_rng(0).permutation(x), eps * scale, (len(x) // 3,), engine)
 
 
 @pytest.mark.parametrize("engine", ["float16", "float32"])
 def test_the_float64_band_is_hit_and_decides_both_ways(engine):
-    x = np.random.default_rng(5).uniform(size=(3000, 16)).astype(np.float32)
+    x = np.random.default_rng(5).uniform(size=(2000, 16)).astype(np.float32)
     eps = a_distance(x, np.random.default_rng(0), 0.05, 0)
     layout = layout_for(x, eps, engine)
     index = BACKEND.build(cupy.asarray(x.astype(np.float64)), layout)

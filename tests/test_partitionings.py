@@ -27,7 +27,7 @@ def split(frame, cuts, ids=None):
 def ways(draw):
     """How to make chunks of how many rows, and partitions of the result of how many pairs."""
     return {
-        "partitioning": draw(st.sampled_from(["entity", "spatial", "spatial", "auto"])),
+        "partitioning": draw(st.sampled_from(["entity", "spatial", "spatial", "replicated", "auto"])),
         "rows": draw(st.sampled_from([5, 12, 1000])),
         "output": draw(st.sampled_from([40, 10_000])),
     }
@@ -50,6 +50,8 @@ def test_any_points_in_any_chunks(case, way, seed):
         "partitioning": way["partitioning"],
         "blocksize": way["rows"] * (8 * case.x.shape[1] + 8),
     }
+    if way["partitioning"] == "replicated":
+        chosen["blocksize"] = None
     expected = brute_force(case.x, case.eps)
     named = {(labels[i], labels[j]) for i, j in expected}
     with dask.config.set({"scheduler": "sync", "simjoin.output-size": 16 * way["output"]}):
@@ -295,3 +297,38 @@ def test_sizes_of_partitions_refuse_nothing_that_has_none(x, monkeypatch):
         assert ddf.simjoin.neighbor_counts(0.2).sum().compute() == 2 * len(expected)
         assert as_set(frame_of(x).simjoin.self_join(0.2)) == expected
         assert frame_of(x).simjoin.count_pairs(0.2) == len(expected)
+
+
+def test_replicated_is_one_chunk_and_parts_of_its_queries():
+    x = np.random.default_rng(0).uniform(size=(3000, 2))
+    ddf = split(frame_of(x), (1000, 1500))
+    expected = brute_force(x, 0.02)
+    with dask.config.set({"scheduler": "sync", "num_workers": 3}):
+        pairs = ddf.simjoin.self_join(0.02, partitioning="replicated")
+        assert pairs.expr.plan.even and len(pairs.expr.plan.chunks) == 1
+        assert pairs.npartitions == 12
+        assert_same_pairs(as_set(pairs.compute()), expected)
+        report = ddf.simjoin.plan(0.02, partitioning="replicated")
+        assert report.partitioning == "replicated" and "parts of its queries" in str(report)
+        with pytest.raises(BudgetError, match=r"one chunk of all 3,000 rows.*use a larger blocksize"):
+            ddf.simjoin.plan(0.02, partitioning="replicated", blocksize="10 kB")
+        assert ddf.simjoin.count_pairs(0.02, partitioning="replicated").compute() == len(expected)
+        assert ddf.simjoin.neighbor_counts(0.02, partitioning="replicated").sum().compute() == 2 * len(
+            expected
+        )
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_replicated_outputs_are_bounded(skewed):
+    """By equally many rows where that does, and else by counting pairs first."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(6000, 2))
+    if skewed:
+        x[:200] = 0.5 + rng.normal(0, 1e-4, (200, 2))
+    expected = brute_force(x, 0.02)
+    with dask.config.set({"scheduler": "sync", "num_workers": 1, "simjoin.output-size": 16 * 1500}):
+        pairs = split(frame_of(x), (2500,)).simjoin.self_join(0.02, partitioning="replicated")
+        assert pairs.expr.plan.even != skewed
+        parts = dask.compute(*pairs.to_delayed())
+    assert max(map(len, parts)) < 1.2 * 1500
+    assert_same_pairs(set().union(*map(as_set, parts)), expected)

@@ -47,10 +47,8 @@ class GpuBackend:
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
         x = cupy.empty((len(frame), len(columns)), order="F")
         for k, name in enumerate(columns):
-            column = frame[name]
-            if column.hasnans:
-                column = column.astype("float64").fillna(np.nan)
-            x[:, k] = column.to_cupy()
+            column = frame[name].astype("float64")
+            x[:, k] = column.to_cupy(na_value=np.nan) if column.has_nulls else column.to_cupy()
         return x
 
     def build(self, x: Any, layout: DeviceLayout) -> Index:
@@ -128,11 +126,8 @@ class GpuBackend:
                 f"The result has {rows:,} rows, and a cuDF DataFrame at most {MOST_ROWS:,}; join a Dask "
                 "DataFrame, whose result has partitions: dask_cudf.from_cudf(df, npartitions=1)."
             )
-        series = {
-            name: cudf.Series(values.to_series(index=cudf.RangeIndex(rows)) if hasattr(values, "to_series")
-                              else values)
-            for name, values in columns.items()
-        }  # fmt: skip
+        # of an Index its values, not its labels
+        series = {name: cudf.Series(values) for name, values in columns.items()}
         return cudf.DataFrame(series, index=cudf.RangeIndex(rows))
 
     def series(self, values: Any, index: Any, name: str) -> Any:
