@@ -23,8 +23,9 @@ VERSION = dask_simjoin.__version__
 def source_digest() -> str:
     """A digest of this package's source: versions do not tell what is measured between releases."""
     digest = hashlib.sha256()
-    for path in sorted(Path(dask_simjoin.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    for path in sorted(Path(dask_simjoin.__file__).parent.rglob("*.*")):
+        if path.suffix in (".py", ".cu", ".cuh"):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

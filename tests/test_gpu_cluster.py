@@ -1,6 +1,9 @@
 """Joins on LocalCUDACluster: one worker a GPU, chunks that spill, both ways to share the work."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,16 +30,16 @@ def x():
     return np.random.default_rng(0).uniform(size=(N, 3))
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=["1 tcp", "2 tcp", "2 ucx"])
 def client(request):
-    if cupy.cuda.runtime.getDeviceCount() < request.param:
-        pytest.skip(f"needs {request.param} GPUs")
+    number, protocol = request.param.split()
+    if cupy.cuda.runtime.getDeviceCount() < int(number):
+        pytest.skip(f"needs {number} GPUs")
+    if protocol == "ucx":
+        pytest.importorskip("distributed_ucxx")
     with (
         dask_cuda.LocalCUDACluster(
-            n_workers=request.param,
-            dashboard_address=":0",
-            rmm_pool_size="1 GB",
-            rmm_maximum_pool_size="8 GB",
+            n_workers=int(number), protocol=protocol, rmm_pool_size="4 GB", dashboard_address=":0"
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -157,3 +160,14 @@ def test_no_coordinate_is_copied_to_the_host(tmp_path):
         assert 0 < sum(copies) < n * dims * 8 / 100
         assert max(copies) <= 64 * 1024
         assert len(kept) > 0
+
+
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "local_cuda_cluster.py"
+
+
+@pytest.mark.parametrize("partitioning", ["auto", "spatial"])
+def test_the_example(partitioning):
+    command = [sys.executable, EXAMPLE, "--rows", "1000000", "--partitioning", partitioning]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "1,000,000 points: " in run.stdout and "neighbours on average" in run.stdout

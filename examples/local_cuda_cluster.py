@@ -1,0 +1,84 @@
+"""Joins on the GPUs of one machine: a worker for each, pairs that stay there until they are written.
+
+Makes points on the GPUs, asks for the plan of their join, joins them, and works on with the pairs as with
+any Dask DataFrame: how many neighbours a point has on average, and which point has most.
+
+    python examples/local_cuda_cluster.py                        # all GPUs, 20 million points
+    python examples/local_cuda_cluster.py --rows 200000000 --partitioning spatial
+    python examples/local_cuda_cluster.py --gpus 2 --protocol ucx
+
+Needs cuDF, CuPy and dask-cuda, and for --protocol ucx distributed-ucxx: see README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+
+import cudf
+import cupy
+import dask
+import dask.dataframe as dd
+from dask_cuda import LocalCUDACluster
+from distributed import Client, wait
+
+import dask_simjoin  # noqa: F401  (gives Dask and cuDF DataFrames the accessor .simjoin)
+
+PART_ROWS = 5_000_000
+
+
+def points(number: int, rows: int) -> cudf.DataFrame:
+    """One partition's points: half of them all over a cube, half in a thousand clusters."""
+    random = cupy.random.default_rng(1000 + number)
+    centres = cupy.random.default_rng(7).uniform(0, 1, (1000, 3))
+    x = random.uniform(0, 1, (rows, 3))
+    half = rows // 2
+    x[:half] = centres[random.integers(0, 1000, size=half)] + 0.01 * random.standard_normal((half, 3))
+    columns = {name: x[:, k] for k, name in enumerate("xyz")}
+    return cudf.DataFrame({"id": cupy.arange(rows) + number * rows} | columns)
+
+
+def main() -> None:
+    """Start a cluster, plan, join, and say what it took."""
+    parser = argparse.ArgumentParser(description="Join points on the GPUs of this machine.")
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--gpus", type=int, help="how many to use (default: all)")
+    parser.add_argument("--neighbors", type=float, default=5.0, help="of a point outside clusters")
+    parser.add_argument("--protocol", choices=["tcp", "ucx"], default="tcp", help="ucx uses NVLink")
+    parser.add_argument("--partitioning", choices=["auto", "replicated", "entity", "spatial"], default="auto")
+    options = parser.parse_args()
+    partitions = max(2, math.ceil(options.rows / PART_ROWS))
+    rows = options.rows // partitions
+    eps = (2 * options.neighbors / (rows * partitions) * 3 / (4 * math.pi)) ** (1 / 3)
+    with (
+        LocalCUDACluster(
+            n_workers=options.gpus,
+            protocol=options.protocol,
+            rmm_pool_size=0.5,  # of each GPU's memory: without a pool every array is a call of the driver
+            dashboard_address=":0",
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        gpus = len(client.scheduler_info(n_workers=-1)["workers"])
+        print(f"{gpus} GPUs, dashboard: {client.dashboard_link}")
+        source = dd.from_map(points, range(partitions), rows=rows, meta=points(0, 2).iloc[:0]).persist()
+        wait(source)
+
+        how = {"on": ["x", "y", "z"], "id": "id", "partitioning": options.partitioning}
+        print(source.simjoin.plan(eps, **how))
+        begin = time.perf_counter()
+        pairs = source.simjoin.self_join(eps, **how).persist()
+        wait(pairs)
+        seconds = time.perf_counter() - begin
+        neighbors = source.simjoin.neighbor_counts(eps, on=["x", "y", "z"])
+        found, most, mean = dask.compute(len(pairs), neighbors.max(), neighbors.mean())
+        print(
+            f"{source.npartitions * rows:,} points: {found:,} pairs within {eps:.5f} in {seconds:.2f} s, in "
+            f"{pairs.npartitions} partitions on the GPUs"
+        )
+        print(f"A point has {mean:.1f} neighbours on average, and {most:,} at most")
+
+
+if __name__ == "__main__":
+    main()

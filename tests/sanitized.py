@@ -1,0 +1,45 @@
+"""Joins for NVIDIA's compute-sanitizer: every kernel, on the smallest points that reach its branches.
+
+compute-sanitizer --tool memcheck python -m tests.sanitized
+compute-sanitizer --tool racecheck python -m tests.sanitized
+"""
+
+import cupy
+import numpy as np
+
+from dask_simjoin.backends import gpu_engine
+from dask_simjoin.backends.gpu import BACKEND
+from dask_simjoin.index.device import ENGINES, make_device_layout
+from dask_simjoin.index.regions import make_regions
+from dask_simjoin.testing import a_distance, brute_force, make_points
+
+
+def main() -> None:
+    """Join, compare with brute force, and say so."""
+    rng = np.random.default_rng(0)
+    joins = 0
+    for dims in (2, 9, 17):
+        x = make_points("clusters", 1300, dims, rng)
+        eps = a_distance(x, rng, 0.2, 0)
+        expected = brute_force(x, eps)
+        for engine in ENGINES:
+            layout = make_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), eps * eps, engine)
+            whole = BACKEND.build(cupy.asarray(x), layout)
+            parts = [BACKEND.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
+            for room in (1 << 27, 1 << 14):  # the second fills up
+                gpu_engine.BATCH = room
+                pairs = BACKEND.pairs(whole, whole, layout, same=True, distance=True)
+                assert set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)) == expected
+                labels = tuple(part["order"].astype(cupy.int64) for part in parts)
+                across = BACKEND.pairs(*parts, layout, same=False, labels=labels)
+                assert len(across.left) == sum(a < 500 <= b for a, b in expected)
+                joins += 2
+            assert int(BACKEND.counts(whole, whole, layout, same=True)[0].sum()) == 2 * len(expected)
+            assert int(BACKEND.counts(*parts, layout, same=False)[0].sum()) == len(across.left)
+        regions = make_regions(x[::3], np.full(len(x[::3]), 3.0), x.min(0), x.max(0), eps / 8, 50, 32)
+        BACKEND.regions(cupy.asarray(x), regions, eps / 8, eps * eps / 64)
+    print(f"{joins} joins are right")
+
+
+if __name__ == "__main__":
+    main()
