@@ -8,6 +8,7 @@ each point itself; its brute force is its pairwise distances, block by block, an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import gc
 import importlib.metadata
@@ -20,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+with contextlib.suppress(ImportError):
+    import cuml  # noqa: F401  (before CuPy, which loads an older nvJitLink than cuML was linked to)
 import cudf
 import cupy
 import dask_cudf

@@ -134,7 +134,10 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
     else:
         chunk, origin = LOCAL_CHUNK, "the default without a cluster"
     chosen = blocksize is not None or settings.blocksize is not None
-    return Budget(chunk, settings.output or chunk, settings.result, chosen, origin)
+    output = chunk
+    if resources.gpu and not chosen and resources.memory is not None:
+        output = resources.memory // SHARE  # pairs are written once, and never compared with each other
+    return Budget(chunk, settings.output or output, settings.result, chosen, origin)
 
 
 def parse_size(name: str, value: object) -> int:

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.backends.base import host
+from dask_simjoin.arrays import to_host
+from dask_simjoin.backends.base import Backend
 from dask_simjoin.sample import Sample
 
 MOST_PAIRS = 1 << 21
@@ -102,25 +103,23 @@ def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> Sam
     )
 
 
-def sample_pairs(points: SamplePoints, layout: Any) -> tuple[SamplePoints, np.ndarray, np.ndarray]:
-    """The pairs of the sample, or of as many of its points as give not too many; and those points.
-
-    `layout`: of the host's backend.
-    """
-    backend = host()
+def sample_pairs(points: SamplePoints, layout: Any,
+                 backend: Backend) -> tuple[SamplePoints, np.ndarray, np.ndarray]:  # fmt: skip
+    """The pairs of the sample, or of as many of its points as give not too many; and those points."""
     random = np.random.default_rng(len(points.x))
     m = len(points.x)
+    asarray = backend.xp.asarray
     if m > PROBE:
         some = points.x[random.choice(m, PROBE, replace=False)]
-        index = backend.build(some, layout)
+        index = backend.build(asarray(some), layout)
         counts = backend.counts(index, index, layout, same=True)[0]
         expected = float(counts.sum()) / 2 * (m / PROBE) ** 2
         if expected > MOST_PAIRS:
             m = max(PROBE // 2, int(m * math.sqrt(MOST_PAIRS / expected)))
             points = points.take(np.sort(random.choice(len(points.x), m, replace=False)))
-    index = backend.build(points.x, layout)
+    index = backend.build(asarray(points.x), layout)
     found: Any = backend.pairs(index, index, layout, same=True)
-    return points, found.left, found.right
+    return points, to_host(found.left), to_host(found.right)
 
 
 def estimate(points: SamplePoints, left: np.ndarray, right: np.ndarray, blocks: np.ndarray,

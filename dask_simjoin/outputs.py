@@ -15,7 +15,7 @@ MOST_OUTPUT = 2**30
 QUERIES_PER_THREAD = 4
 """Parts of the queries of one replicated chunk, for each GPU or thread."""
 
-MOST_UNEVEN = 32
+MOST_UNEVEN = 16
 """How many times as many parts as partitions are needed for to spare counting pairs."""
 
 

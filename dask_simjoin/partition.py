@@ -109,9 +109,10 @@ def bounds(x: Any) -> tuple[np.ndarray, np.ndarray]:
     if not len(x):
         nowhere = np.full(x.shape[1], np.inf)
         return nowhere, -nowhere
-    columns, xp = _columns(x), module_of(x)
-    both = to_host(xp.stack([c.min() for c in columns] + [c.max() for c in columns]))
-    return both[: len(columns)], both[len(columns) :]
+    if module_of(x) is not np:
+        return to_host(x.min(axis=0)), to_host(x.max(axis=0))
+    # column by column NumPy is faster
+    return np.array([c.min() for c in _columns(x)]), np.array([c.max() for c in _columns(x)])
 
 
 def _columns(x: Any) -> list[Any]:
@@ -129,20 +130,21 @@ def moments(x: Any) -> Moments:
     lower, upper = bounds(x)
     if n == 0:
         return Moments(0, lower, upper, np.zeros(d), np.zeros(d))
-    xp = module_of(x)
+    on_host = module_of(x) is np
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = to_host(xp.stack([c.mean() for c in _columns(x)]))
+        mean = np.array([c.mean() for c in _columns(x)]) if on_host else to_host(x.mean(axis=0))
         for k in np.flatnonzero(~np.isfinite(mean)):  # a sum of finite numbers may overflow
             mean[k] = float((x[:, k] * 0.5**10).mean()) * 2.0**10
-        squares = to_host(xp.stack([_squares(c, m) for c, m in zip(_columns(x), mean, strict=True)]))
+        if on_host:
+            squares = np.array([_squares(c - m) for c, m in zip(_columns(x), mean, strict=True)])
+        else:
+            squares = to_host(((x - module_of(x).asarray(mean)) ** 2).sum(axis=0))
     return Moments(n, lower, upper, mean, squares)
 
 
-def _squares(column: Any, mean: float) -> Any:
-    away = column - mean
-    if module_of(column) is np:  # without a temporary, nor threads of BLAS
-        return np.einsum("i,i->", away, away)
-    return (away * away).sum()
+def _squares(away: np.ndarray) -> float:
+    # no np.dot: BLAS would start threads, for more than it is worth
+    return float(np.einsum("i,i->", away, away))
 
 
 def merge_moments(parts: list[Moments]) -> Moments:

@@ -11,7 +11,7 @@ import numpy as np
 from dask.tokenize import normalize_token
 from dask.utils import format_bytes
 
-from dask_simjoin.backends.base import HOME, backend_named, host
+from dask_simjoin.backends.base import Backend, backend_named
 from dask_simjoin.budget import Budget, Resources, make_budget
 from dask_simjoin.checks import (
     MOST_ROWS,
@@ -138,7 +138,8 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     moments = [summary.moments for summary in summaries]
     every = merge_moments(moments)
     bounds = _bounds(every, spec)
-    layout = backend_named(spec.library).layout(spec.method, *bounds, spec.threshold)
+    backend = backend_named(spec.library)
+    layout = backend.layout(spec.method, *bounds, spec.threshold)
     rows = [summary.moments.rows for summary in summaries]
     id_bytes = float(np.average([s.id_bytes for s in summaries], weights=rows if sum(rows) else None))
     row_bytes = 8 * len(spec.on) + id_bytes
@@ -150,8 +151,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     )
     check_blocks(chunks.visits[0], len(chunks), budget)
     blocks = chunks.blocks()
-    at_home = layout if spec.library == HOME else host().layout("auto", *bounds, spec.threshold)
-    found = _estimate(points, at_home, chunks, blocks)
+    found = _estimate(points, layout, backend, chunks, blocks)
     pair_bytes = 2 * id_bytes + 8 * spec.return_distance
     most = most_rows(found, chunks, blocks, spec)
     slices, even = whole_slices(most, pair_bytes, budget, resources), False
@@ -245,8 +245,9 @@ def _cost(chunks: Chunking) -> float:
     return visits
 
 
-def _estimate(points: SamplePoints, layout: Any, chunks: Chunking, blocks: np.ndarray) -> Estimate:
-    points, left, right = sample_pairs(points, layout)
+def _estimate(points: SamplePoints, layout: Any, backend: Backend, chunks: Chunking,
+              blocks: np.ndarray) -> Estimate:  # fmt: skip
+    points, left, right = sample_pairs(points, layout, backend)
     number = len(chunks) + 1
     keys = blocks[:, 0].astype(np.int64) * number + blocks[:, 1]
     order = np.argsort(keys)

@@ -111,7 +111,11 @@ def test_chunks_spill_from_the_device(tmp_path):
     )
     with (
         dask_cuda.LocalCUDACluster(
-            n_workers=1, device_memory_limit="24 MB", dashboard_address=":0", local_directory=str(tmp_path)
+            n_workers=1,
+            device_memory_limit="24 MB",
+            log_spilling=True,
+            dashboard_address=":0",
+            local_directory=str(tmp_path),
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -145,14 +145,14 @@ def test_lattice_ties(engine, dims, eps, scale):
 
 @pytest.mark.parametrize("engine", ["float16", "float32"])
 def test_the_float64_band_is_hit_and_decides_both_ways(engine):
-    x = np.random.default_rng(5).uniform(size=(2000, 16)).astype(np.float32)
+    # of equal distances on a lattice of 0.1 some are an ulp larger than others
+    x = np.random.default_rng(5).integers(0, 4, (1500, 9)) * 0.1
     eps = a_distance(x, np.random.default_rng(0), 0.05, 0)
     layout = layout_for(x, eps, engine)
     index = BACKEND.build(cupy.asarray(x.astype(np.float64)), layout)
     found = BACKEND.pairs(index, index, layout, same=True)
     assert found.decided > found.refused > 0
-    assert found.decided < len(found.left)
-    assert len(found.left) == len(brute_force(x, eps))
+    assert found.decided - found.refused < len(found.left) == len(brute_force(x, eps))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -211,7 +211,8 @@ def test_tensor_cores_round_less_than_is_assumed(dims):
         x, y = (rng.normal(size=(r, width)) * np.exp(rng.normal(0, trial % 4, (r, width))) for r in (16, 8))
         y[:, width // 2 :] = -y[:, : width - width // 2]
         x[:, width // 2 :] = x[:, : width - width // 2] * (1 + 1e-3 * (trial % 3))
-        x, y = x.astype(np.float16), y.astype(np.float16)
+        with np.errstate(over="ignore"):
+            x, y = x.astype(np.float16), y.astype(np.float16)
         if trial % 2:
             shuffle = rng.permutation(width)
             x, y = np.ascontiguousarray(x[:, shuffle]), np.ascontiguousarray(y[:, shuffle])

@@ -45,6 +45,10 @@ class GpuBackend:
         return make_device_layout(*moments)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
+        chosen = frame[list(columns)]
+        kinds = set(chosen.dtypes)
+        if len(kinds) == 1 and len(columns) > 1 and not any(chosen[name].has_nulls for name in columns):
+            return cupy.asfortranarray(chosen.to_cupy(), cupy.float64)
         x = cupy.empty((len(frame), len(columns)), order="F")
         for k, name in enumerate(columns):
             column = frame[name].astype("float64")
@@ -126,9 +130,10 @@ class GpuBackend:
                 f"The result has {rows:,} rows, and a cuDF DataFrame at most {MOST_ROWS:,}; join a Dask "
                 "DataFrame, whose result has partitions: dask_cudf.from_cudf(df, npartitions=1)."
             )
-        # of an Index its values, not its labels
-        series = {name: cudf.Series(values) for name, values in columns.items()}
-        return cudf.DataFrame(series, index=cudf.RangeIndex(rows))
+        frame = cudf.DataFrame(index=cudf.RangeIndex(rows))
+        for name, values in columns.items():  # one by one: nothing is aligned
+            frame[name] = values
+        return frame
 
     def series(self, values: Any, index: Any, name: str) -> Any:
         return cudf.Series(values, index=index, name=name)

@@ -15,8 +15,11 @@ from dask_simjoin.kernels.cuda import load
 
 Index = dict[str, Any]
 
-BATCH = 1 << 27
-"""Pairs that are held as places at a time: 1 GiB."""
+BATCH = 1 << 29
+"""Pairs that are held as places at a time, at most: 4 GiB."""
+
+BATCH_SHARE = 32
+"""Part of a GPU's memory that they may take."""
 
 FIRST_BATCH = 32
 """Pairs of each point for which there is room at first."""
@@ -127,7 +130,8 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
     if not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1]):
         return
     join = _Launch(q, d, layout, same, False, rows)
-    room = min(BATCH, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
+    most = min(BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
+    room = min(most, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
     none = np.uint64(0)
     more, out = True, None
     while more:
@@ -138,7 +142,7 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
         yield Found(out[:number], *join.told[3:])
         if more:  # as much again for each unit that is left, and a little
             expected = number * (1 / max(join.done, 1e-3) - 1) * 1.1
-            room = int(min(BATCH, max(room, expected)))
+            room = int(min(most, max(room, expected)))
 
 
 def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = True) -> list[Any]:
