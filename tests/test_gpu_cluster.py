@@ -130,7 +130,7 @@ def test_chunks_spill_from_the_device(tmp_path):
         print("on the device and on the host:", there)
         assert all(host > 0 for _, host in there.values())
         spilled = client.get_worker_logs()
-        assert any("Spilled key" in text and "simjoin_chunk" in text for logs in spilled.values()
+        assert any("Spilled key" in text and "simjoin_index" in text for logs in spilled.values()
                    for _, text in logs)  # fmt: skip
     want = points.simjoin.count_pairs(0.004)
     assert total == want > 500_000

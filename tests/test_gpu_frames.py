@@ -214,6 +214,12 @@ def test_backends_and_readers(frame, tmp_path):
     assert len(named) == len(want)
 
 
+def test_threads_share_a_gpu(frame):
+    pairs = lay(frame, "dask-4").simjoin.self_join(EPS, on=ON, partitioning="entity", blocksize="2 kB")
+    found = pairs.compute(scheduler="threads", num_workers=8).to_pandas()
+    assert_same_pairs(as_set(found), brute_force(frame[ON].to_numpy(), EPS))
+
+
 def test_each_index_is_built_once(frame):
     before = BACKEND.built
     pairs = lay(frame, "dask-4").simjoin.self_join(EPS, on=ON, partitioning="entity", blocksize="5 kB")
