@@ -1,6 +1,6 @@
 """Every pair of rows closer than a distance in a Dask DataFrame, exactly.
 
-Importing this package gives Dask and pandas DataFrames the accessor ``.simjoin``.
+Importing this package gives Dask, pandas and cuDF DataFrames the accessor ``.simjoin``.
 """
 
 from dask_simjoin.accessor import SimJoinAccessor, register

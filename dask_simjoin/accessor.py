@@ -1,4 +1,4 @@
-"""The `.simjoin` accessor of Dask and pandas DataFrames."""
+"""The `.simjoin` accessor of Dask, pandas and cuDF DataFrames."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class SimJoinAccessor:
     On a Dask DataFrame every verb is lazy: calling it computes nothing.  Planning, one pass over
     the columns it needs, runs when Dask first asks for the result's partitions (``compute``,
     ``npartitions``, ``repr``).  On a pandas DataFrame the same verbs compute at once, on one core.
+    On cuDF-backed frames, Dask's or plain ones, everything runs on GPUs, and results stay there.
 
     Which rows are pairs does not depend on any of that, nor on partitions or method: see
     `dask_simjoin.metrics`.
@@ -73,18 +74,20 @@ class SimJoinAccessor:
             Whether to leave out rows with a missing, NaN or infinite coordinate.
         method : {"auto", "sweep", "tiles"}
             The engine: a row sweep over an eps-grid for up to 4 dimensions, or tiles for any
-            number.  All give the same pairs.
-        partitioning : {"auto", "entity", "spatial"}
+            number; on GPUs always tiles.  All give the same pairs.
+        partitioning : {"auto", "entity", "spatial", "replicated"}
             Of a Dask DataFrame.  "entity": rows stay with the rows next to them; small partitions
             are joined together and large ones cut, and every chunk meets every other, unless their
             boxes are further apart than `eps`.  "spatial": rows are shuffled into regions of about
-            as many rows first, so that work grows with the data and not with its square.  "auto":
-            whichever visits rows less often.  All give the same pairs.
+            as many rows first, so that work grows with the data and not with its square.
+            "replicated": all rows are one chunk, which workers copy, and each task takes some of its
+            queries.  "auto": on GPUs "replicated" if a chunk holds all rows; else entity or spatial
+            chunks, whichever visit rows less often.  All give the same pairs.
         blocksize : int or str, optional
             Memory of one chunk's coordinates and ids, and of one partition of the result, such as
             "64 MiB".  Default: 1/12 of what each thread of a worker has, at most 256 MiB; without a
-            cluster 128 MiB.  The configuration's ``simjoin.blocksize`` and ``simjoin.output-size``
-            change the defaults.
+            cluster 128 MiB; on GPUs 1/12 of a GPU's memory, and for a chunk at most 4 GiB.  The
+            configuration's ``simjoin.blocksize`` and ``simjoin.output-size`` change the defaults.
 
         Returns
         -------
@@ -114,6 +117,12 @@ class SimJoinAccessor:
 
         The grid follows GPU-Join (Gowanlock & Karsin, "GPU-accelerated similarity self-join for
         multi-dimensional data", section 4): only non-empty cells, and half of the neighbours.
+
+        On GPUs tiles of points in kd order meet where their boxes are within `eps`, 64 or 128 points
+        against 64 or 256 at a time, so that units of work are equal, which Gallet & Gowanlock (2019,
+        "Load imbalance mitigation optimizations for GPU-accelerated similarity joins") reach by sorting
+        cells by workload.  From 9 dimensions tensor cores tell most pairs apart, in float16 with a bound
+        on its error: see `dask_simjoin.index.half`.
 
         Examples
         --------

@@ -93,7 +93,7 @@ def cut_block(q: Chunk, d: Chunk, layout: Any, same: bool, parts: int) -> np.nda
     cuts = np.zeros(parts - 1, np.int64)
     if n:
         total = xp.cumsum(pairs)
-        cuts = to_host(xp.searchsorted(total, total[-1] * xp.arange(1, parts) / parts))
+        cuts = to_host(xp.searchsorted(total, total[-1] * (xp.arange(1, parts) / parts)))
     return np.concatenate([[0], np.minimum(-(-cuts // layout.grain) * layout.grain, n), [n]]).astype(np.int64)
 
 

@@ -68,7 +68,7 @@ def as_labels(ids: Any, places: Any) -> Any:
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
     if _is_range(ids):
-        return places * np.int64(ids.step) + np.int64(ids.start)
+        return places.astype(np.int64) * ids.step + ids.start
     if on_gpu(ids):
         if ids.hasnans:
             return None

@@ -162,7 +162,13 @@ def _spec(meta: Any, eps: Any, **options: Any) -> JoinSpec:
     """The options of a verb, checked, with what is configured now."""
     name = library(meta)
     spec = make_spec(meta, eps, settings=current_settings(on_cluster()), library=name, **options)
-    methods = backend_named(name).methods
+    backend = backend_named(name)
+    methods, most = backend.methods, backend.most_dims
+    if most is not None and len(spec.on) > most:
+        raise OptionError(
+            f"on= names {len(spec.on):,} columns, and frames of {name!r} are joined on at most {most:,}; "
+            "name fewer, or use ddf.to_backend('pandas')."
+        )
     if spec.method not in methods:
         raise OptionError(
             f"method={spec.method!r} does not serve frames of {name!r}; use one of "

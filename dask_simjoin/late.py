@@ -14,8 +14,8 @@ from typing import Any
 class _ThenCall(Loader):
     """A module's own loader, and a call after it."""
 
-    def __init__(self, loader: Loader, action: Callable[[], None]) -> None:
-        self._loader, self._action = loader, action
+    def __init__(self, loader: Loader, finder: _Finder) -> None:
+        self._loader, self._finder = loader, finder
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -25,23 +25,32 @@ class _ThenCall(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
-        self._action()
+        self._finder.done()
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module as the other finders do, once."""
+    """Finds one module as the other finders do, until it has been imported."""
 
     def __init__(self, name: str, action: Callable[[], None]) -> None:
-        self._name, self._action = name, action
+        self._name, self._action, self._asking = name, action, False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != self._name:
+        if name != self._name or self._asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self._asking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _ThenCall(spec.loader, self._action)
+            spec.loader = _ThenCall(spec.loader, self)
         return spec
+
+    def done(self) -> None:
+        """The module is there."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self._action()
 
 
 def when_imported(name: str, action: Callable[[], None]) -> None:

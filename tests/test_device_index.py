@@ -81,6 +81,8 @@ def test_what_no_filter_serves_is_compared_in_float64():
     assert indexed(x * 1e300, 1e299, "auto")[0].engine == "float64"
     assert indexed(rng.uniform(size=(300, 32)), 1.0, "auto")[0].engine == "float16"
     assert indexed(rng.uniform(size=(300, 201)), 1.0, "auto")[0].engine == "float32"
+    small = make_device_layout(*(np.array([v] * 64) for v in (0.0, 1.0, 0.5, 0.1)), 1.0, shared=64 * 1024)
+    assert small.engine == "float32"
     assert make_bounds(np.zeros(2), np.zeros(2), np.zeros(2), 0.0) is None
 
 

@@ -174,13 +174,19 @@ def test_the_plan(frame):
     report = there.simjoin.plan(EPS, on=ON)
     assert report.partitioning == "replicated" and report.chunks == 1
     assert "tiles on GPUs, in float32" in str(report)
-    assert there.simjoin.plan(EPS, on=ON, partitioning="replicated").partitions == 4
+    with dask.config.set({"num_workers": 2}):
+        assert there.simjoin.plan(EPS, on=ON, partitioning="replicated").partitions == 8
     assert lay(frame, "cudf").simjoin.plan(EPS, on=ON).pairs > 0
 
 
 def test_what_only_the_cpu_does_is_refused(frame):
     with pytest.raises(OptionError, match="does not serve frames of 'cudf'"):
         lay(frame, "dask-4").simjoin.self_join(EPS, on=ON, method="sweep")
+    wide = cudf.DataFrame({f"c{k}": [0.0, 1.0] for k in range(2049)})
+    with pytest.raises(OptionError, match="at most 2,048"):
+        wide.simjoin.self_join(EPS)
+    assert wide[[f"c{k}" for k in range(2048)]].simjoin.count_pairs(50.0) == 1
+    assert wide[[f"c{k}" for k in range(2048)]].simjoin.count_pairs(0.0) == 0
 
 
 def test_a_source_that_changed_is_refused(frame):

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+import importlib.util
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import dask_simjoin
+from dask_simjoin.late import when_imported
 
 PACKAGE = "dask_simjoin"
 ROOT = Path(dask_simjoin.__file__).parent
@@ -252,3 +254,20 @@ def test_everything_that_is_exported_exists():
     assert sorted(dask_simjoin.__all__) == sorted(set(dask_simjoin.__all__))
     for name in dask_simjoin.__all__:
         assert getattr(dask_simjoin, name).__doc__, f"{name} has no documentation"
+
+
+def test_an_accessor_is_registered_once_a_library_is_imported(tmp_path, monkeypatch):
+    """Also if somebody only looked for the library before, or its first import failed."""
+    (tmp_path / "late_library.py").write_text("import sys\nassert 'late_ready' in sys.modules\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    calls = []
+    when_imported("late_library", lambda: calls.append(sys.modules["late_library"].__name__))
+    assert importlib.util.find_spec("late_library")
+    with pytest.raises(AssertionError):
+        exec("import late_library")
+    assert not calls
+    monkeypatch.setitem(sys.modules, "late_ready", sys)
+    exec("import late_library; import late_library")
+    assert calls == ["late_library"]
+    when_imported("late_library", lambda: calls.append("again"))
+    assert calls == ["late_library", "again"]

@@ -41,6 +41,9 @@ class Backend(Protocol):
     methods: tuple[str, ...]
     """The engines that can be chosen by name, and "auto"."""
 
+    most_dims: int | None
+    """Dimensions that it serves; None: any number."""
+
     def layout(self, method: str, *moments: Any) -> Any:
         """How to index chunks: `moments` are lower, upper, mean, variance (d,) of all points, and eps2."""
 

@@ -29,6 +29,7 @@ class CpuBackend:
     xp = np
 
     methods = METHODS
+    most_dims = None
 
     def layout(self, method: str, *moments: Any) -> Layout:
         return make_layout(method, *moments)

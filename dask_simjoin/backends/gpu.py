@@ -13,7 +13,7 @@ from dask_simjoin.backends import gpu_engine
 from dask_simjoin.backends.base import Pairs
 from dask_simjoin.errors import PartitionSizeError
 from dask_simjoin.index import device
-from dask_simjoin.index.device import DeviceLayout, make_device_layout
+from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cuda import load
 
@@ -36,13 +36,16 @@ class GpuBackend:
 
     xp = cupy
     methods = ("auto", "tiles")
+    most_dims = MOST_DIMS
 
     def __init__(self) -> None:
         self.built = 0
         self._lock = threading.Lock()
 
     def layout(self, method: str, *moments: Any) -> DeviceLayout:
-        return make_device_layout(*moments)
+        # of this process's GPU; all of a cluster's are taken to be alike
+        shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+        return make_device_layout(*moments, engine="auto", shared=shared)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
         chosen = frame[list(columns)]
@@ -65,6 +68,7 @@ class GpuBackend:
               rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
         kind = cupy.int32 if labels is None else cupy.int64
         names = labels or (q["order"], d["order"])
+        assert all(name.dtype == kind for name in names)
         parts, told = [], (0, 0)
         function = load.kernel(
             "finish", "name_pairs", DIMS=layout.dims, EXACT=True, LABELS=labels is not None

@@ -9,6 +9,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.index import half
 from dask_simjoin.index.device import DeviceLayout
 from dask_simjoin.kernels.cuda import load
@@ -69,7 +70,13 @@ class _Launch:
         if tensor:
             width = half.width(layout.dims)
             self.function = load.kernel("tensor", "join_tensor", WIDTH=width, **constants)
-            self.shared = 2 * half.TILE * (width + 8) * 2 + (0 if counting else self.warps * 512 * 4)
+            self.shared = half.shared_bytes(layout.dims, counting=counting)
+            there = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+            if half.shared_in_all(layout.dims) > there:
+                raise UnsupportedFrameError(
+                    f"The join was planned for GPUs with more shared memory than this one has ({there} bytes "
+                    "a block); plan it on a machine with a GPU like the workers' smallest."
+                )
             self.function.max_dynamic_shared_size_bytes = self.shared
         else:
             self.function = load.kernel("tiles", "join_tiles", **constants)
@@ -80,10 +87,14 @@ class _Launch:
 
     @property
     def slack(self) -> int:
-        """Pairs that may still come once the buffer is full: what is staged and being compared."""
+        """Pairs that may still come once the buffer is full.
+
+        A warp (or, with tensor cores, a block) learns of it when it writes what it staged, and then
+        only finishes the two tiles that it compares; a block that stages nothing never learns of it.
+        """
         if self.layout.engine == "float16":
-            return self.blocks * (half.TILE * 2 * half.TILE + self.warps * 512)
-        return self.blocks * self.warps * (self.layout.tile**2 + 512)
+            return self.blocks * (half.TILE * 2 * half.TILE + self.warps * half.STAGE)
+        return self.blocks * self.warps * (self.layout.tile**2 + half.STAGE)
 
     def run(self, room: int, out: Any, counts: tuple[Any, Any]) -> tuple[int, bool]:
         """Launch; the number of pairs in `out`, and whether there are more."""

@@ -23,6 +23,8 @@ of one machine tasks took 0.7 of the time that p2p took."""
 ITSELF = 300 * 2**20
 """What a worker that has loaded everything needs without any data."""
 
+ONE_THREAD = ("sync", "synchronous", "single-threaded")
+
 MOST_MOVES = 4096
 """Partitions times threads up to which that makes no more tasks than it is worth."""
 
@@ -43,14 +45,18 @@ def resources(library: str) -> Resources:
     workers: dict[str, Any] = {}
     if client is not None and not client.asynchronous:
         workers = client.scheduler_info(n_workers=-1)["workers"]
+    local = int(dask.config.get("num_workers", None) or CPU_COUNT)
     own = backend_named(library).memory()
+    if own is not None and client is None:
+        threads = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
+        return Resources(threads, own // threads, gpu=True)
     if own is not None:
         each = [(w.get("gpu") or {}).get("memory-total") or own for w in workers.values()]
         threads = sum(w["nthreads"] for w in workers.values())
         many = max((w["nthreads"] for w in workers.values()), default=1)
-        return Resources(max(1, threads), min(each, default=own) // many, client is not None, gpu=True)
+        return Resources(max(1, threads), min(each, default=own) // many, True, gpu=True)
     if client is None:
-        return Resources(threads=int(dask.config.get("num_workers", None) or CPU_COUNT))
+        return Resources(threads=local)
     limited = [(w["memory_limit"], w["nthreads"]) for w in workers.values() if w["memory_limit"]]
     memory = min((max(limit - ITSELF, limit // 3) // n for limit, n in limited), default=None)
     threads = sum(w["nthreads"] for w in workers.values())

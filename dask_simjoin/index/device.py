@@ -22,6 +22,12 @@ from dask_simjoin.index.tiles import TILE, box_tree
 TENSOR_DIMS = 9
 """Dimensions from which tensor cores are faster: in fewer, most candidates are left out by their boxes."""
 
+MOST_DIMS = 2048
+"""Dimensions that the kernels serve: a query's box must fit into shared memory."""
+
+ENOUGH = 227 * 1024
+"""Shared memory of a block on compute capability 9.0."""
+
 CUTS = 3
 """Times that each dimension is cut in two.  2 to 4 were tried: 3 is best or next to it from 6 to 64-D."""
 
@@ -73,7 +79,7 @@ class DeviceLayout:
 
 
 def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-                       eps2: float, engine: str = "auto") -> DeviceLayout:  # fmt: skip
+                       eps2: float, engine: str = "auto", shared: int = ENOUGH) -> DeviceLayout:  # fmt: skip
     """Choose the engine and what it needs to know of all the data.
 
     Parameters
@@ -84,23 +90,26 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
         The threshold of the float64 decision.
     engine : {"auto", "float16", "float32", "float64"}
         "auto": the fastest that is useful.  A filter that was asked for is used if its bounds hold.
+    shared : int
+        Bytes of shared memory that a block of threads can have.
     """
     dims = len(lower)
     bounds = make_bounds(lower, upper, mean, eps2)
+    tensor = dims <= half.MAX_DIMS and half.shared_in_all(dims) <= shared
     if engine == "auto":
-        engine = _fastest(bounds, variance, dims)
-    elif bounds is None or (engine == "float16" and dims > half.MAX_DIMS):
+        engine = _fastest(bounds, variance, dims, tensor)
+    elif bounds is None or (engine == "float16" and not tensor):
         engine = "float64"
     cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
     return DeviceLayout(eps2, dims, engine, None if engine == "float64" else bounds, tuple(cut))
 
 
-def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int) -> str:
+def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: bool) -> str:
     # a filter is of use if few candidates that are no pairs come as near as its error
     if bounds is None or bounds.rho > bounds.outer / 4:
         return "float64"
     typical = math.sqrt(float(np.einsum("i->", variance * bounds.scale**2)))
-    if TENSOR_DIMS <= dims <= half.MAX_DIMS and 2 * 2.0**-12 * typical <= bounds.outer / 16:
+    if tensor and dims >= TENSOR_DIMS and 2 * 2.0**-12 * typical <= bounds.outer / 16:
         return "float16"
     return "float32"
 

@@ -6,8 +6,8 @@
 //
 // Pairs are staged in shared memory and written 8 bytes each behind a counter.  When it passes `room`,
 // every block notes where it stopped, and the next launch goes on from there: any number of pairs goes
-// through a buffer of bounded size.  A block learns of it when it writes, so the buffer has room for what
-// the blocks may still find until then.
+// through a buffer of bounded size.  A block learns of it when it writes, and then finishes the tile that it
+// compares: the buffer has room behind `room` for one stage and one tile of every block (see _Launch.slack).
 
 typedef unsigned long long u64;
 typedef unsigned int u32;

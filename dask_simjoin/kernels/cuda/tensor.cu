@@ -305,7 +305,8 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
                 if (s_stop) break;
             }
 #if !COUNTING
-            // what is staged names places of this range's list
+            // what is staged names places of this range's list; if the buffer is full by now, that shows
+            // after the next tile
             if (stage.held) flush(stage, s_buffer + warp * BUFFER, lane, row0, s_list, tile0, state, room, out);
 #endif
             copies_done<0>();
