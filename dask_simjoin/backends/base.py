@@ -44,8 +44,9 @@ class Backend(Protocol):
     most_dims: int | None
     """Dimensions that it serves; None: any number."""
 
-    def layout(self, method: str, *moments: Any) -> Any:
-        """How to index chunks: `moments` are lower, upper, mean, variance (d,) of all points, and eps2."""
+    def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
+               eps2: float) -> Any:  # fmt: skip
+        """How to index chunks, from moments (d,) of all points and the threshold of the decision."""
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
         """The columns as an array (n, d) of float64, NaN where a value is missing."""

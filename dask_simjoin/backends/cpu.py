@@ -31,8 +31,9 @@ class CpuBackend:
     methods = METHODS
     most_dims = None
 
-    def layout(self, method: str, *moments: Any) -> Layout:
-        return make_layout(method, *moments)
+    def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
+               eps2: float) -> Layout:  # fmt: skip
+        return make_layout(method, lower, upper, mean, variance, eps2)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
         x = np.empty((len(frame), len(columns)), order="F")

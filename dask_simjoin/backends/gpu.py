@@ -42,10 +42,11 @@ class GpuBackend:
         self.built = 0
         self._lock = threading.Lock()
 
-    def layout(self, method: str, *moments: Any) -> DeviceLayout:
+    def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
+               eps2: float) -> DeviceLayout:  # fmt: skip
         # of this process's GPU; all of a cluster's are taken to be alike
         shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-        return make_device_layout(*moments, engine="auto", shared=shared)
+        return make_device_layout(lower, upper, mean, variance, eps2, shared=shared)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
         chosen = frame[list(columns)]
