@@ -183,7 +183,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     return plan
 
 
-def _bounds(every: Moments, spec: JoinSpec) -> tuple[np.ndarray, ...]:
+def _bounds(every: Moments, spec: JoinSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Lower and upper bounds, mean and variance of all points."""
     if every.rows:
         return every.lower, every.upper, every.mean, every.variance
