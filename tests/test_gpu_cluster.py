@@ -14,7 +14,7 @@ dask_cuda = pytest.importorskip("dask_cuda")
 dask_cudf = pytest.importorskip("dask_cudf")
 
 import dask.dataframe as dd
-from distributed import Client
+from distributed import Client, wait
 
 from dask_simjoin.backends.gpu import BACKEND
 from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, frame_of
@@ -102,38 +102,31 @@ def stored(dask_worker):
 
 
 def test_chunks_spill_from_the_device(tmp_path):
-    """64 chunks of about 4 MB go through 24 MB of device memory."""
+    """Indexes of 90 MB go through 24 MB of device memory, and are joined all the same."""
     n = 1_500_000
     rng = np.random.default_rng(0)
     points = cudf.DataFrame({f"c{k}": rng.uniform(size=n) for k in range(3)})
-    dask_cudf.from_cudf(points, npartitions=8).to_parquet(
-        tmp_path / "points", compute_kwargs={"scheduler": "sync"}
-    )
+    write = {"compute_kwargs": {"scheduler": "sync"}}
+    dask_cudf.from_cudf(points, npartitions=8).to_parquet(tmp_path / "points", **write)
     with (
         dask_cuda.LocalCUDACluster(
-            n_workers=1,
-            device_memory_limit="24 MB",
-            log_spilling=True,
-            dashboard_address=":0",
-            local_directory=str(tmp_path),
+            n_workers=1, device_memory_limit="24 MB", dashboard_address=":0", local_directory=str(tmp_path)
         ) as cluster,
         Client(cluster) as client,
     ):
         ddf = dask_cudf.read_parquet(tmp_path / "points")
-        options = {"partitioning": "entity", "blocksize": "1 MB"}
-        pairs = ddf.simjoin.self_join(0.004, **options)
-        indexes = pairs.expr._chunks()
-        assert indexes.npartitions > 30
-        kept = pairs.persist()
-        total = len(kept)
+        pairs = ddf.simjoin.self_join(0.004, partitioning="entity", blocksize="1 MB")
+        chunks = pairs.expr._chunks()
+        assert chunks.npartitions > 30
+        kept = client.get(dict(chunks.__dask_graph__()), chunks.__dask_keys__(), sync=False)
+        wait(kept)
         there = client.run(stored)
-        print("on the device and on the host:", there)
-        assert all(host > 0 for _, host in there.values())
-        spilled = client.get_worker_logs()
-        assert any("Spilled key" in text and "simjoin_index" in text for logs in spilled.values()
-                   for _, text in logs)  # fmt: skip
+        print("chunks on the device and on the host:", there)
+        assert all(device > 0 and host > 20 for device, host in there.values())
+        total = len(pairs)
+        del kept
     want = points.simjoin.count_pairs(0.004)
-    assert total == want > 500_000
+    assert total == want > 200_000
 
 
 def test_no_coordinate_is_copied_to_the_host(tmp_path):
