@@ -268,6 +268,53 @@ class SimJoinAccessor:
         )  # fmt: skip
 
     @known_options
+    def dbscan(self, eps: float, min_samples: int = 5, *, on: Any = None, id: Hashable | None = None,
+               metric: str = "euclidean", dropna: bool = False, method: str = "auto",
+               blocksize: Any = None) -> Any:  # fmt: skip
+        """Clusters of rows by density: DBSCAN.
+
+        Labels are those of ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for
+        every number of partitions. No list of neighbours is made: memory holds the chunks of a task, a few
+        numbers for each row, and the chunks' components.
+
+        Parameters
+        ----------
+        eps : float
+            Largest distance of neighbours, as in `self_join`.
+        min_samples : int
+            A row with at least so many rows within `eps`, itself included, is a core row.
+        on, id, metric, dropna, method, blocksize
+            As in `self_join`; `id` only says which column is no coordinate.
+
+        Returns
+        -------
+        Series
+            int64, named "label", with the frame's index and partitions: the number of each row's
+            cluster, or -1 for noise. Clusters are numbered by their first core row, from 0; a row near
+            core rows of several clusters is in the one of the lowest number. Rows that `dropna` leaves
+            out have no entry.
+
+        Notes
+        -----
+        Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large
+        spatial databases with noise". Core rows are connected within each chunk first, and across
+        chunks only by their components. Chunks are those of ``partitioning="entity"``: data that is
+        sorted in space has few block pairs.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import dask_simjoin
+        >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0, 20.0, 21.0, 22.0]})
+        >>> df.simjoin.dbscan(1.0, min_samples=3).tolist()
+        [0, 0, 0, -1, 1, 1, 1]
+        """
+        return joins.dbscan(
+            self._frame, eps, min_samples, on=on, id=id, metric=metric, dropna=dropna, method=method,
+            blocksize=blocksize,
+        )  # fmt: skip
+
+    @known_options
     def with_row_id(self, name: str = ROW_ID) -> Any:
         """The frame with one more column: each row's number in the frame, from 0.
 

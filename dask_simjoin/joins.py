@@ -10,13 +10,16 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin import blocks
-from dask_simjoin.backends.base import backend_for, backend_named, library
+from dask_simjoin.backends.base import HOME, backend_for, backend_named, library
 from dask_simjoin.budget import current_settings
 from dask_simjoin.checks import check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
+from dask_simjoin.cluster.components import components_of_ids, forest_of_ids, no_components
+from dask_simjoin.cluster.dbscan import dbscan_of_chunk
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnsupportedFrameError
 from dask_simjoin.graph.cluster import on_cluster
 from dask_simjoin.graph.counts import CountPairs, NeighborCounts
+from dask_simjoin.graph.dbscan import Labels
 from dask_simjoin.graph.pairs import SelfJoin
 from dask_simjoin.graph.planner import plan_for
 from dask_simjoin.graph.private import new_collection
@@ -32,6 +35,9 @@ MOST_BYTES = 2**62
 
 COUNTS = "neighbors"
 """Name of the Series of numbers of neighbours."""
+
+LABELS = "label"
+"""Name of the Series of clusters."""
 
 
 @known_options
@@ -120,6 +126,88 @@ def count_pairs(frame: Any, eps: float, *, on: Any = None, id: Hashable | None =
     if not len(plan):
         return 0
     return blocks.count_block_pairs(chunk, chunk, spec, plan.layout, True)
+
+
+@known_options
+def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: Hashable | None = None,
+           metric: str = "euclidean", dropna: bool = False, method: str = "auto",
+           blocksize: Any = None) -> Any:  # fmt: skip
+    """Labels of the clusters of DBSCAN; see `SimJoinAccessor.dbscan`."""
+    meta = _example(frame)
+    if library(meta) != HOME:
+        raise UnsupportedFrameError(
+            f"dbscan() of frames of {library(meta)!r} is not there yet; use ddf.to_backend('pandas')."
+        )
+    if isinstance(min_samples, bool) or not isinstance(min_samples, (int, np.integer)) or min_samples < 1:
+        raise OptionError(f"min_samples={min_samples!r} is not allowed; use a whole number >= 1.")
+    spec = _spec(
+        meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method, partitioning="entity",
+        blocksize=blocksize,
+    )  # fmt: skip
+    spec = _unnamed(spec)
+    example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
+    if is_dask_collection(frame):
+        source = seal(frame, spec.columns)
+        return new_collection(Labels(source.inner, source, spec, int(min_samples), example))
+    chunk, plan = _eager(frame, spec, named=False)
+    if not len(plan):
+        return example
+    labels = dbscan_of_chunk(chunk, plan.layout, int(min_samples))
+    return backend_for(meta).series(labels, chunk["ids"], LABELS)
+
+
+def connected_components(pairs: Any) -> Any:
+    """Groups of rows that pairs connect: the end of de-duplication.
+
+    Parameters
+    ----------
+    pairs : DataFrame
+        With columns ``left`` and ``right``, of pandas or of Dask: as `self_join` gives them, or any other.
+
+    Returns
+    -------
+    DataFrame
+        One row for each id that occurs: ``id``, and ``component`` (int64), the number of its group. Groups
+        are numbered from 0 by their smallest ids. Of a Dask DataFrame it is lazy and has one partition:
+        what must fit memory is the ids that occur in pairs, not the pairs.
+
+    Raises
+    ------
+    ColumnError, UnsupportedFrameError
+        There is no column ``left`` or ``right``; the frame is none of pandas or Dask.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 7.0, 8.0, 20.0]}, index=list("abcdef"))
+    >>> dask_simjoin.connected_components(df.simjoin.self_join(1.0))
+      id  component
+    0  a          0
+    1  b          0
+    2  c          0
+    3  d          1
+    4  e          1
+    """
+    meta = _example(pairs)
+    for name in ("left", "right"):
+        if name not in meta.columns:
+            raise ColumnError(f"The frame has no column {name!r}; pairs are in columns 'left' and 'right'.")
+    if library(meta) != HOME:
+        raise UnsupportedFrameError(
+            f"connected_components() of frames of {library(meta)!r} is not there yet; use "
+            "pairs.to_backend('pandas')."
+        )
+    pairs = pairs[["left", "right"]]
+    if not is_dask_collection(pairs):
+        return components_of_ids(pairs)
+    return pairs.reduction(
+        forest_of_ids,
+        aggregate=components_of_ids,
+        combine=forest_of_ids,
+        meta=no_components(pairs._meta),
+        split_every=16,
+    )
 
 
 @known_options

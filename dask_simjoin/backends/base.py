@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.index.regions import Regions
+
+Visitor = Callable[[Any, Any], None]
 
 
 class Pairs(NamedTuple):
@@ -62,6 +65,13 @@ class Backend(Protocol):
         `labels`: what to name the rows of both sides (n,) int64, in their index's order; None:
         their positions.  `rows`: only what `weights` counts for the first side's places start ...
         stop-1, multiples of the layout's `grain` or its end.
+        """
+
+    def visit(self, q: dict[str, Any], d: dict[str, Any], layout: Any, visitor: Visitor, *,
+              same: bool) -> None:  # fmt: skip
+        """Show all pairs of two indexes, or of one with itself, to `visitor`, some at a time.
+
+        It gets positions (int32) in the first and in the second; arrays that it must not keep.
         """
 
     def counts(self, q: dict[str, Any], d: dict[str, Any], layout: Any, *, same: bool) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.backends.base import Pairs
-from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Sink
+from dask_simjoin.backends.base import Pairs, Visitor
+from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Shown, Sink
 from dask_simjoin.index import grid, kdorder, tiles
 from dask_simjoin.index.layout import METHODS, Layout, make_layout
 from dask_simjoin.index.regions import Regions
@@ -72,6 +72,11 @@ class CpuBackend:
         left, right = (np.concatenate([f[k] for f in found]) for k in range(2))
         away = np.concatenate([f.distance for f in found]) if distance else None
         return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found))
+
+    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool) -> None:
+        if all(len(s["order"]) > SWEEP_LANES for s in (q, d)):
+            run = _sweep_pairs if layout.grid is not None else _tile_pairs
+            run(q, d, layout, same, [s["order"] for s in (q, d)], Shown(visitor))
 
     def counts(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Any:
         counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if same else (q, d))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -131,3 +132,25 @@ class Labels:
     def end(self, n: int) -> None:
         self._flush(n)
         self.segments.close(self._used)
+
+
+class Shown:
+    """Shows pairs to a visitor and keeps none."""
+
+    def __init__(self, visitor: Callable[[np.ndarray, np.ndarray], None]) -> None:
+        self._visitor = visitor
+        self._scratch(SCRATCH)
+
+    def _scratch(self, room: int) -> None:
+        self.room = room
+        self.left = np.empty(room + SWEEP_LANES, np.int32)
+        self.right = np.empty(room + SWEEP_LANES, np.int32)
+
+    def full(self, n: int, least: int) -> None:
+        self.end(n)
+        if least > self.room:
+            self._scratch(least)
+
+    def end(self, n: int) -> None:
+        if n:
+            self._visitor(self.left[:n], self.right[:n])

@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.backends import gpu_engine
-from dask_simjoin.backends.base import Pairs
+from dask_simjoin.backends.base import Pairs, Visitor
 from dask_simjoin.errors import PartitionSizeError
 from dask_simjoin.index import device
 from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layout
@@ -93,6 +93,11 @@ class GpuBackend:
         if not parts:
             columns = [none, none] + [cupy.empty(0)] * distance
         return Pairs(columns[0], columns[1], columns[2] if distance else None, *told)
+
+    def visit(self, q: Index, d: Index, layout: DeviceLayout, visitor: Visitor, *, same: bool) -> None:
+        for found in gpu_engine.batches(q, d, layout, same=same):
+            if len(found.places):
+                visitor(q["order"][found.places[:, 0]], d["order"][found.places[:, 1]])
 
     def counts(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool) -> Any:
         by_position = []

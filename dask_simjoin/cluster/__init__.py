@@ -1,0 +1,1 @@
+"""Clusterings that are built on joins, as pure functions of chunks and of arrays."""

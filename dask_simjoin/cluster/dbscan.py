@@ -1,0 +1,130 @@
+"""DBSCAN of chunks, step by step (Ester, Kriegel, Sander & Xu 1996, "A density-based algorithm for
+discovering clusters in large spatial databases with noise").
+
+No list of neighbours is made.  Counts of neighbours give the core rows; the core rows of each chunk
+are connected within it, and then only its components, of which there are few, across chunks.  Clusters
+are numbered by their first core row; a border row takes the lowest number among its core neighbours:
+so labels are those of scikit-learn, whatever the chunks.
+
+Rows of all chunks are numbered by their chunk and their place in it, which is their order in the frame.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.backends.base import backend_for
+from dask_simjoin.chunks import Chunk
+from dask_simjoin.cluster.components import component_roots, spanning_forest
+from dask_simjoin.kernels.cpu import components as kernels
+
+CHUNK = 1 << 32
+"""Numbers of rows that each chunk has."""
+
+NOWHERE = np.iinfo(np.int64).max
+
+Numbering = tuple[np.ndarray, np.ndarray]
+"""First rows of the chunks' components, ascending, and the numbers of their clusters."""
+
+
+def core_rows(counts: np.ndarray, min_samples: int) -> np.ndarray:
+    """Which rows have enough neighbours, themselves included (n,), bool."""
+    return counts + 1 >= min_samples
+
+
+def components_within(chunk: Chunk, core: np.ndarray, layout: Any) -> np.ndarray:
+    """For each core row of a chunk the first row of its component there (n,), int64; -1 for others."""
+    parent = np.arange(len(core))
+
+    def visit(left: np.ndarray, right: np.ndarray) -> None:
+        kernels.link(parent, left, right, core, core, 0)
+
+    backend_for(chunk["example"]).visit(chunk, chunk, layout, visit, same=True)
+    kernels.roots(parent)
+    parent[~core] = -1
+    return parent
+
+
+def first_rows(number: int, within: np.ndarray) -> np.ndarray:
+    """The rows that stand for a chunk's components."""
+    return np.flatnonzero(within == np.arange(len(within))) + number * CHUNK
+
+
+def edges_across(q: Chunk, d: Chunk, within: tuple[np.ndarray, np.ndarray], numbers: tuple[int, int],
+                 layout: Any) -> np.ndarray:  # fmt: skip
+    """As few edges (k, 2) as connect the components of two chunks, between rows that stand for them."""
+    a, b = within
+    offset = len(a)
+    nodes = np.arange(offset + len(b))
+    parent = np.concatenate([a, np.where(b < 0, b, b + offset)])
+    first = parent == nodes
+    parent = np.where(parent < 0, nodes, parent)
+    cores = a >= 0, b >= 0
+
+    def visit(left: np.ndarray, right: np.ndarray) -> None:
+        kernels.link(parent, left, right, *cores, offset)
+
+    backend_for(q["example"]).visit(q, d, layout, visit, same=False)
+    kernels.roots(parent)
+    tied = np.flatnonzero(first & (parent != nodes))
+
+    def named(places: np.ndarray) -> np.ndarray:
+        i, j = numbers
+        return np.where(places < offset, places + i * CHUNK, places - offset + j * CHUNK)
+
+    return np.stack([named(tied), named(parent[tied])], axis=1)
+
+
+def _no_edges() -> np.ndarray:
+    return np.zeros((0, 2), np.int64)
+
+
+def merge_edges(*parts: np.ndarray) -> np.ndarray:
+    """As few edges (k, 2) as connect what all of these connect."""
+    return spanning_forest(np.concatenate(parts)) if parts else _no_edges()
+
+
+def number_clusters(edges: np.ndarray, *rows: np.ndarray) -> Numbering:
+    """Number the clusters by their first rows; `rows`: those that stand for the chunks' components."""
+    names = np.concatenate([np.zeros(0, np.int64), *rows])  # ascending, as chunks are
+    left, right = (np.searchsorted(names, edges[:, k]) for k in (0, 1))
+    root = component_roots(len(names), left, right)
+    return names, np.unique(root, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def label_cores(number: int, within: np.ndarray, numbering: Numbering) -> np.ndarray:
+    """Cluster numbers of a chunk's core rows (n,), int64; -1 for others."""
+    names, clusters = numbering
+    labels = np.full(len(within), -1, np.int64)
+    core = within >= 0
+    labels[core] = clusters[np.searchsorted(names, within[core] + number * CHUNK)]
+    return labels
+
+
+def border_labels(q: Chunk, d: Chunk, labels: tuple[np.ndarray, np.ndarray], layout: Any,
+                  same: bool) -> tuple[np.ndarray, np.ndarray | None]:  # fmt: skip
+    """The lowest label among the core neighbours that rows of two chunks have in each other."""
+    low = [np.full(len(some), NOWHERE) for some in labels[: 1 if same else 2]]
+
+    def visit(left: np.ndarray, right: np.ndarray) -> None:
+        kernels.lowest(left, right, *labels, low[0], low[-1])
+
+    if any((some < 0).any() for some in labels):
+        backend_for(q["example"]).visit(q, d, layout, visit, same=same)
+    return low[0], None if same else low[1]
+
+
+def final_labels(labels: np.ndarray, *low: np.ndarray) -> np.ndarray:
+    """Labels of a chunk's rows: of core rows their own, of border rows the lowest, of others -1."""
+    lowest = np.minimum.reduce(low) if low else np.full(len(labels), NOWHERE)
+    return np.where(labels >= 0, labels, np.where(lowest < NOWHERE, lowest, -1))
+
+
+def dbscan_of_chunk(chunk: Chunk, layout: Any, min_samples: int) -> np.ndarray:
+    """Labels of the rows of one chunk that is all there is."""
+    counts = backend_for(chunk["example"]).counts(chunk, chunk, layout, same=True)[0]
+    within = components_within(chunk, core_rows(counts, min_samples), layout)
+    labels = label_cores(0, within, number_clusters(_no_edges(), first_rows(0, within)))
+    return final_labels(labels, border_labels(chunk, chunk, (labels, labels), layout, True)[0])

@@ -1,0 +1,143 @@
+"""Lazy Series that are aligned with the frame a join is of: one value for each row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.backends.base import backend_for
+from dask_simjoin.blocks import count_block
+from dask_simjoin.chunks import Chunk, joined
+from dask_simjoin.graph.chunked import chunk_refs
+from dask_simjoin.graph.private import (
+    CumulativeAggregations,
+    Expr,
+    Partitions,
+    PartitionsFiltered,
+    Repartition,
+    Task,
+    TaskRef,
+)
+from dask_simjoin.plan import Plan
+
+SUM_FAN_IN = 16
+"""Results of block pairs that one task combines."""
+
+Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
+
+
+class Aligned(CumulativeAggregations):
+    """Values of rows before they are planned; partitions are the source's.
+
+    Like a cumulative sum it has a value for each row and depends on all of them.  Being one, with the
+    source in sight as `frame`, Dask knows it to be aligned with the source: no shuffle is needed to
+    assign it.  Where Dask's tuning merges partitions of `frame`, those of the values follow.
+    """
+
+    _some: Any
+    """The class of chosen partitions, with the same parameters but `frame`."""
+
+    def _values(self, partitions: list[int] | None = None) -> Expr:
+        raise NotImplementedError
+
+    def _divisions(self) -> Any:
+        return self.frame.divisions
+
+    def _simplify_up(self, parent: Any, dependents: Any) -> Expr | None:
+        if not isinstance(parent, Partitions):
+            return None
+        # numbers of partitions are those of the source as it is: they must not be merged any more
+        return self._some(*self.operands[1:], list(parent.partitions))
+
+    def _lower(self) -> Expr:
+        values = self._values()
+        if self.frame.npartitions == values.npartitions:
+            return values
+        return Repartition(values, new_partitions=self.frame.npartitions)
+
+
+class SomeAligned(PartitionsFiltered):
+    """Chosen partitions of `Aligned`."""
+
+    def _values(self, partitions: list[int] | None = None) -> Expr:
+        raise NotImplementedError
+
+    def _divisions(self) -> Any:
+        return self.operand("source").inner.divisions
+
+    def _lower(self) -> Expr:
+        return self._values(self.operand("_partitions"))
+
+
+def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int]]]:
+    """For each of the chosen partitions the chunks that hold it, and which of their pieces it is."""
+    found: dict[int, list[tuple[int, int]]] = {n: [] for n in chosen}
+    for c, chunk in enumerate(pieces):
+        for k, (n, _, _) in enumerate(chunk):
+            if n in found:
+                found[n].append((c, k))
+    return found
+
+
+def add_counts(
+    layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, wanted: set[int]
+) -> dict[int, Any]:
+    """Put tasks into the layer that count neighbours of the rows of the wanted chunks; their keys."""
+    block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
+    parts: dict[int, list[Any]] = {c: [] for c in wanted}
+    for b, (i, j) in enumerate(plan.blocks.tolist()):
+        if i not in parts and j not in parts:
+            continue
+        layer[(block, b)] = Task((block, b), count_block, *chunk_refs(chunks, i, j), plan.layout, i == j)
+        for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
+            if c in parts:
+                parts[c].append((TaskRef((block, b)), side))
+    for c, level in parts.items():
+        depth = 0
+        while len(level) > SUM_FAN_IN:
+            level, lower = [], level
+            for s in range(0, len(lower), SUM_FAN_IN):
+                key = (partial, c, depth, s)
+                layer[key] = _sum_task(key, lower[s : s + SUM_FAN_IN])
+                level.append((TaskRef(key), None))
+            depth += 1
+        layer[(partial, c)] = _sum_task((partial, c), level)
+    return {c: (partial, c) for c in parts}
+
+
+def _sum_task(key: Any, parts: list[Any]) -> Task:
+    return Task(key, _add_up, [which for _, which in parts], *(ref for ref, _ in parts))
+
+
+def _add_up(sides: list[int | None], *parts: Any) -> Any:
+    total: Any = 0
+    for side, part in zip(sides, parts, strict=True):
+        total = total + (part if side is None else part[side])
+    return total
+
+
+def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Pieces, values: dict[int, Any],
+                   chosen: list[int], meta: Any) -> None:  # fmt: skip
+    """Put tasks into the layer that make the chosen partitions of values by chunk."""
+    held = pieces_by_partition(pieces, chosen)
+    for place, n in enumerate(chosen):
+        key, found = (name, place), held[n]
+        refs = [TaskRef((chunks._name, c)) for c, _ in found] + [TaskRef(values[c]) for c, _ in found]
+        layer[key] = Task(key, aligned, meta, [k for _, k in found], *refs)
+
+
+def aligned(meta: Any, which: list[int], *chunks_and_values: Any) -> Any:
+    """The values of one partition: some pieces of chunks, one after the other."""
+    half = len(chunks_and_values) // 2
+    chunks: tuple[Chunk, ...] = chunks_and_values[:half]
+    if not chunks:
+        return meta
+    backend = backend_for(chunks[0]["example"])
+    values, ids, xp = [], [], backend.xp
+    for k, chunk, total in zip(which, chunks, chunks_and_values[half:], strict=True):
+        stop = int(chunk["ends"][k])
+        start = int(chunk["ends"][k - 1]) if k else 0
+        ids.append(chunk["ids"][start:stop])
+        values.append(total[start:stop] if stop > start else xp.zeros(0, np.int64))
+    return backend.series(xp.concatenate(values), joined(ids), meta.name)

@@ -1,0 +1,131 @@
+"""Lazy labels of DBSCAN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.chunking import EntityChunks
+from dask_simjoin.chunks import Chunk
+from dask_simjoin.cluster.dbscan import (
+    border_labels,
+    components_within,
+    core_rows,
+    edges_across,
+    final_labels,
+    first_rows,
+    label_cores,
+    merge_edges,
+    number_clusters,
+)
+from dask_simjoin.graph.aligned import SUM_FAN_IN, Aligned, SomeAligned, add_counts, add_partitions
+from dask_simjoin.graph.chunked import chunk_refs
+from dask_simjoin.graph.named import Named
+from dask_simjoin.graph.private import Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.graph.unplanned import Unplanned
+from dask_simjoin.plan import Plan
+
+
+class Clustered(Unplanned):
+    """Labels by row, before they are planned."""
+
+    def _values(self, partitions: list[int] | None = None) -> Expr:
+        plan = self.plan
+        assert isinstance(plan.chunks, EntityChunks)
+        return LabelChunks(
+            self._chunks(), plan, plan.chunks.pieces, self.operand("min_samples"), self._meta,
+            self.operand("source").inner.divisions, partitions,
+        )  # fmt: skip
+
+
+class SomeLabels(Clustered, SomeAligned):
+    """Chosen partitions of `Labels`."""
+
+    _label = "simjoin_dbscan"
+    _parameters = ["source", "spec", "min_samples", "meta", "_partitions"]
+
+
+class Labels(Clustered, Aligned):
+    """Labels, before they are planned."""
+
+    _label = "simjoin_dbscan"
+    _parameters = ["frame", "source", "spec", "min_samples", "meta"]
+    _some = SomeLabels
+
+
+class LabelChunks(PartitionsFiltered, Named):
+    """Labels of entity chunks.
+
+    Core rows are connected within each chunk, then the chunks' components across each block pair; those
+    edges are merged in a tree, clusters numbered by one task, and border rows labelled block by block.
+    """
+
+    _label = "simjoin_labels"
+    _parameters = ["chunks", "plan", "pieces", "min_samples", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions")
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        layer: dict[Any, Any] = {}
+
+        def add(step: str, place: Any, function: Callable[..., Any], *arguments: Any) -> TaskRef:
+            key = (f"simjoin_dbscan_{step}-{self.deterministic_token}", place)
+            layer[key] = Task(key, function, *arguments)
+            return TaskRef(key)
+
+        every = range(len(self.operand("pieces")))
+        refs = [chunk_refs(self.chunks, c, c)[0] for c in every]
+        counts = add_counts(layer, self.deterministic_token, self.chunks, plan, set(every))
+        samples = self.operand("min_samples")
+        within = [add("within", c, _within, refs[c], TaskRef(counts[c]), samples, plan.layout) for c in every]
+        blocks = plan.blocks.tolist()
+        edges = [
+            add("across", b, _across, refs[i], refs[j], within[i], within[j], (i, j), plan.layout)
+            for b, (i, j) in enumerate(blocks)
+            if i != j
+        ]
+        depth = 0
+        while len(edges) > 1:
+            groups = [edges[s : s + SUM_FAN_IN] for s in range(0, len(edges), SUM_FAN_IN)]
+            edges = [add("merge", (depth, n), merge_edges, *group) for n, group in enumerate(groups)]
+            depth += 1
+        if not edges:
+            edges = [add("merge", (0, 0), merge_edges)]
+        firsts = [add("firsts", c, first_rows, c, within[c]) for c in every]
+        numbering = add("number", 0, number_clusters, edges[0], *firsts)
+        cores = [add("cores", c, label_cores, c, within[c], numbering) for c in every]
+        low: list[list[Any]] = [[] for _ in every]
+        for b, (i, j) in enumerate(blocks):
+            found = add("border", b, _border, refs[i], refs[j], cores[i], cores[j], plan.layout, i == j)
+            low[i].append((found, 0))
+            if i != j:
+                low[j].append((found, 1))
+        values = {}
+        for c in every:
+            sides, parts = [side for _, side in low[c]], (ref for ref, _ in low[c])
+            values[c] = add("labels", c, _final, cores[c], sides, *parts).key
+        chosen = list(self._partitions)
+        add_partitions(layer, self._name, self.chunks, self.operand("pieces"), values, chosen, self._meta)
+        return layer
+
+
+def _within(chunk: Chunk, counts: Any, min_samples: int, layout: Any) -> np.ndarray:
+    n = len(chunk["ids"])
+    return components_within(chunk, core_rows(counts if n else np.zeros(0), min_samples), layout)
+
+
+def _across(q: Chunk, d: Chunk, q_within: Any, d_within: Any, numbers: tuple[int, int], layout: Any) -> Any:
+    return edges_across(q, d, (q_within, d_within), numbers, layout)
+
+
+def _border(q: Chunk, d: Chunk, q_labels: Any, d_labels: Any, layout: Any, same: bool) -> Any:
+    return border_labels(q, d, (q_labels, d_labels), layout, same)
+
+
+def _final(labels: Any, sides: list[int], *low: Any) -> Any:
+    return final_labels(labels, *(some[side] for side, some in zip(sides, low, strict=True)))

@@ -1,0 +1,51 @@
+"""Connected components of pairs that pass by, and the lowest label among neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def find(parent: Any, i: int) -> int:
+    """The root of a node; every other node on the way is tied to its grandparent (path halving)."""
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def link(parent: Any, left: Any, right: Any, left_in: Any, right_in: Any, offset: int) -> None:
+    """Join the components of pairs of which both rows take part; the smaller root becomes the root.
+
+    `offset`: the node of the right side's first row.
+    """
+    for n in range(left.size):
+        i, j = left[n], right[n]
+        if left_in[i] and right_in[j]:
+            a, b = find(parent, i), find(parent, j + offset)
+            if a < b:
+                parent[b] = a
+            elif b < a:
+                parent[a] = b
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def roots(parent: Any) -> None:
+    """Tie every node to its root."""
+    for i in range(parent.size):
+        parent[i] = find(parent, i)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def lowest(left: Any, right: Any, left_labels: Any, right_labels: Any, left_low: Any, right_low: Any) -> None:
+    """Lower what rows without a label (-1) have in `left_low`, `right_low` to their neighbours' labels."""
+    for n in range(left.size):
+        i, j = left[n], right[n]
+        a, b = left_labels[i], right_labels[j]
+        if a < 0 <= b:
+            left_low[i] = min(left_low[i], b)
+        elif b < 0 <= a:
+            right_low[j] = min(right_low[j], a)

@@ -1,0 +1,184 @@
+"""Labels of DBSCAN, equal to scikit-learn's, and connected components."""
+
+import itertools
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dask_simjoin
+from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.testing import brute_force, cases, frame_of, squared_distances
+
+sklearn_cluster = pytest.importorskip("sklearn.cluster")
+datasets = pytest.importorskip("sklearn.datasets")
+
+
+def labels_of(x, eps, min_samples):
+    """What scikit-learn says."""
+    if not len(x):
+        return []
+    tool = sklearn_cluster.DBSCAN(eps=eps, min_samples=min_samples, algorithm="kd_tree")
+    return tool.fit(x.astype(np.float64)).labels_.tolist()
+
+
+def by_definition(x, eps, min_samples):
+    """The same by the definition of this package, for numbers that scikit-learn computes otherwise."""
+    near = squared_distances(x, x) <= eps * eps
+    core = near.sum(1) >= min_samples
+    labels = np.full(len(x), -1)
+    number = 0
+    for i in range(len(x)):
+        if not core[i] or labels[i] >= 0:
+            continue
+        todo = [i]
+        labels[i] = number
+        while todo:
+            for k in np.flatnonzero(near[todo.pop()] & (labels < 0)):
+                labels[k] = number
+                if core[k]:
+                    todo.append(k)
+        number += 1
+    return labels.tolist()
+
+
+def split(frame, cuts):
+    bounds = [0, *cuts, len(frame)]
+    parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
+    return dd.from_map(lambda part: part, parts, meta=frame.iloc[:0])
+
+
+@settings(max_examples=150)
+@given(cases(max_dims=9, max_points=60), st.integers(1, 8), st.sampled_from([4, 20, 1000]))
+def test_any_points(case, min_samples, rows):
+    frame = frame_of(case.x)
+    want = by_definition(case.x, case.eps, min_samples)
+    assert frame.simjoin.dbscan(case.eps, min_samples).tolist() == want
+    blocksize = rows * (8 * case.x.shape[1] + 8)
+    labels = split(frame, case.cuts).simjoin.dbscan(case.eps, min_samples, blocksize=blocksize)
+    with dask.config.set(scheduler="sync"):
+        assert labels.compute().tolist() == want
+
+
+def sets():
+    """Names, points, distances and numbers of samples."""
+    rng = np.random.default_rng(0)
+    moons = datasets.make_moons(1200, noise=0.06, random_state=0)[0]
+    blobs = datasets.make_blobs(1200, centers=6, n_features=4, random_state=0)[0]
+    dense = np.concatenate([rng.normal(k * 3, 0.05 * 3**k, (400, 2)) for k in range(3)])
+    lattice = np.array(list(itertools.product(range(12), range(12), range(8))), float)
+    yield "moons", moons, 0.1, 5
+    yield "blobs", blobs, 0.9, 6
+    yield "varied densities", dense, 0.12, 5
+    yield "lattice", lattice, 1.0, 7
+    yield "lattice, borders", lattice, 1.0, 6
+    yield "chain", np.arange(1500.0)[:, None] * 0.5, 0.5, 3
+    yield "identical points", np.zeros((900, 3)), 0.1, 5
+    yield "all noise", rng.uniform(size=(500, 3)) * 1000, 0.01, 2
+    yield "every row a cluster", rng.uniform(size=(500, 3)) * 1000, 0.01, 1
+    yield "fewer rows than samples", rng.uniform(size=(4, 2)), 10.0, 5
+
+
+SETS = {name: rest for name, *rest in sets()}
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("partitions", [1, 7, 40])
+def test_equal_to_scikit_learn(name, partitions):
+    x, eps, min_samples = SETS[name]
+    x = np.random.default_rng(1).permutation(x)
+    frame = frame_of(x)
+    frame.index = frame.index + 100
+    want = labels_of(x, eps, min_samples)
+    assert frame.simjoin.dbscan(eps, min_samples=min_samples).tolist() == want
+    ddf = dd.from_pandas(frame, npartitions=partitions)
+    labels = ddf.simjoin.dbscan(eps, min_samples, blocksize=f"{max(1, len(x) // 12) * 40} B")
+    found = labels.compute()
+    assert found.index.tolist() == frame.index.tolist() and found.name == "label"
+    assert found.dtype == np.int64 and found.tolist() == want
+    # aligned with the frame: assigned without a shuffle
+    assert ddf.assign(label=labels).label.compute().tolist() == want
+    assert labels.npartitions == ddf.npartitions
+    last = labels.partitions[labels.npartitions - 1].compute()
+    assert last.tolist() == want[len(want) - len(last) :]
+
+
+def test_on_a_cluster():
+    x, eps, min_samples = SETS["moons"]
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster),
+    ):
+        ddf = dd.from_pandas(frame_of(x), npartitions=6)
+        labels = ddf.simjoin.dbscan(eps, min_samples, blocksize="5 kB").compute()
+        assert labels.tolist() == labels_of(x, eps, min_samples)
+
+
+def test_rows_left_out_have_no_label():
+    frame = frame_of(SETS["moons"][0])
+    frame.loc[::9, "c0"] = np.nan
+    kept = frame.dropna()
+    want = labels_of(kept.to_numpy(), 0.1, 5)
+    ddf = dd.from_pandas(frame, npartitions=5)
+    for one in (frame, ddf):
+        labels = one.simjoin.dbscan(0.1, 5, dropna=True)
+        labels = labels if one is frame else labels.compute()
+        assert labels.tolist() == want and labels.index.tolist() == kept.index.tolist()
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, True, "5", None])
+def test_bad_min_samples(value):
+    with pytest.raises(OptionError, match=r"min_samples=.* is not allowed; use a whole number >= 1"):
+        frame_of(np.zeros((3, 2))).simjoin.dbscan(1.0, value)
+
+
+# --- connected components -------------------------------------------------------------------------
+
+
+def components(pairs):
+    """Groups of ids by the definition: in the order of their smallest ids."""
+    groups = []
+    for a, b in pairs:
+        touched = [g for g in groups if a in g or b in g]
+        groups = [g for g in groups if g not in touched] + [set().union({a, b}, *touched)]
+    groups.sort(key=min)
+    return {name: k for k, group in enumerate(groups) for name in group}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=40), st.integers(1, 5), st.booleans()
+)
+def test_connected_components(pairs, partitions, text):
+    names = [(f"id {a:02}", f"id {b:02}") if text else (a, b) for a, b in pairs]
+    frame = pd.DataFrame(names, columns=["left", "right"]).astype("str" if text else "int64")
+    want = components(names)
+    size = -(-len(frame) // partitions)
+    ddf = split(frame, [min(len(frame), size * k) for k in range(1, partitions)])
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        lazy = dask_simjoin.connected_components(ddf).compute()
+    for found in (dask_simjoin.connected_components(frame), lazy):
+        assert dict(zip(found.id.tolist(), found.component.tolist(), strict=True)) == want
+        assert found.component.dtype == np.int64 and found.id.is_monotonic_increasing
+
+
+def test_components_of_a_join_are_clusters_of_one_neighbour():
+    x = np.random.default_rng(0).uniform(size=(900, 2))
+    ddf = dd.from_pandas(frame_of(x), npartitions=4)
+    groups = dask_simjoin.connected_components(ddf.simjoin.self_join(0.02)).compute()
+    labels = ddf.simjoin.dbscan(0.02, 2).compute()
+    assert groups.id.tolist() == labels.index[labels >= 0].tolist()
+    assert groups.component.tolist() == labels[labels >= 0].tolist()
+    assert len(groups) == len({i for pair in brute_force(x, 0.02) for i in pair})
+
+
+def test_frames_that_are_no_pairs():
+    with pytest.raises(ColumnError, match="no column 'left'"):
+        dask_simjoin.connected_components(pd.DataFrame({"right": [1]}))
+    with pytest.raises(UnsupportedFrameError):
+        dask_simjoin.connected_components([(1, 2)])
