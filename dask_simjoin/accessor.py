@@ -270,7 +270,7 @@ class SimJoinAccessor:
     @known_options
     def dbscan(self, eps: float, min_samples: int = 5, *, on: Any = None, id: Hashable | None = None,
                metric: str = "euclidean", dropna: bool = False, method: str = "auto",
-               blocksize: Any = None) -> Any:  # fmt: skip
+               partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
         """Clusters of rows by density: DBSCAN.
 
         Labels are those of ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for
@@ -283,7 +283,7 @@ class SimJoinAccessor:
             Largest distance of neighbours, as in `self_join`.
         min_samples : int
             A row with at least so many rows within `eps`, itself included, is a core row.
-        on, id, metric, dropna, method, blocksize
+        on, id, metric, dropna, method, partitioning, blocksize
             As in `self_join`; `id` only says which column is no coordinate.
 
         Returns
@@ -298,8 +298,7 @@ class SimJoinAccessor:
         -----
         Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large
         spatial databases with noise". Core rows are connected within each chunk first, and across
-        chunks only by their components. Chunks are those of ``partitioning="entity"``: data that is
-        sorted in space has few block pairs.
+        chunks only by their components. Spatial chunks have no halos here: each meets those around it.
 
         Examples
         --------
@@ -311,7 +310,7 @@ class SimJoinAccessor:
         """
         return joins.dbscan(
             self._frame, eps, min_samples, on=on, id=id, metric=metric, dropna=dropna, method=method,
-            blocksize=blocksize,
+            partitioning=partitioning, blocksize=blocksize,
         )  # fmt: skip
 
     @known_options

@@ -274,6 +274,3 @@ def spatial_chunks(points: SamplePoints, regions: Regions, reach: float, thresho
         regions, reach, threshold, first, own_parts, halo_parts, np.array(own_of), np.array(halo_of),
         method, offsets,
     )  # fmt: skip
-
-
-Chunking = EntityChunks | SpatialChunks

@@ -15,10 +15,10 @@ import numpy as np
 
 from dask_simjoin.arrays import module_of, values_of
 from dask_simjoin.backends.base import backend_for
-from dask_simjoin.chunking import SpatialChunks
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.ids import as_labels, row_ids
 from dask_simjoin.partition import bounds, box_digest, points
+from dask_simjoin.region_chunks import Shuffled
 from dask_simjoin.spec import JoinSpec
 
 Chunk = dict[str, Any]
@@ -95,7 +95,7 @@ def cell_columns(spec: JoinSpec) -> list[str]:
     return [f"x{k}" for k in range(len(spec.on))]
 
 
-def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: SpatialChunks, spec: JoinSpec,
+def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec: JoinSpec,
          named: bool) -> Any:  # fmt: skip
     """The rows of a partition as they are to be shuffled: each to its own chunk, and to halos.
 

@@ -131,7 +131,7 @@ def count_pairs(frame: Any, eps: float, *, on: Any = None, id: Hashable | None =
 @known_options
 def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: Hashable | None = None,
            metric: str = "euclidean", dropna: bool = False, method: str = "auto",
-           blocksize: Any = None) -> Any:  # fmt: skip
+           partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Labels of the clusters of DBSCAN; see `SimJoinAccessor.dbscan`."""
     meta = _example(frame)
     if library(meta) != HOME:
@@ -141,8 +141,8 @@ def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: 
     if isinstance(min_samples, bool) or not isinstance(min_samples, (int, np.integer)) or min_samples < 1:
         raise OptionError(f"min_samples={min_samples!r} is not allowed; use a whole number >= 1.")
     spec = _spec(
-        meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method, partitioning="entity",
-        blocksize=blocksize,
+        meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method,
+        partitioning=partitioning, blocksize=blocksize,
     )  # fmt: skip
     spec = _unnamed(spec)
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)

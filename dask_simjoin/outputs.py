@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dask_simjoin.budget import Budget, Resources
-from dask_simjoin.chunking import Chunking
 from dask_simjoin.estimate import Estimate
+from dask_simjoin.region_chunks import Chunking
 from dask_simjoin.spec import JoinSpec
 
 MOST_OUTPUT = 2**30

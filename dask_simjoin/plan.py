@@ -22,13 +22,14 @@ from dask_simjoin.checks import (
     check_outputs,
     check_result,
 )
-from dask_simjoin.chunking import Chunking, EntityChunks, SpatialChunks, entity_chunks, spatial_chunks
+from dask_simjoin.chunking import EntityChunks, entity_chunks, spatial_chunks
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.estimate import Estimate, SamplePoints, estimate, gather_samples, sample_pairs
 from dask_simjoin.index.grid import reach
 from dask_simjoin.index.regions import make_regions
 from dask_simjoin.outputs import directions, least_rows, most_rows, query_slices, whole_slices
 from dask_simjoin.partition import Moments, PartitionSummary, box_digest, merge_moments
+from dask_simjoin.region_chunks import Chunking, region_chunks
 from dask_simjoin.spec import JoinSpec
 
 MOST_REGIONS = 1 << 14
@@ -51,7 +52,7 @@ class Plan:
         How chunks are indexed.
     sources : tuple of (int, str)
         Of each partition of the source: its rows, and a digest of its box.
-    chunks : EntityChunks or SpatialChunks
+    chunks : EntityChunks, SpatialChunks or RegionChunks
     blocks : array (block pairs, 2), int32
         Chunks i <= j that meet.
     slices : array (block pairs,), int64
@@ -127,10 +128,11 @@ class Plan:
 
 
 def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Resources | None = None,
-              method: str = "tasks", counting: bool = False) -> Plan:  # fmt: skip
+              method: str = "tasks", counting: bool = False, halos: bool = True) -> Plan:  # fmt: skip
     """Plan a join of partitions with these summaries; refuses what cannot be joined.
 
-    `method`: how Dask would shuffle rows; `counting`: no pairs are materialised.
+    `method`: how Dask would shuffle rows; `counting`: no pairs are materialised; `halos`: whether rows may
+    be in several chunks.
     """
     resources = resources or Resources()
     check_coordinates(summaries, spec)
@@ -147,7 +149,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     points = gather_samples([s.sample for s in summaries if s.sample is not None], offsets, len(spec.on))
     replicated = None if counting else _replicated(summaries, spec, budget, resources, row_bytes)
     chunks = replicated or _choose(
-        summaries, points, every, spec, budget, resources, row_bytes, offsets, method
+        summaries, points, every, spec, budget, resources, row_bytes, offsets, method, halos
     )
     check_blocks(chunks.visits[0], len(chunks), budget)
     blocks = chunks.blocks()
@@ -174,7 +176,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
         every.rows,
         budget,
     )
-    if isinstance(chunks, SpatialChunks):
+    if not isinstance(chunks, EntityChunks):
         check_moving(chunks.method, resources)
     check_chunks(chunks.rows, row_bytes, budget, resources)
     if not counting:
@@ -212,7 +214,7 @@ def _replicated(summaries: list[PartitionSummary], spec: JoinSpec, budget: Budge
 
 def _choose(summaries: list[PartitionSummary], points: SamplePoints, every: Moments, spec: JoinSpec,
             budget: Budget, resources: Resources, row_bytes: float, offsets: np.ndarray,
-            method: str) -> Chunking:  # fmt: skip
+            method: str, halos: bool) -> Chunking:  # fmt: skip
     """Entity or spatial chunks, whichever have rows visited less often; or those asked for."""
     most = int(min(max(budget.chunk // row_bytes, 1), MOST_ROWS))
     least = most if budget.chosen else min(most, least_rows(len(spec.on)))
@@ -227,7 +229,11 @@ def _choose(summaries: list[PartitionSummary], points: SamplePoints, every: Mome
     )
     away = reach(spec.threshold)
     regions = make_regions(points.x, points.weight, every.lower, every.upper, away, target, MOST_REGIONS)
-    spatial = spatial_chunks(points, regions, away, spec.threshold, most, offsets, method)
+    spatial: Chunking
+    if halos:
+        spatial = spatial_chunks(points, regions, away, spec.threshold, most, offsets, method)
+    else:
+        spatial = region_chunks(points, regions, spec.metric, spec.threshold, most, offsets, method)
     if spec.partitioning == "spatial" or _cost(spatial) <= _cost(entity):
         return spatial
     return entity
@@ -240,7 +246,7 @@ def _clip(rows: float, least: int, most: int) -> int:
 def _cost(chunks: Chunking) -> float:
     """How often rows are visited in all, being shuffled included."""
     visits = chunks.visits[1]
-    if isinstance(chunks, SpatialChunks):
+    if not isinstance(chunks, EntityChunks):
         visits += SHUFFLE_COST[chunks.method] * float(chunks.rows.sum())
     return visits
 

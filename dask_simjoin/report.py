@@ -13,7 +13,7 @@ import pandas as pd
 from dask.utils import format_bytes
 
 from dask_simjoin.checks import NEED
-from dask_simjoin.chunking import EntityChunks, SpatialChunks
+from dask_simjoin.chunking import SpatialChunks
 from dask_simjoin.index.device import DeviceLayout
 from dask_simjoin.picture import picture
 from dask_simjoin.plan import Plan
@@ -118,7 +118,7 @@ class PlanReport:
         """
         plan, chunks = self.plan, self.plan.chunks
         i, j = plan.blocks[:, 0], plan.blocks[:, 1]
-        own = chunks.rows if isinstance(chunks, EntityChunks) else chunks.own_rows
+        own = chunks.own_rows if isinstance(chunks, SpatialChunks) else chunks.rows
         itself = np.where(i == j, own[i], 0.0) if self.spec.include_self else 0.0
         found = plan.estimate
         pairs, low, high = (n * self._directions + itself for n in (found.pairs, found.low, found.high))

@@ -54,13 +54,19 @@ def split(frame, cuts):
 
 
 @settings(max_examples=150)
-@given(cases(max_dims=9, max_points=60), st.integers(1, 8), st.sampled_from([4, 20, 1000]))
-def test_any_points(case, min_samples, rows):
+@given(
+    cases(max_dims=9, max_points=60),
+    st.integers(1, 8),
+    st.sampled_from([4, 20, 1000]),
+    st.sampled_from(["entity", "spatial", "auto"]),
+)
+def test_any_points(case, min_samples, rows, partitioning):
     frame = frame_of(case.x)
     want = by_definition(case.x, case.eps, min_samples)
     assert frame.simjoin.dbscan(case.eps, min_samples).tolist() == want
     blocksize = rows * (8 * case.x.shape[1] + 8)
-    labels = split(frame, case.cuts).simjoin.dbscan(case.eps, min_samples, blocksize=blocksize)
+    how = {"partitioning": partitioning, "blocksize": blocksize}
+    labels = split(frame, case.cuts).simjoin.dbscan(case.eps, min_samples, **how)
     with dask.config.set(scheduler="sync"):
         assert labels.compute().tolist() == want
 
@@ -89,7 +95,8 @@ SETS = {name: rest for name, *rest in sets()}
 
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("partitions", [1, 7, 40])
-def test_equal_to_scikit_learn(name, partitions):
+@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
+def test_equal_to_scikit_learn(name, partitions, partitioning):
     x, eps, min_samples = SETS[name]
     x = np.random.default_rng(1).permutation(x)
     frame = frame_of(x)
@@ -97,7 +104,8 @@ def test_equal_to_scikit_learn(name, partitions):
     want = labels_of(x, eps, min_samples)
     assert frame.simjoin.dbscan(eps, min_samples=min_samples).tolist() == want
     ddf = dd.from_pandas(frame, npartitions=partitions)
-    labels = ddf.simjoin.dbscan(eps, min_samples, blocksize=f"{max(1, len(x) // 12) * 40} B")
+    how = {"partitioning": partitioning, "blocksize": f"{max(1, len(x) // 12) * 40} B"}
+    labels = ddf.simjoin.dbscan(eps, min_samples, **how)
     found = labels.compute()
     assert found.index.tolist() == frame.index.tolist() and found.name == "label"
     assert found.dtype == np.int64 and found.tolist() == want
@@ -115,8 +123,10 @@ def test_on_a_cluster():
         Client(cluster),
     ):
         ddf = dd.from_pandas(frame_of(x), npartitions=6)
-        labels = ddf.simjoin.dbscan(eps, min_samples, blocksize="5 kB").compute()
-        assert labels.tolist() == labels_of(x, eps, min_samples)
+        for partitioning in ("entity", "spatial"):
+            how = {"partitioning": partitioning, "blocksize": "5 kB"}
+            labels = ddf.simjoin.dbscan(eps, min_samples, **how).compute()
+            assert labels.tolist() == labels_of(x, eps, min_samples)
 
 
 def test_rows_left_out_have_no_label():

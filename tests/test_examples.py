@@ -13,10 +13,12 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
     ("name", "arguments", "said"),
     [
         ("larger_than_memory.py", ["--rows", "20000"], "pairs within"),
+        ("clusters.py", ["--out", "OUT"], "42 places share names in 21 groups; 45,455 places are kept"),
         ("analytics.py", [], "45,476 places, 82,417 pairs within 0.05 degrees"),
     ],
 )
-def test_example(name, arguments, said):
+def test_example(name, arguments, said, tmp_path):
+    arguments = [str(tmp_path) if argument == "OUT" else argument for argument in arguments]
     run = subprocess.run(
         [sys.executable, EXAMPLES / name, *arguments],
         capture_output=True,

@@ -42,6 +42,7 @@ FLOORS = [
     {"estimate", "ids"},
     {"partition"},
     {"checks", "chunking"},
+    {"region_chunks"},
     {"chunks", "outputs"},
     {"cluster", "cluster.components", "plan"},
     {"cluster.dbscan"},

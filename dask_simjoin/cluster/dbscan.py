@@ -6,7 +6,8 @@ are connected within it, and then only its components, of which there are few, a
 are numbered by their first core row; a border row takes the lowest number among its core neighbours:
 so labels are those of scikit-learn, whatever the chunks.
 
-Rows of all chunks are numbered by their chunk and their place in it, which is their order in the frame.
+Rows of all chunks have names, numbers in the order of the frame: their positions in it, or, of chunks of
+rows that follow each other, their chunk and their place in it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ CHUNK = 1 << 32
 """Numbers of rows that each chunk has."""
 
 NOWHERE = np.iinfo(np.int64).max
+
+Names = int | np.ndarray
+"""A chunk's number, or the positions of its rows in the whole frame, ascending."""
 
 Numbering = tuple[np.ndarray, np.ndarray]
 """First rows of the chunks' components, ascending, and the numbers of their clusters."""
@@ -47,12 +51,17 @@ def components_within(chunk: Chunk, core: np.ndarray, layout: Any) -> np.ndarray
     return parent
 
 
-def first_rows(number: int, within: np.ndarray) -> np.ndarray:
-    """The rows that stand for a chunk's components."""
-    return np.flatnonzero(within == np.arange(len(within))) + number * CHUNK
+def first_rows(within: np.ndarray, names: Names) -> np.ndarray:
+    """The names of the rows that stand for a chunk's components."""
+    return named(np.flatnonzero(within == np.arange(len(within))), names)
 
 
-def edges_across(q: Chunk, d: Chunk, within: tuple[np.ndarray, np.ndarray], numbers: tuple[int, int],
+def named(rows: np.ndarray, names: Names) -> np.ndarray:
+    """The names of some rows of a chunk; `names`: those of all of them, or the chunk's number."""
+    return rows + names * CHUNK if isinstance(names, int) else names[rows]
+
+
+def edges_across(q: Chunk, d: Chunk, within: tuple[np.ndarray, np.ndarray], names: tuple[Names, Names],
                  layout: Any) -> np.ndarray:  # fmt: skip
     """As few edges (k, 2) as connect the components of two chunks, between rows that stand for them."""
     a, b = within
@@ -70,11 +79,10 @@ def edges_across(q: Chunk, d: Chunk, within: tuple[np.ndarray, np.ndarray], numb
     kernels.roots(parent)
     tied = np.flatnonzero(first & (parent != nodes))
 
-    def named(places: np.ndarray) -> np.ndarray:
-        i, j = numbers
-        return np.where(places < offset, places + i * CHUNK, places - offset + j * CHUNK)
-
-    return np.stack([named(tied), named(parent[tied])], axis=1)
+    every = np.concatenate(
+        [named(np.arange(len(some)), name) for some, name in zip(within, names, strict=True)]
+    )
+    return np.stack([every[tied], every[parent[tied]]], axis=1)
 
 
 def _no_edges() -> np.ndarray:
@@ -88,18 +96,18 @@ def merge_edges(*parts: np.ndarray) -> np.ndarray:
 
 def number_clusters(edges: np.ndarray, *rows: np.ndarray) -> Numbering:
     """Number the clusters by their first rows; `rows`: those that stand for the chunks' components."""
-    names = np.concatenate([np.zeros(0, np.int64), *rows])  # ascending, as chunks are
+    names = np.sort(np.concatenate([np.zeros(0, np.int64), *rows]))
     left, right = (np.searchsorted(names, edges[:, k]) for k in (0, 1))
     root = component_roots(len(names), left, right)
     return names, np.unique(root, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def label_cores(number: int, within: np.ndarray, numbering: Numbering) -> np.ndarray:
-    """Cluster numbers of a chunk's core rows (n,), int64; -1 for others."""
+def label_cores(within: np.ndarray, own: Names, numbering: Numbering) -> np.ndarray:
+    """Cluster numbers of a chunk's core rows (n,), int64; -1 for others.  `own`: names of its rows."""
     names, clusters = numbering
     labels = np.full(len(within), -1, np.int64)
     core = within >= 0
-    labels[core] = clusters[np.searchsorted(names, within[core] + number * CHUNK)]
+    labels[core] = clusters[np.searchsorted(names, named(within[core], own))]
     return labels
 
 
@@ -126,5 +134,5 @@ def dbscan_of_chunk(chunk: Chunk, layout: Any, min_samples: int) -> np.ndarray:
     """Labels of the rows of one chunk that is all there is."""
     counts = backend_for(chunk["example"]).counts(chunk, chunk, layout, same=True)[0]
     within = components_within(chunk, core_rows(counts, min_samples), layout)
-    labels = label_cores(0, within, number_clusters(_no_edges(), first_rows(0, within)))
+    labels = label_cores(within, 0, number_clusters(_no_edges(), first_rows(within, 0)))
     return final_labels(labels, border_labels(chunk, chunk, (labels, labels), layout, True)[0])

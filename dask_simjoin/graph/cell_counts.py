@@ -16,6 +16,7 @@ from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Expr, PartitionsFiltered, Shuffle, Task, TaskRef
 from dask_simjoin.graph.source import MapPartition, Sealed, Shared, settled
 from dask_simjoin.plan import Plan
+from dask_simjoin.region_chunks import Shuffled
 from dask_simjoin.spec import JoinSpec
 
 
@@ -28,9 +29,16 @@ def count_by_cell(source: Sealed, spec: JoinSpec, chunks: Expr, plan: Plan, meta
     told_meta = backend.result({POSITION: none, COUNT: none, CELL: none}, 0)
     offsets = Shared("simjoin_offsets", plan.chunks.offsets)
     told = ToldCounts(chunks, plan, offsets, told_meta)
-    back = Shuffle(told, CELL, source.inner.npartitions, True, plan.chunks.method)
-    labels = settled(MapPartition(source.inner[[spec.on[0]]], "simjoin_labels", _labels, ()))
-    return RowCounts(back, Sealed(labels), plan.chunks.offsets, meta, source.inner.divisions, partitions)
+    return back_to_rows(told, source, plan.chunks, meta, partitions)
+
+
+def back_to_rows(told: Expr, source: Sealed, chunks: Shuffled, meta: Any,
+                 partitions: list[int] | None) -> Expr:  # fmt: skip
+    """What was told of rows by their positions, shuffled back to their partitions, and added up."""
+    back = Shuffle(told, CELL, source.inner.npartitions, True, chunks.method)
+    column = source.inner.columns[0]
+    labels = settled(MapPartition(source.inner[[column]], "simjoin_labels", _labels, ()))
+    return RowCounts(back, Sealed(labels), chunks.offsets, meta, source.inner.divisions, partitions)
 
 
 def _labels(frame: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.backends.base import backend_for
-from dask_simjoin.chunking import SpatialChunks
+from dask_simjoin.chunking import EntityChunks
 from dask_simjoin.chunks import (
     CELL,
     ID,
@@ -24,6 +24,7 @@ from dask_simjoin.graph.private import Alias, Expr, Shuffle, Task, TaskRef
 from dask_simjoin.graph.source import MapPartition, Sealed, Shared, sealed_map, settled
 from dask_simjoin.ids import row_ids
 from dask_simjoin.plan import Plan
+from dask_simjoin.region_chunks import Shuffled
 from dask_simjoin.spec import JoinSpec
 
 
@@ -62,7 +63,7 @@ def indexed_chunks(source: Sealed, spec: JoinSpec, plan: Plan, named: bool) -> C
     """The chunks of a plan; `named`: whether their rows' ids are needed."""
     each = list(enumerate(plan.sources))
     chunks = plan.chunks
-    if isinstance(chunks, SpatialChunks):
+    if not isinstance(chunks, EntityChunks):
         return Chunks(Sealed(_shuffled(source, spec, plan, chunks, each, named)))
     if plan.as_they_come:
         return Chunks(Sealed(sealed_map("simjoin_chunk", make_chunk, source, spec, plan.layout, each=each)))
@@ -70,7 +71,7 @@ def indexed_chunks(source: Sealed, spec: JoinSpec, plan: Plan, named: bool) -> C
     return Chunks(Sealed(read), chunks.pieces, plan.layout)
 
 
-def _shuffled(source: Sealed, spec: JoinSpec, plan: Plan, chunks: SpatialChunks, each: list[Any],
+def _shuffled(source: Sealed, spec: JoinSpec, plan: Plan, chunks: Shuffled, each: list[Any],
               named: bool) -> Expr:  # fmt: skip
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, named)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.backends.base import backend_for
 from dask_simjoin.chunking import EntityChunks
-from dask_simjoin.chunks import Chunk
+from dask_simjoin.chunks import CELL, COUNT, POSITION, Chunk
 from dask_simjoin.cluster.dbscan import (
     border_labels,
     components_within,
@@ -21,9 +22,11 @@ from dask_simjoin.cluster.dbscan import (
     number_clusters,
 )
 from dask_simjoin.graph.aligned import SUM_FAN_IN, Aligned, SomeAligned, add_counts, add_partitions
+from dask_simjoin.graph.cell_counts import back_to_rows
 from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.graph.source import Shared
 from dask_simjoin.graph.unplanned import Unplanned
 from dask_simjoin.plan import Plan
 
@@ -31,13 +34,18 @@ from dask_simjoin.plan import Plan
 class Clustered(Unplanned):
     """Labels by row, before they are planned."""
 
+    _halos = False
+
     def _values(self, partitions: list[int] | None = None) -> Expr:
-        plan = self.plan
-        assert isinstance(plan.chunks, EntityChunks)
-        return LabelChunks(
-            self._chunks(), plan, plan.chunks.pieces, self.operand("min_samples"), self._meta,
-            self.operand("source").inner.divisions, partitions,
-        )  # fmt: skip
+        plan, source, chunks = self.plan, self.operand("source"), self._chunks()
+        labels = ChunkLabels(chunks, plan, self.operand("min_samples"))
+        whole = source.inner.divisions
+        if isinstance(plan.chunks, EntityChunks):
+            return LabelPartitions(labels, chunks, plan.chunks.pieces, self._meta, whole, partitions)
+        none = np.zeros(0, np.int64)
+        told_meta = backend_for(self._meta).result({POSITION: none, COUNT: none, CELL: none}, 0)
+        told = ToldLabels(labels, chunks, Shared("simjoin_offsets", plan.chunks.offsets), told_meta)
+        return back_to_rows(told, source, plan.chunks, self._meta, partitions)
 
 
 class SomeLabels(Clustered, SomeAligned):
@@ -55,19 +63,18 @@ class Labels(Clustered, Aligned):
     _some = SomeLabels
 
 
-class LabelChunks(PartitionsFiltered, Named):
-    """Labels of entity chunks.
+class ChunkLabels(Named):
+    """Labels of the rows of each chunk.
 
     Core rows are connected within each chunk, then the chunks' components across each block pair; those
     edges are merged in a tree, clusters numbered by one task, and border rows labelled block by block.
     """
 
     _label = "simjoin_labels"
-    _parameters = ["chunks", "plan", "pieces", "min_samples", "meta", "source_divisions", "_partitions"]
-    _defaults = {"_partitions": None}
+    _parameters = ["chunks", "plan", "min_samples"]
 
-    def _divisions(self) -> Any:
-        return self.operand("source_divisions")
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").chunks) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
@@ -78,14 +85,16 @@ class LabelChunks(PartitionsFiltered, Named):
             layer[key] = Task(key, function, *arguments)
             return TaskRef(key)
 
-        every = range(len(self.operand("pieces")))
+        every = range(len(plan.chunks))
+        spatial = not isinstance(plan.chunks, EntityChunks)
         refs = [chunk_refs(self.chunks, c, c)[0] for c in every]
         counts = add_counts(layer, self.deterministic_token, self.chunks, plan, set(every))
         samples = self.operand("min_samples")
         within = [add("within", c, _within, refs[c], TaskRef(counts[c]), samples, plan.layout) for c in every]
         blocks = plan.blocks.tolist()
+        names = [add("names", c, _positions, refs[c]) if spatial else c for c in every]
         edges = [
-            add("across", b, _across, refs[i], refs[j], within[i], within[j], (i, j), plan.layout)
+            add("across", b, _across, refs[i], refs[j], within[i], within[j], names[i], names[j], plan.layout)
             for b, (i, j) in enumerate(blocks)
             if i != j
         ]
@@ -96,22 +105,66 @@ class LabelChunks(PartitionsFiltered, Named):
             depth += 1
         if not edges:
             edges = [add("merge", (0, 0), merge_edges)]
-        firsts = [add("firsts", c, first_rows, c, within[c]) for c in every]
+        firsts = [add("firsts", c, first_rows, within[c], names[c]) for c in every]
         numbering = add("number", 0, number_clusters, edges[0], *firsts)
-        cores = [add("cores", c, label_cores, c, within[c], numbering) for c in every]
+        cores = [add("cores", c, label_cores, within[c], names[c], numbering) for c in every]
         low: list[list[Any]] = [[] for _ in every]
         for b, (i, j) in enumerate(blocks):
             found = add("border", b, _border, refs[i], refs[j], cores[i], cores[j], plan.layout, i == j)
             low[i].append((found, 0))
             if i != j:
                 low[j].append((found, 1))
-        values = {}
         for c in every:
             sides, parts = [side for _, side in low[c]], (ref for ref, _ in low[c])
-            values[c] = add("labels", c, _final, cores[c], sides, *parts).key
-        chosen = list(self._partitions)
-        add_partitions(layer, self._name, self.chunks, self.operand("pieces"), values, chosen, self._meta)
+            layer[(self._name, c)] = Task((self._name, c), _final, cores[c], sides, *parts)
         return layer
+
+
+class LabelPartitions(PartitionsFiltered, Named):
+    """Labels of entity chunks as the partitions of the source."""
+
+    _label = "simjoin_dbscan_rows"
+    _parameters = ["labels", "chunks", "pieces", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions")
+
+    def _layer(self) -> dict[Any, Any]:
+        pieces, chosen = self.operand("pieces"), list(self._partitions)
+        layer: dict[Any, Any] = {}
+        values = {c: (self.labels._name, c) for c in range(len(pieces))}
+        add_partitions(layer, self._name, self.chunks, pieces, values, chosen, self._meta)
+        return layer
+
+
+class ToldLabels(Named):
+    """Labels of the rows of regions, as rows that are to be shuffled back to their partitions."""
+
+    _label = "simjoin_dbscan_told"
+    _parameters = ["labels", "chunks", "offsets", "meta"]
+
+    def _divisions(self) -> Any:
+        return self.labels.divisions
+
+    def _layer(self) -> dict[Any, Any]:
+        layer = {}
+        for c in range(self.npartitions):
+            key = (self._name, c)
+            refs = TaskRef((self.chunks._name, c)), TaskRef((self.labels._name, c))
+            layer[key] = Task(key, _told, *refs, self.offsets.ref)
+        return layer
+
+
+def _told(chunk: Chunk, labels: np.ndarray, offsets: np.ndarray) -> Any:
+    position = chunk["position"]
+    partition = np.searchsorted(offsets, position, side="right") - 1
+    columns = {POSITION: position, COUNT: labels, CELL: partition}
+    return backend_for(chunk["example"]).result(columns, len(labels))
+
+
+def _positions(chunk: Chunk) -> np.ndarray:
+    return chunk["position"]
 
 
 def _within(chunk: Chunk, counts: Any, min_samples: int, layout: Any) -> np.ndarray:
@@ -119,8 +172,8 @@ def _within(chunk: Chunk, counts: Any, min_samples: int, layout: Any) -> np.ndar
     return components_within(chunk, core_rows(counts if n else np.zeros(0), min_samples), layout)
 
 
-def _across(q: Chunk, d: Chunk, q_within: Any, d_within: Any, numbers: tuple[int, int], layout: Any) -> Any:
-    return edges_across(q, d, (q_within, d_within), numbers, layout)
+def _across(q: Chunk, d: Chunk, q_within: Any, d_within: Any, q_names: Any, d_names: Any, layout: Any) -> Any:
+    return edges_across(q, d, (q_within, d_within), (q_names, d_names), layout)
 
 
 def _border(q: Chunk, d: Chunk, q_labels: Any, d_labels: Any, layout: Any, same: bool) -> Any:

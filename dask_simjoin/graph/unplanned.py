@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dask_simjoin.chunking import SpatialChunks
+from dask_simjoin.chunking import EntityChunks
 from dask_simjoin.graph.chunked import Chunks, indexed_chunks
 from dask_simjoin.graph.cluster import check_shuffle
 from dask_simjoin.graph.named import Named
@@ -15,6 +15,7 @@ class Unplanned(Named):
 
     _parameters = ["source", "spec", "meta"]
     _named = False
+    _halos = True
 
     def __str__(self) -> str:
         spec = self.operand("spec")
@@ -23,13 +24,13 @@ class Unplanned(Named):
     @property
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
-        return plan_for(self.operand("source"), self.operand("spec"), self._named)
+        return plan_for(self.operand("source"), self.operand("spec"), self._named, self._halos)
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
         return [" " * indent + str(self)]
 
     def _chunks(self) -> Chunks:
         chunks, spec = self.plan.chunks, self.operand("spec")
-        if isinstance(chunks, SpatialChunks):
+        if not isinstance(chunks, EntityChunks):
             check_shuffle(chunks.method, spec.settings.cluster)
         return indexed_chunks(self.operand("source"), spec, self.plan, self._named)

@@ -1,0 +1,130 @@
+"""Chunks of the points of regions, without halos: each region meets those around it.
+
+Rows are visited more often than with halos, but each row is in one chunk only: what a clustering finds out
+about a row is known where the row is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.arrays import module_of
+from dask_simjoin.backends.base import host
+from dask_simjoin.chunking import EntityChunks, SpatialChunks, serpentine
+from dask_simjoin.estimate import SamplePoints
+from dask_simjoin.index.regions import Regions
+from dask_simjoin.metrics import METRICS
+
+NO_HALO = {"reach": -math.inf, "threshold": -1.0}
+"""What makes a backend's `regions` find no point that another region needs."""
+
+
+@dataclass(frozen=True, eq=False)
+class RegionChunks:
+    """Chunks of the points of regions; those of a region that is too full are dealt to several.
+
+    Attributes
+    ----------
+    regions : Regions
+    metric : str
+    limit : float
+        Regions meet whose boxes the metric says to be within it.
+    first, own : array (regions,), int64
+        Each region's first chunk, and how many it has.
+    rows : array (chunks,), float64
+        Points expected in each chunk.
+    method : str
+        How Dask shuffles: "p2p", "tasks" or "disk".
+    offsets : array (partitions + 1,), int64
+        The number of each partition's first row, in the whole frame.
+    """
+
+    regions: Regions
+    metric: str
+    limit: float
+    first: np.ndarray
+    own: np.ndarray
+    rows: np.ndarray
+    method: str
+    offsets: np.ndarray
+
+    reach, threshold = NO_HALO["reach"], NO_HALO["threshold"]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def own_chunk(self, region: Any, position: Any) -> Any:
+        """The chunks of points of regions."""
+        first, own = (module_of(region).asarray(numbers) for numbers in (self.first, self.own))
+        return first[region] + position % own[region]
+
+    def halo_chunk(self, region: Any, position: Any) -> Any:
+        """Those of points in halos, of which there are none."""
+        return position
+
+    def _near(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Each chunk, and those from it on whose regions are its own or within the limit of it."""
+        lower, upper = self.regions.lower, self.regions.upper
+        region = np.repeat(np.arange(len(self.own)), self.own)
+        gap = METRICS[self.metric].box_gap
+        for r in range(len(self.own)):
+            near = gap(lower[r], upper[r], lower[r:], upper[r:]) <= self.limit
+            near[0] = True  # also where bounds are no numbers that gaps can be told of
+            later = np.flatnonzero(near[region[self.first[r] :] - r]) + self.first[r]
+            for k in range(int(self.own[r])):
+                yield int(self.first[r]) + k, later[k:]
+
+    @functools.cached_property
+    def visits(self) -> tuple[int, float]:
+        """How many blocks there are, and how many rows they visit in all."""
+        number, rows = 0, 0.0
+        for first, near in self._near():
+            number += len(near)
+            rows += (len(near) - 1) * self.rows[first] + float(self.rows[near].sum())
+        return number, rows
+
+    def blocks(self) -> np.ndarray:
+        """Pairs of chunks i <= j of regions that meet."""
+        found = [np.stack([np.full_like(near, first), near], axis=1) for first, near in self._near()]
+        return serpentine(np.concatenate(found)).astype(np.int32)
+
+    def candidates(self, blocks: np.ndarray) -> np.ndarray:
+        """Pairs of points that each block compares, if none is left out."""
+        a, b = self.rows[blocks[:, 0]], self.rows[blocks[:, 1]]
+        return np.where(blocks[:, 0] == blocks[:, 1], a * (a - 1).clip(0) / 2, a * b)
+
+    def chunk_pairs(self, points: SamplePoints) -> Any:
+        """A function: the chunks in which pairs of sample points meet."""
+        region = host().regions(points.x, self.regions, **NO_HALO)[0]
+        chunk = self.own_chunk(region, points.position)
+
+        def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            i, j = chunk[left], chunk[right]
+            return np.minimum(i, j), np.maximum(i, j)
+
+        return meet
+
+    @property
+    def identity(self) -> Any:
+        """What tells two of them apart."""
+        return (self.regions.arrays, self.metric, self.limit, self.own, self.method, self.offsets)
+
+
+def region_chunks(points: SamplePoints, regions: Regions, metric: str, limit: float, most: float,
+                  offsets: np.ndarray, method: str) -> RegionChunks:  # fmt: skip
+    """Chunks of about `most` points at most, as far as the sample tells."""
+    region = host().regions(points.x, regions, **NO_HALO)[0]
+    rows = np.bincount(region, points.weight, minlength=len(regions))
+    own = np.ceil(rows / most).clip(1).astype(np.int64)
+    first = np.cumsum([0, *own[:-1]])
+    return RegionChunks(regions, metric, limit, first, own, np.repeat(rows / own, own), method, offsets)
+
+
+Shuffled = SpatialChunks | RegionChunks
+Chunking = EntityChunks | Shuffled

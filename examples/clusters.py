@@ -1,0 +1,108 @@
+"""Clusters of places on a map, and places that are listed twice, each kept once.
+
+DBSCAN finds the crowded regions of North and Central America. Then de-duplication, end to end: pairs of
+places of one name that are close to each other, the groups that these pairs connect, and a table in which
+only the first place of each group is kept.
+
+    python examples/clusters.py            # writes out/places-once.parquet, and a picture if it can
+
+The distance is Euclidean, in degrees of latitude and longitude: not metres.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+
+import dask_simjoin
+
+DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
+ON = ["latitude", "longitude"]
+
+
+def without_duplicates(places: dd.DataFrame, eps: float) -> tuple[dd.DataFrame, pd.DataFrame]:
+    """The places, each once, and the groups (`id`, `component`) of those that are listed several times."""
+    pairs = places.simjoin.self_join(eps, on=ON, id="geonameid")
+    # the names are small enough for one partition: then merging moves no pairs
+    names = places[["geonameid", "name", "country"]].repartition(npartitions=1)
+    for side in ("left", "right"):
+        own = names.rename(columns={c: f"{c}_{side}" for c in ("name", "country")})
+        pairs = pairs.merge(own.rename(columns={"geonameid": side}), on=side)
+    one_name = pairs["name_left"] == pairs["name_right"]
+    same = pairs[one_name & (pairs["country_left"] == pairs["country_right"])]
+    groups = dask_simjoin.connected_components(same).compute()
+    again = groups["id"][groups.duplicated("component")]
+    return places[~places["geonameid"].isin(again.tolist())], groups
+
+
+def draw(places: pd.DataFrame, path: Path) -> bool:
+    """Draw the places by cluster; False without matplotlib."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    x, y, label = (places[name].to_numpy() for name in ("longitude", "latitude", "cluster"))
+    shades = np.delete(np.arange(20), [14, 15])  # not the greys, which are for noise
+    order = np.random.default_rng(0).permutation(label.max() + 1) % len(shades)
+    colors = plt.get_cmap("tab20")(shades[order])
+    figure, axes = plt.subplots(figsize=(11, 8.5), layout="constrained")
+    noise = label < 0
+    axes.scatter(x[noise], y[noise], s=1, c="silver", linewidths=0, label="noise")
+    axes.scatter(x[~noise], y[~noise], s=4, c=colors[label[~noise]], linewidths=0)
+    largest = places[~noise].groupby("cluster")[["longitude", "latitude"]].agg(["mean", "size"]).to_numpy()
+    for k in np.argsort(-largest[:, 1])[:12]:
+        axes.annotate(f"{int(largest[k, 1]):,}", (largest[k, 0], largest[k, 2]), fontsize=9, ha="center")
+    margin = np.array([-2.0, 2.0])
+    axes.set(
+        title=f"{label.max() + 1:,} clusters of places, the largest with their numbers of places",
+        xlabel="longitude (degrees)",
+        ylabel="latitude (degrees)",
+        xlim=np.quantile(x, [0.011, 0.9995]) + margin,  # a few far islands are not in the picture
+        ylim=np.quantile(y, [0.0005, 0.997]) + margin,
+    )
+    axes.set_aspect(1 / np.cos(np.radians(np.mean(axes.get_ylim()))))
+    axes.legend(loc="lower left")
+    figure.supxlabel("Data: GeoNames (geonames.org), CC BY 4.0", fontsize=9, color="dimgray")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return True
+
+
+def main() -> None:
+    """Cluster, de-duplicate, write, draw, and say what was found."""
+    parser = argparse.ArgumentParser(description="Clusters of places, and places that are listed twice.")
+    parser.add_argument("--eps", type=float, default=0.1, help="of the clusters, in degrees (default 0.1)")
+    parser.add_argument("--min-samples", type=int, default=10)
+    parser.add_argument("--near", type=float, default=0.05, help="of duplicates, in degrees (default 0.05)")
+    parser.add_argument("--out", type=Path, default=Path("out"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+
+    places = dd.read_parquet(DATA, split_row_groups=True)
+    places["cluster"] = places.simjoin.dbscan(options.eps, options.min_samples, on=ON)
+    table = places.compute()
+    sizes = table.loc[table["cluster"] >= 0, "cluster"].value_counts()
+    noise = int((table["cluster"] < 0).sum())
+    print(f"{len(table):,} places: {len(sizes):,} clusters, {noise:,} places of noise")
+    for cluster, size in sizes.head(5).items():
+        inside = table[table["cluster"] == cluster]
+        town = inside.nlargest(1, "population").iloc[0]
+        print(f"  {size:6,} places around {town['name']} ({town['country']})")
+
+    once, groups = without_duplicates(places, options.near)
+    once.to_parquet(options.out / "places-once.parquet", write_index=False)
+    number = groups["component"].nunique()
+    print(f"{len(groups):,} places share names in {number:,} groups; {len(once):,} places are kept")
+    picture = options.out / "clusters.png"
+    print(f"Picture: {picture}" if draw(table, picture) else "No picture: matplotlib is not installed")
+
+
+if __name__ == "__main__":
+    main()
