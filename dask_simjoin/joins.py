@@ -14,8 +14,8 @@ from dask_simjoin.backends.base import HOME, backend_for, backend_named, library
 from dask_simjoin.budget import current_settings
 from dask_simjoin.checks import check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
-from dask_simjoin.cluster.components import components_of_ids, forest_of_ids, no_components
-from dask_simjoin.cluster.dbscan import dbscan_of_chunk
+from dask_simjoin.density.components import components_of_ids, forest_of_ids, no_components
+from dask_simjoin.density.dbscan import dbscan_of_chunk
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnsupportedFrameError
 from dask_simjoin.graph.cluster import on_cluster
 from dask_simjoin.graph.counts import CountPairs, NeighborCounts
@@ -134,7 +134,7 @@ def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: 
            partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Labels of the clusters of DBSCAN; see `SimJoinAccessor.dbscan`."""
     meta = _example(frame)
-    if library(meta) != HOME:
+    if backend_for(meta).components is None:
         raise UnsupportedFrameError(
             f"dbscan() of frames of {library(meta)!r} is not there yet; use ddf.to_backend('pandas')."
         )

@@ -3,6 +3,7 @@
 import itertools
 
 import dask
+import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_simjoin
+from dask_simjoin.cluster import DBSCAN
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.testing import brute_force, cases, frame_of, squared_distances
 
@@ -192,3 +194,30 @@ def test_frames_that_are_no_pairs():
         dask_simjoin.connected_components(pd.DataFrame({"right": [1]}))
     with pytest.raises(UnsupportedFrameError):
         dask_simjoin.connected_components([(1, 2)])
+
+
+# --- the estimator --------------------------------------------------------------------------------
+
+
+def test_estimator():
+    x, eps, min_samples = SETS["moons"]
+    want = labels_of(x, eps, min_samples)
+    tool = DBSCAN(eps, min_samples=min_samples)
+    assert isinstance(tool.fit_predict(x), np.ndarray)
+    assert tool.fit_predict(x).tolist() == want and tool.n_features_in_ == 2
+    lazy = tool.fit_predict(da.from_array(x, chunks=(500, 1)))
+    assert isinstance(lazy, da.Array) and lazy.shape == (len(x),)
+    assert lazy.compute().tolist() == want
+    frame = frame_of(x).assign(other=1.0)
+    assert tool.set_params(on=["c0", "c1"]).fit(frame).labels_.tolist() == want
+    labels = tool.fit(dd.from_pandas(frame, npartitions=3)).labels_
+    assert labels.compute().tolist() == want
+
+
+def test_parameters():
+    tool = DBSCAN(2.0).set_params(min_samples=7, blocksize="1 MiB")
+    assert tool.get_params()["min_samples"] == 7 and tool.get_params()["eps"] == 2.0
+    with pytest.raises(ValueError, match="no parameter 'samples'"):
+        tool.set_params(samples=3)
+    with pytest.raises(OptionError, match="min_samples=0"):
+        DBSCAN(1.0, min_samples=0).fit(np.zeros((3, 2)))

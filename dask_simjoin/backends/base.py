@@ -44,6 +44,9 @@ class Backend(Protocol):
     methods: tuple[str, ...]
     """The engines that can be chosen by name, and "auto"."""
 
+    components: Any
+    """The module of connected components: `link`, `roots` and `lowest`; None: not there yet."""
+
     most_dims: int | None
     """Dimensions that it serves; None: any number."""
 

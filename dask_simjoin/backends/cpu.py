@@ -12,7 +12,7 @@ from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Show
 from dask_simjoin.index import grid, kdorder, tiles
 from dask_simjoin.index.layout import METHODS, Layout, make_layout
 from dask_simjoin.index.regions import Regions
-from dask_simjoin.kernels.cpu import pack, sweep
+from dask_simjoin.kernels.cpu import components, pack, sweep
 from dask_simjoin.kernels.cpu import regions as region_kernels
 from dask_simjoin.kernels.cpu import tiles as tile_kernels
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
@@ -30,6 +30,7 @@ class CpuBackend:
 
     methods = METHODS
     most_dims = None
+    components = components
 
     def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
                eps2: float) -> Layout:  # fmt: skip

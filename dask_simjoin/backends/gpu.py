@@ -37,6 +37,7 @@ class GpuBackend:
     xp = cupy
     methods = ("auto", "tiles")
     most_dims = MOST_DIMS
+    components = None
 
     def __init__(self) -> None:
         self.built = 0

@@ -10,7 +10,7 @@ import numpy as np
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.chunking import EntityChunks
 from dask_simjoin.chunks import CELL, COUNT, POSITION, Chunk
-from dask_simjoin.cluster.dbscan import (
+from dask_simjoin.density.dbscan import (
     border_labels,
     components_within,
     core_rows,

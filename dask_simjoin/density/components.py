@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.kernels.cpu import components as kernels
+from dask_simjoin.backends.base import host
 
 ID, COMPONENT = "id", "component"
 
@@ -15,7 +15,7 @@ ID, COMPONENT = "id", "component"
 def component_roots(nodes: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """For each of the nodes 0 ... nodes-1 the smallest node that edges connect it with (int64)."""
     parent = np.arange(nodes)
-    every = np.ones(nodes, bool)
+    every, kernels = np.ones(nodes, bool), host().components
     kernels.link(parent, left, right, every, every, 0)
     kernels.roots(parent)
     return parent

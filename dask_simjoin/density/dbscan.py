@@ -18,8 +18,7 @@ import numpy as np
 
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.chunks import Chunk
-from dask_simjoin.cluster.components import component_roots, spanning_forest
-from dask_simjoin.kernels.cpu import components as kernels
+from dask_simjoin.density.components import component_roots, spanning_forest
 
 CHUNK = 1 << 32
 """Numbers of rows that each chunk has."""
@@ -40,13 +39,13 @@ def core_rows(counts: np.ndarray, min_samples: int) -> np.ndarray:
 
 def components_within(chunk: Chunk, core: np.ndarray, layout: Any) -> np.ndarray:
     """For each core row of a chunk the first row of its component there (n,), int64; -1 for others."""
-    parent = np.arange(len(core))
+    parent, backend = np.arange(len(core)), backend_for(chunk["example"])
 
     def visit(left: np.ndarray, right: np.ndarray) -> None:
-        kernels.link(parent, left, right, core, core, 0)
+        backend.components.link(parent, left, right, core, core, 0)
 
-    backend_for(chunk["example"]).visit(chunk, chunk, layout, visit, same=True)
-    kernels.roots(parent)
+    backend.visit(chunk, chunk, layout, visit, same=True)
+    backend.components.roots(parent)
     parent[~core] = -1
     return parent
 
@@ -70,13 +69,13 @@ def edges_across(q: Chunk, d: Chunk, within: tuple[np.ndarray, np.ndarray], name
     parent = np.concatenate([a, np.where(b < 0, b, b + offset)])
     first = parent == nodes
     parent = np.where(parent < 0, nodes, parent)
-    cores = a >= 0, b >= 0
+    cores, backend = (a >= 0, b >= 0), backend_for(q["example"])
 
     def visit(left: np.ndarray, right: np.ndarray) -> None:
-        kernels.link(parent, left, right, *cores, offset)
+        backend.components.link(parent, left, right, *cores, offset)
 
-    backend_for(q["example"]).visit(q, d, layout, visit, same=False)
-    kernels.roots(parent)
+    backend.visit(q, d, layout, visit, same=False)
+    backend.components.roots(parent)
     tied = np.flatnonzero(first & (parent != nodes))
 
     every = np.concatenate(
@@ -114,13 +113,16 @@ def label_cores(within: np.ndarray, own: Names, numbering: Numbering) -> np.ndar
 def border_labels(q: Chunk, d: Chunk, labels: tuple[np.ndarray, np.ndarray], layout: Any,
                   same: bool) -> tuple[np.ndarray, np.ndarray | None]:  # fmt: skip
     """The lowest label among the core neighbours that rows of two chunks have in each other."""
-    low = [np.full(len(some), NOWHERE) for some in labels[: 1 if same else 2]]
+    low, backend = (
+        [np.full(len(some), NOWHERE) for some in labels[: 1 if same else 2]],
+        backend_for(q["example"]),
+    )
 
     def visit(left: np.ndarray, right: np.ndarray) -> None:
-        kernels.lowest(left, right, *labels, low[0], low[-1])
+        backend.components.lowest(left, right, *labels, low[0], low[-1])
 
     if any((some < 0).any() for some in labels):
-        backend_for(q["example"]).visit(q, d, layout, visit, same=same)
+        backend.visit(q, d, layout, visit, same=same)
     return low[0], None if same else low[1]
 
 
