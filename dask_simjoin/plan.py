@@ -34,6 +34,9 @@ from dask_simjoin.spec import JoinSpec
 
 MOST_REGIONS = 1 << 14
 
+CLUSTERING = 40
+"""Bytes more of each row of a chunk for clusterings: its name, its count, components and labels."""
+
 CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
 
@@ -144,7 +147,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     layout = backend.layout(spec.method, *bounds, spec.threshold)
     rows = [summary.moments.rows for summary in summaries]
     id_bytes = float(np.average([s.id_bytes for s in summaries], weights=rows if sum(rows) else None))
-    row_bytes = 8 * len(spec.on) + id_bytes
+    row_bytes = 8 * len(spec.on) + id_bytes + (0 if halos else CLUSTERING)
     offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
     points = gather_samples([s.sample for s in summaries if s.sample is not None], offsets, len(spec.on))
     replicated = None if counting else _replicated(summaries, spec, budget, resources, row_bytes)

@@ -66,7 +66,7 @@ def test_any_points(case, min_samples, rows, partitioning):
     frame = frame_of(case.x)
     want = by_definition(case.x, case.eps, min_samples)
     assert frame.simjoin.dbscan(case.eps, min_samples).tolist() == want
-    blocksize = rows * (8 * case.x.shape[1] + 8)
+    blocksize = rows * (8 * case.x.shape[1] + 48)
     how = {"partitioning": partitioning, "blocksize": blocksize}
     labels = split(frame, case.cuts).simjoin.dbscan(case.eps, min_samples, **how)
     with dask.config.set(scheduler="sync"):
@@ -106,7 +106,7 @@ def test_equal_to_scikit_learn(name, partitions, partitioning):
     want = labels_of(x, eps, min_samples)
     assert frame.simjoin.dbscan(eps, min_samples=min_samples).tolist() == want
     ddf = dd.from_pandas(frame, npartitions=partitions)
-    how = {"partitioning": partitioning, "blocksize": f"{max(1, len(x) // 12) * 40} B"}
+    how = {"partitioning": partitioning, "blocksize": f"{max(1, len(x) // 12) * 64} B"}
     labels = ddf.simjoin.dbscan(eps, min_samples, **how)
     found = labels.compute()
     assert found.index.tolist() == frame.index.tolist() and found.name == "label"
@@ -126,7 +126,7 @@ def test_on_a_cluster():
     ):
         ddf = dd.from_pandas(frame_of(x), npartitions=6)
         for partitioning in ("entity", "spatial"):
-            how = {"partitioning": partitioning, "blocksize": "5 kB"}
+            how = {"partitioning": partitioning, "blocksize": "12 kB"}
             labels = ddf.simjoin.dbscan(eps, min_samples, **how).compute()
             assert labels.tolist() == labels_of(x, eps, min_samples)
 

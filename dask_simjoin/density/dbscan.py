@@ -28,6 +28,9 @@ NOWHERE = np.iinfo(np.int64).max
 Names = int | np.ndarray
 """A chunk's number, or the positions of its rows in the whole frame, ascending."""
 
+Border = tuple[np.ndarray, np.ndarray]
+"""Some rows of a chunk, and the lowest labels that they are near."""
+
 Numbering = tuple[np.ndarray, np.ndarray]
 """First rows of the chunks' components, ascending, and the numbers of their clusters."""
 
@@ -111,25 +114,28 @@ def label_cores(within: np.ndarray, own: Names, numbering: Numbering) -> np.ndar
 
 
 def border_labels(q: Chunk, d: Chunk, labels: tuple[np.ndarray, np.ndarray], layout: Any,
-                  same: bool) -> tuple[np.ndarray, np.ndarray | None]:  # fmt: skip
+                  same: bool) -> tuple[Border, Border | None]:  # fmt: skip
     """The lowest label among the core neighbours that rows of two chunks have in each other."""
-    low, backend = (
-        [np.full(len(some), NOWHERE) for some in labels[: 1 if same else 2]],
-        backend_for(q["example"]),
-    )
+    backend = backend_for(q["example"])
+    low = [np.full(len(some), NOWHERE) for some in labels[: 1 if same else 2]]
 
     def visit(left: np.ndarray, right: np.ndarray) -> None:
         backend.components.lowest(left, right, *labels, low[0], low[-1])
 
     if any((some < 0).any() for some in labels):
         backend.visit(q, d, layout, visit, same=same)
-    return low[0], None if same else low[1]
+    # few rows have any, and many block pairs tell of them
+    found = [(np.flatnonzero(some < NOWHERE), some[some < NOWHERE]) for some in low]
+    return found[0], None if same else found[1]
 
 
-def final_labels(labels: np.ndarray, *low: np.ndarray) -> np.ndarray:
+def final_labels(labels: np.ndarray, *borders: Border) -> np.ndarray:
     """Labels of a chunk's rows: of core rows their own, of border rows the lowest, of others -1."""
-    lowest = np.minimum.reduce(low) if low else np.full(len(labels), NOWHERE)
-    return np.where(labels >= 0, labels, np.where(lowest < NOWHERE, lowest, -1))
+    final = np.where(labels < 0, NOWHERE, labels)
+    for rows, low in borders:
+        final[rows] = np.minimum(final[rows], low)  # only of rows that have none of their own
+    final[final == NOWHERE] = -1
+    return final
 
 
 def dbscan_of_chunk(chunk: Chunk, layout: Any, min_samples: int) -> np.ndarray:
