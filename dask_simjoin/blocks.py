@@ -121,8 +121,13 @@ def count_cells(q: Chunk, d: Chunk, layout: Any, same: bool, offsets: np.ndarray
     if same:
         told[: len(q["ids"])] = True
     position, count = position[told], count[told]
-    partition = xp.searchsorted(xp.asarray(offsets), position, side="right") - 1
-    return backend.result({POSITION: position, COUNT: count, CELL: partition}, len(count))
+    return tell(position, count, offsets, backend)
+
+
+def tell(position: Any, values: Any, offsets: np.ndarray, backend: Backend) -> Any:
+    """Values of rows in the whole frame, as rows that are to be shuffled back to their partitions."""
+    partition = backend.xp.searchsorted(backend.xp.asarray(offsets), position, side="right") - 1
+    return backend.result({POSITION: position, COUNT: values, CELL: partition}, len(values))
 
 
 def count_block_pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> int:

@@ -30,8 +30,40 @@ Piece = tuple[int, int, int]
 """Number of a partition, and the rows start ... stop-1 of it."""
 
 
+class Meetings:
+    """Chunks that meet in pairs, and what follows from which do."""
+
+    rows: np.ndarray
+    """Points expected in each chunk (chunks,), float64."""
+
+    def _near(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Chunks, and for each those from it on that it meets, itself first."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def visits(self) -> tuple[int, float]:
+        """How many blocks there are, and how many rows they visit in all."""
+        number, rows = 0, 0.0
+        for first, near in self._near():
+            number += len(near)
+            rows += (len(near) - 1) * self.rows[first] + float(self.rows[near].sum())
+        return number, rows
+
+    def blocks(self) -> np.ndarray:
+        """Pairs of chunks i <= j that meet."""
+        found = [np.zeros((0, 2), np.int64)]
+        for first, near in self._near():
+            found.append(np.stack([np.full_like(near, first), near], axis=1))
+        return serpentine(np.concatenate(found)).astype(np.int32)
+
+    def candidates(self, blocks: np.ndarray) -> np.ndarray:
+        """Pairs of points that each block compares, if none is left out."""
+        a, b = self.rows[blocks[:, 0]], self.rows[blocks[:, 1]]
+        return np.where(blocks[:, 0] == blocks[:, 1], a * (a - 1).clip(0) / 2, a * b)
+
+
 @dataclass(frozen=True, eq=False)
-class EntityChunks:
+class EntityChunks(Meetings):
     """Chunks of rows that follow each other.
 
     Attributes
@@ -67,27 +99,6 @@ class EntityChunks:
         gap = METRICS[self.metric].box_gap
         for i, first in enumerate(filled.tolist()):
             yield first, filled[i:][gap(lower[i], upper[i], lower[i:], upper[i:]) <= self.threshold]
-
-    @functools.cached_property
-    def visits(self) -> tuple[int, float]:
-        """How many blocks there are, and how many rows they visit in all."""
-        number, rows = 0, 0.0
-        for first, near in self._near():
-            number += len(near)
-            rows += (len(near) - 1) * self.rows[first] + float(self.rows[near].sum())
-        return number, rows
-
-    def blocks(self) -> np.ndarray:
-        """Pairs of chunks i <= j that have points and whose boxes are within the threshold."""
-        found = [np.zeros((0, 2), np.int64)]
-        for first, near in self._near():
-            found.append(np.stack([np.full_like(near, first), near], axis=1))
-        return serpentine(np.concatenate(found)).astype(np.int32)
-
-    def candidates(self, blocks: np.ndarray) -> np.ndarray:
-        """Pairs of points that each block compares, if none is left out."""
-        a, b = self.rows[blocks[:, 0]], self.rows[blocks[:, 1]]
-        return np.where(blocks[:, 0] == blocks[:, 1], a * (a - 1).clip(0) / 2, a * b)
 
     def chunk_pairs(self, points: SamplePoints) -> Any:
         """A function: the chunks in which pairs of sample points meet."""
@@ -154,6 +165,15 @@ def serpentine(blocks: np.ndarray) -> np.ndarray:
     return blocks[np.lexsort((inner, blocks[:, 0], column, square[:, 0]))]
 
 
+def dealt(first: np.ndarray, parts: np.ndarray, region: Any, position: Any) -> Any:
+    """The chunks to which points of regions are dealt by their row numbers.
+
+    `first`, `parts`: the first chunk and the number of chunks of each region.
+    """
+    start, number = (module_of(region).asarray(some) for some in (first, parts))
+    return start[region] + position % number[region]
+
+
 @dataclass(frozen=True, eq=False)
 class SpatialChunks:
     """Chunks of the points of regions.
@@ -205,14 +225,12 @@ class SpatialChunks:
 
     def own_chunk(self, region: Any, position: Any) -> Any:
         """The chunks of points of regions."""
-        first, own = (module_of(region).asarray(numbers) for numbers in (self.first, self.own))
-        return first[region] + position % own[region]
+        return dealt(self.first, self.own, region, position)
 
     def halo_chunk(self, region: Any, position: Any) -> Any:
         """The chunks of points in the halos of regions."""
-        xp = module_of(region)
-        start = xp.asarray(self.first + np.where(self.halo > 0, self.own, 0))
-        return start[region] + position % xp.asarray(np.maximum(self.halo, 1))[region]
+        start = self.first + np.where(self.halo > 0, self.own, 0)
+        return dealt(start, np.maximum(self.halo, 1), region, position)
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:

@@ -58,9 +58,13 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
     least = max(least, int(slices.max(initial=1)))
     if not resources.gpu:
         size *= 2  # places meet later ones, of which the first have most
+
+    def fits(parts: int) -> bool:
+        return found.share(1 / parts) * size <= budget.output
+
     parts = least
-    while parts < MOST_UNEVEN * least and min(1.0, found.share(1 / parts)) * size > budget.output:
+    while parts < MOST_UNEVEN * least and not fits(parts):
         parts *= 2
-    even = size <= budget.output or found.share(1 / parts) * size <= budget.output
+    even = fits(parts)
     wanted = min(parts if even else least, max(rows, 1))
     return np.full_like(slices, wanted), even

@@ -6,7 +6,6 @@ about a row is known where the row is.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.arrays import module_of
 from dask_simjoin.backends.base import host
-from dask_simjoin.chunking import EntityChunks, SpatialChunks, serpentine
+from dask_simjoin.chunking import EntityChunks, Meetings, SpatialChunks, dealt
 from dask_simjoin.estimate import SamplePoints
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.metrics import METRICS
@@ -26,7 +24,7 @@ NO_HALO = {"reach": -math.inf, "threshold": -1.0}
 
 
 @dataclass(frozen=True, eq=False)
-class RegionChunks:
+class RegionChunks(Meetings):
     """Chunks of the points of regions; those of a region that is too full are dealt to several.
 
     Attributes
@@ -61,8 +59,7 @@ class RegionChunks:
 
     def own_chunk(self, region: Any, position: Any) -> Any:
         """The chunks of points of regions."""
-        first, own = (module_of(region).asarray(numbers) for numbers in (self.first, self.own))
-        return first[region] + position % own[region]
+        return dealt(self.first, self.own, region, position)
 
     def halo_chunk(self, region: Any, position: Any) -> Any:
         """Those of points in halos, of which there are none."""
@@ -79,25 +76,6 @@ class RegionChunks:
             later = np.flatnonzero(near[region[self.first[r] :] - r]) + self.first[r]
             for k in range(int(self.own[r])):
                 yield int(self.first[r]) + k, later[k:]
-
-    @functools.cached_property
-    def visits(self) -> tuple[int, float]:
-        """How many blocks there are, and how many rows they visit in all."""
-        number, rows = 0, 0.0
-        for first, near in self._near():
-            number += len(near)
-            rows += (len(near) - 1) * self.rows[first] + float(self.rows[near].sum())
-        return number, rows
-
-    def blocks(self) -> np.ndarray:
-        """Pairs of chunks i <= j of regions that meet."""
-        found = [np.stack([np.full_like(near, first), near], axis=1) for first, near in self._near()]
-        return serpentine(np.concatenate(found)).astype(np.int32)
-
-    def candidates(self, blocks: np.ndarray) -> np.ndarray:
-        """Pairs of points that each block compares, if none is left out."""
-        a, b = self.rows[blocks[:, 0]], self.rows[blocks[:, 1]]
-        return np.where(blocks[:, 0] == blocks[:, 1], a * (a - 1).clip(0) / 2, a * b)
 
     def chunk_pairs(self, points: SamplePoints) -> Any:
         """A function: the chunks in which pairs of sample points meet."""

@@ -17,26 +17,26 @@ def indexed(x, eps, engine):
         return layout, build(x, layout)
 
 
-def sets():
-    """Points, a distance that two of them have or nearly have, and the pairs as a matrix."""
+def indexes(engine, dims, rank):
+    """Indexes that use the engine, and their pairs as a matrix; distances are those of points, or nearly."""
     for kind in KINDS:
         rng = np.random.default_rng(len(kind))
         for n in (2, 130, 300):
-            yield kind, n, rng
+            x = make_points(kind, n, dims, rng)
+            eps = a_distance(x, rng, rank, int(rng.integers(-1, 2)))
+            layout, index = indexed(x, eps, engine)
+            if layout.engine == engine:
+                near = squared_distances(x, x) <= eps * eps
+                yield layout, index, near[np.ix_(index["order"], index["order"])]
 
 
 @pytest.mark.parametrize("dims", DIMS)
 @pytest.mark.parametrize("rank", [0.0, 0.01, 0.3, 1.0])
 def test_float32_loses_no_pair(dims, rank):
     used = 0
-    for kind, n, rng in sets():
-        x = make_points(kind, n, dims, rng)
-        eps = a_distance(x, rng, rank, int(rng.integers(-1, 2)))
-        layout, index = indexed(x, eps, "float32")
-        if layout.engine != "float32":
-            continue
+    for layout, index, near in indexes("float32", dims, rank):
         used += 1
-        near = (squared_distances(x, x) <= eps * eps)[np.ix_(index["order"], index["order"])]
+        n = len(near)
         z = index["z"].transpose(0, 2, 1).reshape(-1, dims)[:n]
         total = np.zeros((n, n), np.float32)
         for k in range(dims):
@@ -52,14 +52,9 @@ def test_float32_loses_no_pair(dims, rank):
 def test_float16_loses_no_pair(dims, rank):
     """Without the tensor cores' own rounding, which only makes sums that are above 0 smaller."""
     used = 0
-    for kind, n, rng in sets():
-        x = make_points(kind, n, dims, rng)
-        eps = a_distance(x, rng, rank, int(rng.integers(-1, 2)))
-        layout, index = indexed(x, eps, "float16")
-        if layout.engine != "float16":
-            continue
+    for _, index, near in indexes("float16", dims, rank):
         used += 1
-        near = (squared_distances(x, x) <= eps * eps)[np.ix_(index["order"], index["order"])]
+        n = len(near)
         right = index["vectors"].astype(np.float64)
         left = right.copy()
         width = half.width(dims)

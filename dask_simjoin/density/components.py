@@ -32,13 +32,13 @@ def spanning_forest(edges: np.ndarray) -> np.ndarray:
 
 def forest_of_ids(pairs: pd.DataFrame) -> pd.DataFrame:
     """Each id of a frame of pairs once, with an id that stands for its component."""
-    ids, codes, root = _roots_of_ids(pairs)
-    return pd.DataFrame({"left": ids, "right": ids.take(root)}) if len(codes) else pairs
+    ids, root = _roots_of_ids(pairs)
+    return pd.DataFrame({"left": ids, "right": ids.take(root)}) if len(pairs) else pairs
 
 
 def components_of_ids(pairs: pd.DataFrame) -> pd.DataFrame:
     """Each id of a frame of pairs, and the number of its component: in the order of the smallest ids."""
-    ids, _, root = _roots_of_ids(pairs)
+    ids, root = _roots_of_ids(pairs)
     try:
         order = np.asarray(ids.argsort())
     except TypeError:  # ids that cannot be ordered keep the order in which they were met
@@ -47,12 +47,12 @@ def components_of_ids(pairs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({ID: ids.take(order), COMPONENT: first.astype(np.int64)})
 
 
-def _roots_of_ids(pairs: pd.DataFrame) -> tuple[pd.Index, np.ndarray, np.ndarray]:
-    """The ids, their places in both columns one after the other, and the place of each one's root."""
+def _roots_of_ids(pairs: pd.DataFrame) -> tuple[pd.Index, np.ndarray]:
+    """The ids, each once, and the place among them of each one's root."""
     both = pd.Index(pairs["left"]).append(pd.Index(pairs["right"]))
     codes, ids = both.factorize()
     n = len(pairs)
-    return ids, codes, component_roots(len(ids), codes[:n], codes[n:])
+    return ids, component_roots(len(ids), codes[:n], codes[n:])
 
 
 def no_components(pairs: Any) -> pd.DataFrame:

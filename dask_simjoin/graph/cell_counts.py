@@ -24,12 +24,15 @@ def count_by_cell(source: Sealed, spec: JoinSpec, chunks: Expr, plan: Plan, meta
                   partitions: list[int] | None) -> Expr:  # fmt: skip
     """Counts aligned with the source: told by regions, shuffled back, added up by row."""
     assert isinstance(plan.chunks, SpatialChunks)
-    none = np.zeros(0, np.int64)
-    backend = backend_for(source.inner._meta)
-    told_meta = backend.result({POSITION: none, COUNT: none, CELL: none}, 0)
-    offsets = Shared("simjoin_offsets", plan.chunks.offsets)
-    told = ToldCounts(chunks, plan, offsets, told_meta)
+    told = ToldCounts(chunks, plan, *told_by(plan.chunks, source))
     return back_to_rows(told, source, plan.chunks, meta, partitions)
+
+
+def told_by(chunks: Shuffled, source: Sealed) -> tuple[Shared, Any]:
+    """What tasks need to tell values of rows, and an empty frame like those that they tell them in."""
+    none = np.zeros(0, np.int64)
+    meta = backend_for(source.inner._meta).result({POSITION: none, COUNT: none, CELL: none}, 0)
+    return Shared("simjoin_offsets", chunks.offsets), meta
 
 
 def back_to_rows(told: Expr, source: Sealed, chunks: Shuffled, meta: Any,

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.backends.base import backend_for
+from dask_simjoin.blocks import tell
 from dask_simjoin.chunking import EntityChunks
-from dask_simjoin.chunks import CELL, COUNT, POSITION, Chunk
+from dask_simjoin.chunks import Chunk
 from dask_simjoin.density.dbscan import (
     border_labels,
     components_within,
@@ -22,11 +23,10 @@ from dask_simjoin.density.dbscan import (
     number_clusters,
 )
 from dask_simjoin.graph.aligned import SUM_FAN_IN, Aligned, SomeAligned, add_counts, add_partitions
-from dask_simjoin.graph.cell_counts import back_to_rows
+from dask_simjoin.graph.cell_counts import back_to_rows, told_by
 from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Expr, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.graph.source import Shared
 from dask_simjoin.graph.unplanned import Unplanned
 from dask_simjoin.plan import Plan
 
@@ -42,9 +42,7 @@ class Clustered(Unplanned):
         whole = source.inner.divisions
         if isinstance(plan.chunks, EntityChunks):
             return LabelPartitions(labels, chunks, plan.chunks.pieces, self._meta, whole, partitions)
-        none = np.zeros(0, np.int64)
-        told_meta = backend_for(self._meta).result({POSITION: none, COUNT: none, CELL: none}, 0)
-        told = ToldLabels(labels, chunks, Shared("simjoin_offsets", plan.chunks.offsets), told_meta)
+        told = ToldLabels(labels, chunks, *told_by(plan.chunks, source))
         return back_to_rows(told, source, plan.chunks, self._meta, partitions)
 
 
@@ -157,10 +155,7 @@ class ToldLabels(Named):
 
 
 def _told(chunk: Chunk, labels: np.ndarray, offsets: np.ndarray) -> Any:
-    position = chunk["position"]
-    partition = np.searchsorted(offsets, position, side="right") - 1
-    columns = {POSITION: position, COUNT: labels, CELL: partition}
-    return backend_for(chunk["example"]).result(columns, len(labels))
+    return tell(chunk["position"], labels, offsets, backend_for(chunk["example"]))
 
 
 def _positions(chunk: Chunk) -> np.ndarray:
