@@ -30,7 +30,7 @@ belongs to a pair whatever was rounded; only sums between 0 and that are decided
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -84,17 +84,23 @@ def make_filter(
     large against eps that the filter would let through much more than the pairs.
     """
     dims = len(lower)
-    gamma = (dims + 4) * U
-    largest = float(np.max([upper * 0.25 - mean * 0.25, mean * 0.25 - lower * 0.25])) * 4
-    if not (largest < math.inf and 2.0**-900 < eps2 < 2.0**1000 and gamma < 0.1):
+    chosen = open_filter(lower, upper, mean)
+    if chosen is None or not 2.0**-900 < eps2 < 2.0**1000:
         return None
-    exponent = math.frexp(largest)[1] if largest > 0 else 0
-    if abs(exponent) > 900:
-        return None
-    scale = 2.0**-exponent
-    kappa = 2 * gamma / (1 - gamma) + 3 * U
+    scale, kappa = chosen.scale, chosen.kappa
     limit = min(eps2 * scale * scale, 2.0**80) * (1 + 8 * U) + dims * 2.0**-140
     typical = 4 * float(np.sum(variance * scale * scale))
     if limit < 2.0**-90 or not kappa * typical <= limit / 4:
         return None
-    return Filter(tuple(float(c) for c in mean), scale, kappa, limit)
+    return replace(chosen, eps2=limit)
+
+
+def open_filter(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Filter | None:
+    """Filter without a distance, its `eps2` is 0, for points within a box; None beyond float32's range."""
+    gamma = (len(lower) + 4) * U
+    largest = float(np.max([upper * 0.25 - mean * 0.25, mean * 0.25 - lower * 0.25])) * 4
+    exponent = math.frexp(largest)[1] if 0 < largest < math.inf else 0
+    if not (largest < math.inf and gamma < 0.1 and abs(exponent) <= 900):
+        return None
+    kappa = 2 * gamma / (1 - gamma) + 3 * U
+    return Filter(tuple(float(c) for c in mean), 2.0**-exponent, kappa, 0.0)
