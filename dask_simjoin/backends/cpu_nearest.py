@@ -86,16 +86,14 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
     f = layout.filter
     if f is None:
         q_terms, d_terms, terms = (q_z,), (d["z"],), (0.0,) * 5
-        q_y = d_y = d["z"]
     else:
-        q_terms, d_terms = (q_z, q["half_norm"]), (d["z"], d["start"])  # type: ignore[assignment]
+        q_terms, d_terms = (q_z, q["half_norm"], q["y"]), (d["z"], d["start"], d["y"])  # type: ignore[assignment]
         terms = (
             f.scale * f.scale, f.kappa, layout.dims * 2.0**-140, 8.0 * layout.dims,
             float(max(q["norm"], d["norm"])),
         )  # fmt: skip
-        q_y, d_y = q["y"], d["y"]
     kernels.search(
-        q_terms, q_y, q["low"], q["high"], q["names"], q["order"], d_terms, d_y, d["low"], d["high"],
+        q_terms, q["low"], q["high"], q["names"], q["order"], d_terms, d["low"], d["high"],
         (d["lower"], d["upper"], d["levels"]), d["least"], d["names"], terms, same, own, bound2,
         best_d2, best_name,
     )  # fmt: skip

@@ -15,15 +15,18 @@ from numba import njit
 from numba.extending import overload
 
 from dask_simjoin.index.tiles import TILE
-from dask_simjoin.kernels.cpu.nearest_simd import box_gaps, tile_distances
-from dask_simjoin.kernels.cpu.ranking import give, offer, take, worst_place
-from dask_simjoin.kernels.cpu.tile_simd import lowest_bit, tile_filter
+from dask_simjoin.kernels.cpu.nearest_simd import box_gaps, lanes_within, tile_distances
+from dask_simjoin.kernels.cpu.ranking import take_in
+from dask_simjoin.kernels.cpu.tile_simd import count_bits, lowest_bit, tile_filter
 
 ONE = np.uint64(1)
 NONE = np.uint64(0)
 ALL = np.uint64(2**64 - 1)
 LEVEL = 48
 """Bits of a node's number below those of its level."""
+
+GUESS = 2.0**1000
+"""Guesses of a query's distance are below this."""
 
 U = 2.0**-24
 LEAST_D2 = 2.0**-900
@@ -109,44 +112,61 @@ def _distance(y: Any, i: int, other: Any, j: int) -> float:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _consider(near: Any, names: Any, d2: float, name: int, own: int, bound2: float) -> bool:
-    """Offer a neighbour unless it is the query or too far; whether it was taken."""
-    return d2 <= bound2 and name != own and offer(near, names, d2, name)
+def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
+    """Whether a neighbour at most `worst` away is a better one, and not the query itself."""
+    return bool(name != own and (d2 < worst or np.uint64(name) < np.uint64(worst_name)))
 
 
-def _scan(q: Any, d: Any, a: int, b: int, wanted: Any, q_y: Any, d_y: Any, own: Any, d_names: Any,
-          near: Any, names: Any, bound2: float, limit: Any, work: Any) -> Any:  # fmt: skip
+def _scan(q: Any, d: Any, a: int, b: int, wanted: Any, state: Any, limit: Any, bound2: float, guess: float,
+          work: Any) -> Any:  # fmt: skip
     raise NotImplementedError
 
 
 @overload(_scan)
-def _scan_overload(q, d, a, b, wanted, q_y, d_y, own, d_names, near, names, bound2, limit, work):  # type: ignore[no-untyped-def]
+def _scan_overload(q, d, a, b, wanted, state, limit, bound2, guess, work):  # type: ignore[no-untyped-def]
     """Offer the points of tile `b` to the `wanted` queries of tile `a`; mask of those that took some."""
     if len(q.types) == 1:
 
-        def exact(q, d, a, b, wanted, q_y, d_y, own, d_names, near, names, bound2, limit, work):  # type: ignore[no-untyped-def]
-            place = worst_place(near.shape[1])
-            distances = work[0]
+        def exact(q, d, a, b, wanted, state, limit, bound2, guess, work):  # type: ignore[no-untyped-def]
+            rows, own, worst, best_d2, best_name, d_names = state
+            distances, new_d2, new_name, _, _ = work
+            k = best_d2.shape[1]
             tile = _address(d[0], b, 0)
             dims = np.int64(d[0].shape[1])
             changed = NONE
             while wanted != NONE:
                 t = lowest_bit(wanted)
                 wanted &= wanted - ONE
-                most = min(near[t, place], bound2)
-                mask = tile_distances(tile, dims, _address(q[0], a, t), most, distances.ctypes.data)
+                row, furthest = rows[t], worst[t]
+                most = min(furthest, bound2)
+                first = min(guess, most)
+                mask = tile_distances(tile, dims, _address(q[0], a, t), first, distances.ctypes.data)
+                while first < most and count_bits(mask) <= k:
+                    first = min(4 * first, most) if first > 0 else most
+                    mask = lanes_within(distances.ctypes.data, first)
+                last = best_name[row, k - 1]
+                m = 0
                 while mask != NONE:
                     bit = lowest_bit(mask)
                     mask &= mask - ONE
-                    name = d_names[b * TILE + bit]
-                    if _consider(near[t], names[t], distances[bit], name, own[t], bound2):
-                        changed |= ONE << np.uint64(t)
+                    d2, name = distances[bit], d_names[b * TILE + bit]
+                    if _wants(d2, name, own[t], furthest, last):
+                        new_d2[m], new_name[m] = d2, name
+                        m += 1
+                if m > 0:
+                    take_in(best_d2, best_name, row, new_d2, new_name, m)
+                    worst[t] = best_d2[row, k - 1]
+                    if furthest == np.inf:
+                        guess = min(worst[t] * 1.5, GUESS)
+                    changed |= ONE << np.uint64(t)
             return changed
 
         return exact
 
-    def filtered(q, d, a, b, wanted, q_y, d_y, own, d_names, near, names, bound2, limit, work):  # type: ignore[no-untyped-def]
-        four, masks = work[1], work[2]
+    def filtered(q, d, a, b, wanted, state, limit, bound2, guess, work):  # type: ignore[no-untyped-def]
+        rows, own, worst, best_d2, best_name, d_names = state
+        _, new_d2, new_name, four, masks = work
+        k = best_d2.shape[1]
         tile = _address(d[0], b, 0)
         start = d[1].ctypes.data + b * d[1].strides[0]
         never = np.float32(np.inf)
@@ -170,76 +190,91 @@ def _scan_overload(q, d, a, b, wanted, q_y, d_y, own, d_names, near, names, boun
                 continue
             for n in range(picked):
                 t, mask = four[n], masks[n]
+                row, furthest = rows[t], worst[t]
+                most, last = min(furthest, bound2), best_name[row, k - 1]
+                m = 0
                 while mask != NONE:
                     j = b * TILE + lowest_bit(mask)
                     mask &= mask - ONE
-                    d2 = _distance(q_y, a * TILE + t, d_y, j)
-                    if _consider(near[t], names[t], d2, d_names[j], own[t], bound2):
-                        changed |= ONE << np.uint64(t)
+                    d2, name = _distance(q[2], a * TILE + t, d[2], j), d_names[j]
+                    if d2 <= most and _wants(d2, name, own[t], furthest, last):
+                        new_d2[m], new_name[m] = d2, name
+                        m += 1
+                if m > 0:
+                    take_in(best_d2, best_name, row, new_d2, new_name, m)
+                    worst[t] = best_d2[row, k - 1]
+                    changed |= ONE << np.uint64(t)
         return changed
 
     return filtered
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def search(q: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, d_y: Any,
-           d_low: Any, d_high: Any, d_tree: Any, d_least: Any, d_names: Any, terms: Any, same: bool,
-           own_tiles: bool, bound2: float, best_d2: Any, best_name: Any) -> None:  # fmt: skip
+def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, d_low: Any, d_high: Any,
+           d_tree: Any, d_least: Any, d_names: Any, terms: Any, same: bool, own_tiles: bool, bound2: float,
+           best_d2: Any, best_name: Any) -> None:  # fmt: skip
     """Improve the neighbours of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
 
-    `q` and `d` are the two sides' tiles and, with the filter, its terms.  `same`: names are of one frame,
-    and a query is no neighbour of itself; `own_tiles`: the two indexes are one.
+    `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `same`: names are
+    of one frame, and a query is no neighbour of itself; `own_tiles`: the two indexes are one.
     """
     points, dims = len(q_names), q_low.shape[1]
     k = best_d2.shape[1]
-    place = worst_place(k)
     lower, upper, levels = d_tree
     tiles = d_low.shape[0]
     top = levels.size - 2
     step = lower.strides[0]
     keys = np.empty(tiles + lower.shape[0] + 1)
     nodes = np.empty(keys.size, np.int64)
-    near, names = np.empty((TILE, k)), np.empty((TILE, k), np.int64)
-    own = np.empty(TILE, np.int64)
+    rows, own, worst = np.empty(TILE, np.int64), np.empty(TILE, np.int64), np.empty(TILE)
+    state = rows, own, worst, best_d2, best_name, d_names
     kind = lower.dtype.type
     reach, all_reach, gaps = np.empty(TILE, kind), np.empty(TILE, kind), np.empty(TILE, kind)
     zero = kind(0)
     limit = np.empty(TILE, np.float32)
-    work = np.empty(TILE), np.zeros(4, np.int64), np.zeros(8, np.uint64)
+    work = (
+        np.empty(TILE),
+        np.empty(TILE),
+        np.empty(TILE, np.int64),
+        np.zeros(4, np.int64),
+        np.zeros(8, np.uint64),
+    )
+    guess = np.inf
     for a in range(q_low.shape[0]):
         count = min(TILE, points - a * TILE)
         valid = ALL if count == TILE else (ONE << np.uint64(count)) - ONE
         reach[:] = kind(-1)
         for t in range(count):
             i = a * TILE + t
-            take(best_d2[q_order[i]], best_name[q_order[i]], near[t], names[t])
+            rows[t] = q_order[i]
+            worst[t] = best_d2[rows[t], k - 1]
             own[t] = q_names[i] if same else -1
-        changed = valid
+            _set_limits(q, terms, i, t, min(worst[t], bound2), reach, limit)
         done = -1
         size = 1
         keys[0], nodes[0] = 0.0, (top + 1) << LEVEL
         if own_tiles:
             # the own tile first: its neighbours are close, and so little is left to be looked at
-            for t in range(count):
-                _set_limits(q, terms, a * TILE + t, t, min(near[t, place], bound2), reach, limit)
-            changed = _scan(q, d, a, a, valid, q_y, d_y, own, d_names, near, names, bound2, limit, work)
-            changed = valid
+            _scan(q, d, a, a, valid, state, limit, bound2, guess, work)
             done = a
+            if worst[count - 1] < GUESS:
+                guess = worst[count - 1] * 1.5
+        changed = valid
         zeros, furthest, last = NONE, zero, np.uint64(0)
         while size > 0:
             if changed != NONE:
                 while changed != NONE:
                     t = lowest_bit(changed)
                     changed &= changed - ONE
-                    _set_limits(q, terms, a * TILE + t, t, min(near[t, place], bound2), reach, limit)
-                    if near[t, place] == 0.0:
+                    _set_limits(q, terms, a * TILE + t, t, min(worst[t], bound2), reach, limit)
+                    if worst[t] == 0.0:
                         zeros |= ONE << np.uint64(t)
                 furthest = reach.max()
                 all_reach[:] = furthest
                 if zeros == valid:
                     last = NONE
                     for t in range(count):
-                        last = max(last, np.uint64(names[t, place]))
+                        last = max(last, np.uint64(best_name[rows[t], k - 1]))
             key, node = keys[0], nodes[0]
             if key > furthest:
                 break
@@ -275,10 +310,7 @@ def search(q: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any
             while idle != NONE:
                 t = lowest_bit(idle)
                 idle &= idle - ONE
-                if d_least[b >> 6, b & 63] > names[t, place]:
+                if d_least[b >> 6, b & 63] > best_name[rows[t], k - 1]:
                     wanted &= ~(ONE << np.uint64(t))
             if wanted != NONE:
-                changed = _scan(q, d, a, b, wanted, q_y, d_y, own, d_names, near, names, bound2, limit, work)
-        for t in range(count):
-            i = a * TILE + t
-            give(near[t], names[t], best_d2[q_order[i]], best_name[q_order[i]])
+                changed = _scan(q, d, a, b, wanted, state, limit, bound2, np.inf, work)

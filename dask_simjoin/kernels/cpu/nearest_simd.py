@@ -107,6 +107,24 @@ def tile_distances(typingctx: Any, tile: Any, dims: Any, point: Any, limit: Any,
 
 
 @intrinsic
+def lanes_within(typingctx: Any, numbers: Any, limit: Any) -> Any:
+    """Mask of those of 64 float64, at an address, that are at most `limit`."""
+    sig = types.uint64(types.int64, types.float64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        vector = ir.VectorType(F64, REGISTER // 8)
+        bound = splat(builder, args[1], vector)
+        mask: Any = const(0)
+        for g in range(TILE // vector.count):
+            number = load(builder, builder.add(args[0], const(g * REGISTER)), vector, 8)
+            near = bits(builder, builder.fcmp_ordered("<=", number, bound))
+            mask = builder.or_(mask, builder.shl(near, const(g * vector.count)))
+        return mask
+
+    return sig, codegen
+
+
+@intrinsic
 def box_gaps(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: Any, limits: Any,
              out: Any, kind: Any) -> Any:  # fmt: skip
     """Squared gaps of 64 boxes to one box; mask of the boxes whose gap is within their limit.

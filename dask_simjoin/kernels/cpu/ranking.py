@@ -1,4 +1,4 @@
-"""The k best neighbours met so far: a sorted list for small k, a heap for large k.
+"""The k best neighbours met so far, as a sorted row that takes in the new ones of a tile at a time.
 
 Neighbours are ordered by (d2, name).  A free place is (inf, -1), and it comes last: names are compared
 as unsigned numbers, of which -1 is the largest.  So a neighbour at d2 = inf takes a free place.
@@ -11,74 +11,42 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-SORTED = 32
-"""Up to here neighbours are kept sorted, with the worst one last; beyond, in a heap, the worst one first."""
-
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def worst_place(k: int) -> int:
-    """Where the worst of `k` neighbours is kept."""
-    return k - 1 if k <= SORTED else 0
-
-
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _worse(d2: float, name: int, other_d2: float, other: int) -> bool:
+def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
     """Whether (d2, name) comes after the other."""
     return bool(d2 > other_d2 or (d2 == other_d2 and np.uint64(name) > np.uint64(other)))
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _sift(near: Any, names: Any, size: int, d2: float, name: int, at: int) -> None:
-    """Put a neighbour into a heap of `size` whose place `at` is free, at that place or below it."""
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and _worse(near[child + 1], names[child + 1], near[child], names[child]):
-            child += 1
-        if not _worse(near[child], names[child], d2, name):
-            break
-        near[at], names[at] = near[child], names[child]
-        at = child
-    near[at], names[at] = d2, name
+def take_in(best_d2: Any, best_name: Any, row: int, new_d2: Any, new_name: Any, m: int) -> None:
+    """Replace the worst neighbours of a row by the `m` new ones, as far as these are better.
 
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def offer(near: Any, names: Any, d2: float, name: int) -> bool:
-    """Take a neighbour in place of the worst one if it is better; whether it was."""
-    k = near.size
-    place = worst_place(k)
-    if not _worse(near[place], names[place], d2, name):
-        return False
-    if k > SORTED:
-        _sift(near, names, k, d2, name, 0)
-        return True
+    The new ones come in any order and are sorted in place.  One pass from the back moves what has to
+    move: for few new ones that is insertion, for many it is merging.
+    """
+    k = best_d2.shape[1]
+    for n in range(1, m):
+        d2, name = new_d2[n], new_name[n]
+        at = n
+        while at > 0 and worse(new_d2[at - 1], new_name[at - 1], d2, name):
+            new_d2[at], new_name[at] = new_d2[at - 1], new_name[at - 1]
+            at -= 1
+        new_d2[at], new_name[at] = d2, name
+    old, new = k - 1, m - 1
+    for _ in range(m):  # of k + m neighbours the m worst are dropped
+        if old < 0 or (
+            new >= 0 and worse(new_d2[new], new_name[new], best_d2[row, old], best_name[row, old])
+        ):
+            new -= 1
+        else:
+            old -= 1
     at = k - 1
-    while at > 0 and _worse(near[at - 1], names[at - 1], d2, name):
-        near[at], names[at] = near[at - 1], names[at - 1]
+    while new >= 0:
+        if old >= 0 and worse(best_d2[row, old], best_name[row, old], new_d2[new], new_name[new]):
+            best_d2[row, at], best_name[row, at] = best_d2[row, old], best_name[row, old]
+            old -= 1
+        else:
+            best_d2[row, at], best_name[row, at] = new_d2[new], new_name[new]
+            new -= 1
         at -= 1
-    near[at], names[at] = d2, name
-    return True
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def take(row_d2: Any, row_names: Any, near: Any, names: Any) -> None:
-    """Copy a sorted row to where neighbours are kept."""
-    k = near.size
-    for at in range(k):
-        # from the worst to the best is a heap
-        place = at if k <= SORTED else k - 1 - at
-        near[place], names[place] = row_d2[at], row_names[at]
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def give(near: Any, names: Any, row_d2: Any, row_names: Any) -> None:
-    """Copy what is kept to a row, sorted; what was kept is lost."""
-    k = near.size
-    if k <= SORTED:
-        row_d2[:] = near
-        row_names[:] = names
-        return
-    for size in range(k - 1, -1, -1):
-        row_d2[size], row_names[size] = near[0], names[0]
-        _sift(near, names, size, near[size], names[size], 0)
