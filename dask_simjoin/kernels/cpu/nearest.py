@@ -17,10 +17,13 @@ from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.nearest_scan import ALL, MOST_GUESS, NONE, ONE, SLACK, begin, scan, set_limits
 from dask_simjoin.kernels.cpu.nearest_simd import box_gaps
 from dask_simjoin.kernels.cpu.product_simd import QUERIES
-from dask_simjoin.kernels.cpu.tile_simd import lowest_bit
+from dask_simjoin.kernels.cpu.tile_simd import lowest_bit, prefetch
 
 LEVEL = 48
 """Bits of a node's number below those of its level."""
+
+PREFETCHED = 4096
+"""Bytes of a tile that are asked for at once; a core follows longer ones by itself."""
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -81,9 +84,10 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
     limit[TILE] = np.inf
     lanes = np.zeros((TILE + 1, dims), np.float32)
     work = (
-        np.empty(TILE), np.empty(TILE), np.empty(TILE, np.int64), np.empty(QUERIES, np.int64),
-        np.zeros(QUERIES, np.uint64), lanes,
+        np.empty(TILE), np.empty(TILE), np.empty(TILE, np.int64), np.empty(TILE + QUERIES, np.int64),
+        np.zeros(TILE + 1, np.uint64), lanes,
     )  # fmt: skip
+    ahead_lines = min(d[0].strides[0], PREFETCHED) // 64
     guess = np.inf
     for a in range(q_low.shape[0]):
         count = min(TILE, points - a * TILE)
@@ -104,8 +108,10 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
         next_guess = np.inf
         changed = valid
         zeros, furthest, last = NONE, zero, np.uint64(0)
+        widest = ALL  # the lanes of which one has the furthest limit
         while size > 0:
             if changed != NONE:
+                stale = changed & widest != NONE
                 while changed != NONE:
                     t = lowest_bit(changed)
                     changed &= changed - ONE
@@ -114,8 +120,14 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
                     set_limits(q, terms, a * TILE + t, t, d2, first, reach, limit)
                     if worst[t] == 0.0:
                         zeros |= ONE << np.uint64(t)
-                furthest = reach.max()
-                all_reach[:] = furthest
+                if stale:
+                    lane = 0
+                    for t in range(1, count):
+                        if reach[t] > reach[lane]:
+                            lane = t
+                    widest = ONE << np.uint64(lane)
+                    furthest = reach[lane]
+                    all_reach[:] = furthest
                 if zeros == valid:
                     last = NONE
                     for t in range(count):
@@ -146,6 +158,11 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
                     size += 1
                 continue
             b = number
+            if size > 0 and nodes[0] >> LEVEL == 0:
+                # the next tile comes into the cache while this one is worked on
+                ahead = d[0].ctypes.data + nodes[0] * d[0].strides[0]
+                for line in range(ahead_lines):
+                    prefetch(ahead + line * 64)
             at = q[0].ctypes.data + a * q[0].strides[0]
             wanted = valid & box_gaps(
                 at, at, dims, d_low[b].ctypes.data, d_high[b].ctypes.data, reach.ctypes.data,

@@ -15,7 +15,7 @@ from numba.extending import overload
 
 from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.nearest_simd import lanes_within, tile_distances
-from dask_simjoin.kernels.cpu.product_simd import QUERIES, tile_products
+from dask_simjoin.kernels.cpu.product_simd import PARTS, QUERIES, part_products
 from dask_simjoin.kernels.cpu.ranking import take_in
 from dask_simjoin.kernels.cpu.tile_simd import count_bits, lowest_bit
 
@@ -161,43 +161,47 @@ def _scan_overload(q, d, a, b, wanted, state, limit, bound2, guess, work):  # ty
         z, start, d_y = d
         tile = z.ctypes.data + b * z.strides[0]
         begins = start.ctypes.data + b * start.strides[0]
+        n = 0
+        left = wanted
+        while left != NONE:
+            picked[n] = lowest_bit(left)
+            left &= left - ONE
+            n += 1
+        while n % QUERIES > 0:
+            picked[n] = TILE  # a row whose limit nothing reaches
+            n += 1
+        masks[:] = NONE
+        some = False
+        for part in range(PARTS):
+            for group in range(0, n, QUERIES):
+                some |= part_products(
+                    tile, begins, z.shape[1], points.ctypes.data, points.strides[0],
+                    picked.ctypes.data + group * 8, limit.ctypes.data, part, masks.ctypes.data,
+                )  # fmt: skip
+        if not some and guess == np.inf:
+            return NONE
         count = min(TILE, len(d_names) - b * TILE)
         every = ALL if count == TILE else (ONE << np.uint64(count)) - ONE
         changed = NONE
         while wanted != NONE:
-            some = 0
-            for n in range(QUERIES):
-                picked[n] = TILE  # a row whose limit nothing reaches
-                if wanted != NONE:
-                    picked[n] = lowest_bit(wanted)
-                    wanted &= wanted - ONE
-                    some = n + 1
-            union = tile_products(
-                tile, begins, z.shape[1], points.ctypes.data, points.strides[0], picked.ctypes.data,
-                limit.ctypes.data, masks.ctypes.data,
-            )  # fmt: skip
-            if union == NONE:
-                if guess == np.inf:
-                    continue
-                masks[:] = NONE
-            for n in range(some):
-                t, mask = picked[n], masks[n]
-                furthest = worst[t]
-                most = min(furthest, bound2)
-                first = min(guess, most) if furthest == np.inf else most
-                if mask == NONE and first == most:
-                    continue
-                i, row = a * TILE + t, rows[t]
-                last = best_name[row, k - 1]
-                m = _measure(q[2], i, d_y, d_names, b, mask, first, furthest, last, own[t], new_d2, new_name)
-                if m < k and first < most:
-                    m = _measure(
-                        q[2], i, d_y, d_names, b, every, most, furthest, last, own[t], new_d2, new_name
-                    )
-                if m > 0:
-                    take_in(best_d2, best_name, row, new_d2, new_name, m)
-                    worst[t] = best_d2[row, k - 1]
-                    changed |= ONE << np.uint64(t)
+            t = lowest_bit(wanted)
+            wanted &= wanted - ONE
+            mask, furthest = masks[t], worst[t]
+            most = min(furthest, bound2)
+            first = min(guess, most) if furthest == np.inf else most
+            if mask == NONE and first == most:
+                continue
+            i, row = a * TILE + t, rows[t]
+            last = best_name[row, k - 1]
+            m = _measure(q[2], i, d_y, d_names, b, mask, first, furthest, last, own[t], new_d2, new_name)
+            if m < k and first < most:
+                m = _measure(
+                    q[2], i, d_y, d_names, b, every, most, furthest, last, own[t], new_d2, new_name
+                )
+            if m > 0:
+                take_in(best_d2, best_name, row, new_d2, new_name, m)
+                worst[t] = best_d2[row, k - 1]
+                changed |= ONE << np.uint64(t)
         return changed
 
     return filtered
