@@ -61,8 +61,8 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
             same: bool, bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the k nearest neighbours of a chunk's points by the points of another chunk, in place.
 
-    Neighbours are ordered by (d2, name).  The result of meeting several chunks depends neither on
-    their order nor on how points were dealt to them.  Where d2 overflows it is inf, and such a
+    Neighbours are ordered by (d2, name).  The result of meeting several chunks, each once, depends neither
+    on their order nor on how points were dealt to them.  Where d2 overflows it is inf, and such a
     neighbour is one still.
 
     Parameters

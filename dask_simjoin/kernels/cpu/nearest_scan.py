@@ -90,7 +90,7 @@ def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> boo
 @njit(nogil=True, cache=True, error_model="numpy")
 def _measure(q_y: Any, i: int, d_y: Any, d_names: Any, b: int, mask: Any, most: float, worst: float,
              worst_name: int, own: int, new_d2: Any, new_name: Any) -> int:  # fmt: skip
-    """Write those of tile `b`'s points in `mask` that query `i` wants and that are within `most`; how many."""
+    """Write those of tile `b`'s points in `mask` that query `i` wants, within `most`; how many."""
     m = 0
     while mask != NONE:
         j = b * TILE + lowest_bit(mask)
@@ -195,9 +195,7 @@ def _scan_overload(q, d, a, b, wanted, state, limit, bound2, guess, work):  # ty
             last = best_name[row, k - 1]
             m = _measure(q[2], i, d_y, d_names, b, mask, first, furthest, last, own[t], new_d2, new_name)
             if m < k and first < most:
-                m = _measure(
-                    q[2], i, d_y, d_names, b, every, most, furthest, last, own[t], new_d2, new_name
-                )
+                m = _measure(q[2], i, d_y, d_names, b, every, most, furthest, last, own[t], new_d2, new_name)
             if m > 0:
                 take_in(best_d2, best_name, row, new_d2, new_name, m)
                 worst[t] = best_d2[row, k - 1]
