@@ -26,36 +26,46 @@ PREFETCHED = 4096
 """Bytes of a tile that are asked for at once; a core follows longer ones by itself."""
 
 
+@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def _before(keys: Any, ties: Any, i: int, j: int) -> bool:
+    return bool(keys[i] < keys[j] or (keys[i] == keys[j] and ties[i] < ties[j]))
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def _swap(keys: Any, ties: Any, nodes: Any, i: int, j: int) -> None:
+    keys[i], keys[j] = keys[j], keys[i]
+    ties[i], ties[j] = ties[j], ties[i]
+    nodes[i], nodes[j] = nodes[j], nodes[i]
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
-def _push(keys: Any, nodes: Any, size: int, key: float, node: int) -> None:
-    """Add to a heap of `size` with the smallest key first."""
-    at = size
-    while at > 0:
-        up = (at - 1) >> 1
-        if keys[up] <= key:
+def _push(keys: Any, ties: Any, nodes: Any, size: int, key: float, tie: int, node: int) -> None:
+    """Add to a heap of `size` with the smallest (key, tie) first."""
+    keys[size], ties[size], nodes[size] = key, tie, node
+    while size > 0:
+        up = (size - 1) >> 1
+        if not _before(keys, ties, size, up):
             break
-        keys[at], nodes[at] = keys[up], nodes[up]
-        at = up
-    keys[at], nodes[at] = key, node
+        _swap(keys, ties, nodes, size, up)
+        size = up
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _pop(keys: Any, nodes: Any, size: int) -> None:
+def _pop(keys: Any, ties: Any, nodes: Any, size: int) -> None:
     """Remove the first of a heap of `size`."""
     size -= 1
-    key, node = keys[size], nodes[size]
+    keys[0], ties[0], nodes[0] = keys[size], ties[size], nodes[size]
     at = 0
     while True:
         child = 2 * at + 1
         if child >= size:
             break
-        if child + 1 < size and keys[child + 1] < keys[child]:
+        if child + 1 < size and _before(keys, ties, child + 1, child):
             child += 1
-        if keys[child] >= key:
+        if not _before(keys, ties, child, at):
             break
-        keys[at], nodes[at] = keys[child], nodes[child]
+        _swap(keys, ties, nodes, child, at)
         at = child
-    keys[at], nodes[at] = key, node
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -74,7 +84,7 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
     top = levels.size - 2
     step = lower.strides[0]
     keys = np.empty(tiles + lower.shape[0] + 1)
-    nodes = np.empty(keys.size, np.int64)
+    ties, nodes = np.empty(keys.size, np.int64), np.empty(keys.size, np.int64)
     rows, own, worst = np.empty(TILE, np.int64), np.empty(TILE, np.int64), np.empty(TILE)
     state = rows, own, worst, best_d2, best_name, d_names
     kind = lower.dtype.type
@@ -100,10 +110,10 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
             worst[t] = best_d2[rows[t], k - 1]
             own[t] = q_names[i] if same else -1
         size = 1
-        keys[0], nodes[0] = 0.0, (top + 1) << LEVEL
+        keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
         if own_tiles:
             # the own tile comes first: its points are close, and so little is left to be looked at
-            _push(keys, nodes, size, -1.0, a)
+            _push(keys, ties, nodes, size, -1.0, -1, a)
             size += 1
         next_guess = np.inf
         changed = valid
@@ -132,10 +142,12 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
                     last = NONE
                     for t in range(count):
                         last = max(last, np.uint64(best_name[rows[t], k - 1]))
-            key, node = keys[0], nodes[0]
-            if key > furthest:
+            key, tie, node = keys[0], ties[0], nodes[0]
+            if key > furthest or (zeros == valid and key == 0 and np.uint64(tie) > last):
+                # where all neighbours are at distance 0 only smaller names are better, and boxes as near as
+                # this one come in the order of their smallest names
                 break
-            _pop(keys, nodes, size)
+            _pop(keys, ties, nodes, size)
             size -= 1
             level, number = (node >> LEVEL) - 1, node & ((1 << LEVEL) - 1)
             if level >= 0:
@@ -152,9 +164,10 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
                     child = number * TILE + bit
                     if child >= boxes or (own_tiles and level == 0 and child == a):
                         continue
-                    if zeros == valid and np.uint64(d_least[group, bit]) > last:
+                    least = d_least[group, bit]
+                    if zeros == valid and np.uint64(least) > last:
                         continue
-                    _push(keys, nodes, size, np.float64(gaps[bit]), (level << LEVEL) | child)
+                    _push(keys, ties, nodes, size, np.float64(gaps[bit]), least, (level << LEVEL) | child)
                     size += 1
                 continue
             b = number
