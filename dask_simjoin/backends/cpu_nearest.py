@@ -35,7 +35,13 @@ def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout) -> Index:
     z = tiles.aligned_empty((number, d, tiles.TILE), kind)
     low, high = np.empty((number, d), kind), np.empty((number, d), kind)
     y = np.empty((n, d))
-    index: Index = {"z": z, "low": low, "high": high, "names": names[order], "order": order}
+    index: Index = {
+        "z": z,
+        "low": low,
+        "high": high,
+        "names": np.asarray(names, np.int64)[order],
+        "order": order,
+    }
     if f is None:
         pack.pack_exact(x, order, y, z, low, high)
     else:
