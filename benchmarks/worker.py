@@ -34,7 +34,7 @@ def measure_apart(tool: str, row: str, repeat: int, quick: bool) -> dict[str, An
     return result | {"load": round(os.getloadavg()[0], 2)}
 
 
-def _pin() -> None:
+def pin() -> None:
     """Stay on one core, where the system allows to say so."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -42,7 +42,7 @@ def _pin() -> None:
 
 def main() -> None:
     """Measure what the command line says and print it as JSON."""
-    _pin()
+    pin()
     # imported late: libraries count cores and read the environment when they are imported
     from benchmarks.data import ROWS
     from benchmarks.peers import PEERS
