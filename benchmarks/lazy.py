@@ -105,15 +105,19 @@ def rows_of(pairs: dd.DataFrame) -> Any:
 
 
 @contextlib.contextmanager
-def running(workers: int, limit: str | int = "auto", threads: int = CORES) -> Iterator[Client | None]:
-    """Compute on a LocalCluster of one-thread processes; with `workers` 0 in threads of this process."""
+def running(workers: int, limit: str | int = "auto", threads: int = CORES,
+            logs: int = logging.ERROR) -> Iterator[Client | None]:  # fmt: skip
+    """Compute on a LocalCluster of one-thread processes; with `workers` 0 in threads of this process.
+
+    `logs` is the level of Dask's messages that are not silenced.
+    """
     if not workers:
         with dask.config.set(scheduler="threads", num_workers=threads):
             yield None
         return
     cluster = LocalCluster(
         n_workers=workers, threads_per_worker=1, memory_limit=limit, dashboard_address=":0",
-        silence_logs=logging.ERROR,
+        silence_logs=logs,
     )  # fmt: skip
     with cluster, Client(cluster) as client:
         # what is imported and loaded by the first task is none of any later one

@@ -14,7 +14,6 @@ import math
 import shutil
 import statistics
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,13 @@ from benchmarks.lazy import (
     known,
     progress,
     quiet,
-    running,
     save,
     scratch,
     table,
     write_uniform,
 )
 from benchmarks.strips import Digest, digest_of_files, independent_digest
-from benchmarks.watch import KINDS, Watch
+from benchmarks.watch import KINDS, watched
 
 ROW_BYTES, PAIR_BYTES = 24, 16
 WORKERS = 2
@@ -66,41 +64,25 @@ def arguments() -> argparse.Namespace:
 def join_once(data: Path, eps: float, limit: int, options: argparse.Namespace, out: Path,
               temporary: Path) -> dict[str, Any]:  # fmt: skip
     """Join on a fresh cluster, and watch it; "failed" tells what was raised."""
-    found: dict[str, Any] = {}
 
-    def work() -> None:
+    def work(found: dict[str, Any]) -> None:
         pairs = fresh(data).simjoin.self_join(
             eps, on=["x", "y"], id="id", partitioning=options.partitioning
         )  # fmt: skip
         began = time.perf_counter()
-        try:
-            found["outputs"] = pairs.npartitions
-            found["planning"] = time.perf_counter() - began
-            found.update(_describe(pairs.expr.plan))
-            progress(f"planned in {found['planning']:.1f} s: {found['plan']}")
-            began = time.perf_counter()
-            pairs.to_parquet(out)
-            found["joining"] = time.perf_counter() - began
-        except Exception as error:  # whatever it is, it is what was measured
-            found["failed"] = f"{type(error).__name__}: {error}"[:500]
+        found["outputs"] = pairs.npartitions
+        found["planning"] = time.perf_counter() - began
+        found.update(describe(pairs.expr.plan))
+        progress(f"planned in {found['planning']:.1f} s: {found['plan']}")
+        began = time.perf_counter()
+        pairs.to_parquet(out)
+        found["joining"] = time.perf_counter() - began
 
-    with running(WORKERS, limit) as client:
-        assert client is not None
-        with Watch(client.cluster, temporary) as watch:
-            time.sleep(0.5)
-            found["rss_before"] = watch.looks[-1]["rss"]
-            # workers without room for anything pause and wait for ever
-            thread = threading.Thread(target=work, daemon=True)
-            thread.start()
-            thread.join(options.patience)
-            if thread.is_alive():
-                state = watch.looks[-1]
-                given_up = f"given up after {options.patience:g} s, {state['paused']} workers paused"
-                return {**found, "failed": given_up, **watch.report()}
-        return found | watch.report()
+    return watched(work, WORKERS, limit, options.patience, temporary)
 
 
-def _describe(plan: Any) -> dict[str, Any]:
+def describe(plan: Any) -> dict[str, Any]:
+    """Of a plan, for JSON."""
     return {
         "plan": repr(plan),
         "partitioning": plan.partitioning,

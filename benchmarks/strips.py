@@ -7,7 +7,7 @@ each candidate is decided by the definition: ``dx*dx + dy*dy <= eps*eps`` in flo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,18 +60,33 @@ def digest_of_files(files: Iterable[Path]) -> Digest:
 
 def independent_digest(files: Iterable[Path], eps: float, rows: int, folder: Path) -> Digest:
     """Of the pairs of the points in `files` (id, x, y), which are `rows` in all."""
+    total = Digest()
+    for points, i, j in pairs_by_strip(files, eps, rows, folder):
+        swap = points["position"][j] < points["position"][i]
+        left, right = np.where(swap, j, i), np.where(swap, i, j)
+        total += digest(points["id"][left], points["id"][right])
+    return total
+
+
+Joined = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Points (`POINT`), and where among them the two rows of each pair are."""
+
+
+def pairs_by_strip(files: Iterable[Path], eps: float, rows: int, folder: Path) -> Iterator[Joined]:
+    """The pairs of the points in `files` (id, x, y), `rows` in all, each once, strip by strip.
+
+    The points of a strip come first, then those of the next one that are near it.
+    """
     # strips of twice eps at least: a pair lies in one strip or in two neighbours
     strips = max(1, min(rows // ROWS, int(0.5 / eps)))
     folder.mkdir()
     _split(files, strips, folder)
-    total = Digest()
     here = _strip(folder, 0)
     for s in range(strips):
         after = _strip(folder, s + 1)
         if len(here):
-            total += _joined(here, after, eps)
+            yield _joined(here, after, eps)
         here = after
-    return total
 
 
 def _split(files: Iterable[Path], strips: int, folder: Path) -> None:
@@ -103,7 +118,7 @@ def _strip(folder: Path, strip: int) -> np.ndarray:
     return np.fromfile(file, POINT) if file.exists() else np.empty(0, POINT)
 
 
-def _joined(own: np.ndarray, after: np.ndarray, eps: float) -> Digest:
+def _joined(own: np.ndarray, after: np.ndarray, eps: float) -> Joined:
     near = after[after["x"] <= own["x"].max() + eps * WIDER]
     points = np.concatenate([own, near])
     x, y = points["x"].copy(), points["y"].copy()
@@ -113,7 +128,4 @@ def _joined(own: np.ndarray, after: np.ndarray, eps: float) -> Digest:
     i, j = i[kept], j[kept]
     dx, dy = x[i] - x[j], y[i] - y[j]
     kept = dx * dx + dy * dy <= eps * eps
-    i, j = i[kept], j[kept]
-    swap = points["position"][j] < points["position"][i]
-    left, right = np.where(swap, j, i), np.where(swap, i, j)
-    return digest(points["id"][left], points["id"][right])
+    return points, i[kept], j[kept]

@@ -1,15 +1,21 @@
-"""Watches the workers of a LocalCluster: memory, spilled bytes, files, restarts."""
+"""Watches the workers of a LocalCluster: memory, spilled bytes, files, restarts, what they say."""
 
 from __future__ import annotations
 
+import collections
+import logging
 import os
+import re
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 from distributed import LocalCluster, Status
+
+from benchmarks.lazy import running
 
 EVERY = 0.2
 """Seconds between two looks."""
@@ -18,6 +24,83 @@ KEPT = 300
 """Looks that a report holds at most."""
 
 KINDS = ("spill", "shuffle", "other")
+
+SAID = 30
+"""Different messages that a report holds at most."""
+
+
+def watched(work: Callable[[dict[str, Any]], None], workers: int, limit: int, patience: float,
+            folder: Path, logs: int = logging.ERROR) -> dict[str, Any]:  # fmt: skip
+    """Work on a fresh cluster, and watch it.
+
+    Parameters
+    ----------
+    work : callable
+        Puts into a dict what is to be reported; what it raises is reported as "failed".
+    workers, limit, logs
+        Processes, the memory of each in bytes, and the level of messages that count.
+    patience : float
+        Seconds after which it is given up.
+    folder : Path
+        Where the workers' files are.
+    """
+    found: dict[str, Any] = {}
+    heard = _Heard(logs)
+
+    def attempt() -> None:
+        try:
+            work(found)
+        except Exception as error:  # whatever it is, it is what was measured
+            found["failed"] = f"{type(error).__name__}: {error}"[:500]
+
+    with heard, running(workers, limit, logs=logs) as client:
+        assert client is not None
+        with Watch(client.cluster, folder) as watch:
+            time.sleep(0.5)
+            found["rss_before"] = watch.looks[-1]["rss"]
+            # workers without room for anything pause and wait for ever
+            thread = threading.Thread(target=attempt, daemon=True)
+            thread.start()
+            thread.join(patience)
+            result = dict(found)
+            if thread.is_alive():
+                paused = watch.looks[-1]["paused"]
+                result["failed"] = f"given up after {patience:g} s, {paused} workers paused"
+            heard.ask(client)
+        return result | {"messages": heard.report()} | watch.report()
+
+
+class _Heard(logging.Handler):
+    """A context that counts the messages of Dask in this process; `ask` adds those of the workers."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.counts: collections.Counter[str] = collections.Counter()
+
+    def __enter__(self) -> _Heard:
+        logging.getLogger("distributed").addHandler(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        logging.getLogger("distributed").removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._hear(record.getMessage())
+
+    def ask(self, client: Any) -> None:
+        """Add what workers that are alive have said."""
+        for lines in client.get_worker_logs().values():
+            for level, line in lines:
+                if logging.getLevelName(level) >= self.level:
+                    self._hear(line)
+
+    def report(self) -> dict[str, int]:
+        """Messages and how often they came, the most frequent first."""
+        return dict(self.counts.most_common(SAID))
+
+    def _hear(self, line: str) -> None:
+        # what differs in its numbers only is one message; a traceback's end is in "failed"
+        self.counts[re.sub(r"\d[\d.,:]*", "#", line.strip().splitlines()[0])[:300]] += 1
 
 
 class Watch:
