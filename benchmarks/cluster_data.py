@@ -57,7 +57,7 @@ def _uniform(random: np.random.Generator, n: int) -> np.ndarray:
 def _blobs(random: np.random.Generator, n: int) -> np.ndarray:
     known = np.random.default_rng(SEED)  # the same clusters for every part
     centers = known.uniform(0.1, 0.9, (BLOBS, 2))
-    scales = np.exp(known.uniform(*np.log(SCALES), BLOBS))
+    scales = np.exp(known.uniform(math.log(SCALES[0]), math.log(SCALES[1]), BLOBS))
     which = random.integers(0, BLOBS, n)
     x = centers[which] + scales[which, None] * random.standard_normal((n, 2))
     anywhere = random.random(n) < NOISE
@@ -79,7 +79,7 @@ POINTS = {points.name: points for points in _ALL}
 
 def digest(labels: np.ndarray) -> str:
     """Of labels in the order of their rows, of any integers."""
-    return hashlib.sha256(np.ascontiguousarray(labels, np.int64)).hexdigest()[:16]
+    return hashlib.sha256(np.ascontiguousarray(labels, np.int64).data).hexdigest()[:16]
 
 
 def told(labels: np.ndarray) -> dict[str, int | str]:
@@ -89,3 +89,45 @@ def told(labels: np.ndarray) -> dict[str, int | str]:
         "noise": int((labels < 0).sum()),
         "digest": digest(labels),
     }
+
+
+def differences(ours: np.ndarray, theirs: np.ndarray, core: np.ndarray) -> dict[str, int]:
+    """In how many rows two labellings differ, whatever the numbers of their clusters.
+
+    Parameters
+    ----------
+    ours, theirs : array of int (n,)
+        Labels; noise is negative.
+    core : array of bool (n,)
+        Which rows are core rows.
+
+    Returns
+    -------
+    dict
+        "core rows": that are not with most of their cluster, of either labelling, in the other;
+        "noise": that only one of them calls so; "border rows": in both in a cluster, but in others,
+        as they may be where they are near several.
+    """
+    a, b = (np.where(some < 0, -1, some).astype(np.int64) for some in (ours, theirs))
+    partner, apart = _partners(b[core], a[core])
+    border = ~core & (a >= 0) & (b >= 0)
+    return {
+        "core rows": max(apart, _partners(a[core], b[core])[1]),
+        "noise": int(((a < 0) != (b < 0)).sum()),
+        "border rows": int((partner[b[border]] != a[border]).sum()),
+    }
+
+
+def _partners(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
+    """For each label of `a` that of most of its rows in `b`, -2 where there is none, and how many rows
+    have another; noise has no partner but noise."""
+    width = int(b.max(initial=-1)) + 2
+    codes, times = np.unique((a + 1) * width + b + 1, return_counts=True)
+    of, to = codes // width - 1, codes % width - 1
+    kept = (of >= 0) & (to >= 0)
+    order = np.argsort(times[kept], kind="stable")  # the most frequent one is written last
+    partner, most = np.full((2, int(a.max(initial=-1)) + 1), -2)
+    partner[of[kept][order]] = to[kept][order]
+    most[of[kept][order]] = times[kept][order]
+    both_noise = int(times[(of < 0) & (to < 0)].sum())
+    return partner, len(a) - int(most[most > 0].sum()) - both_noise

@@ -31,12 +31,10 @@ import rmm
 from dask_cuda import LocalCUDACluster
 from distributed import Client, wait
 
+from benchmarks.gpu_timing import timed
 from benchmarks.ours import VERSION, source_digest
 from dask_simjoin.backends.gpu import BACKEND
 from dask_simjoin.partition import moments
-
-SLOW = 4.0
-"""A run of more seconds is not repeated."""
 
 
 @dataclass(frozen=True)
@@ -82,26 +80,6 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--output", type=Path)
     return parser.parse_args(given)
-
-
-def timed(function: Callable[[], Any], repeat: int, count: Callable[[Any], int] = len) -> dict[str, Any]:
-    """Seconds of each run after a first one, their median, and how much was found.
-
-    A first run that is slow is the only one.
-    """
-    seconds: list[float] = []
-    found = 0
-    while len(seconds) <= repeat and not (len(seconds) == 1 and seconds[0] > SLOW):
-        gc.collect()
-        cupy.cuda.Device().synchronize()
-        began = time.perf_counter()
-        result = function()
-        cupy.cuda.Device().synchronize()
-        seconds.append(time.perf_counter() - began)
-        found = count(result)
-        del result
-    kept = seconds[1:] or seconds
-    return {"median": statistics.median(kept), "seconds": kept, "first": seconds[0], "found": found}
 
 
 def kernels(row: Row, x: Any, repeat: int) -> dict[str, Any]:

@@ -28,6 +28,9 @@ KINDS = ("spill", "shuffle", "other")
 SAID = 30
 """Different messages that a report holds at most."""
 
+NUMBER = re.compile(r"\b[0-9a-f]{32}\b|\d[\d.,:]*")
+"""Numbers and the names of shuffles."""
+
 
 def watched(work: Callable[[dict[str, Any]], None], workers: int, limit: int, patience: float,
             folder: Path, logs: int = logging.ERROR) -> dict[str, Any]:  # fmt: skip
@@ -100,7 +103,8 @@ class _Heard(logging.Handler):
 
     def _hear(self, line: str) -> None:
         # what differs in its numbers only is one message; a traceback's end is in "failed"
-        self.counts[re.sub(r"\d[\d.,:]*", "#", line.strip().splitlines()[0])[:300]] += 1
+        text = re.sub(r"^[\d-]+ [\d:,]+ - ", "", line.strip().splitlines()[0])
+        self.counts[NUMBER.sub("#", text)[:300]] += 1
 
 
 class Watch:

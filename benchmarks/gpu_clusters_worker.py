@@ -1,0 +1,137 @@
+"""One tool that clusters points on one GPU, in a process of its own.
+
+``python -m benchmarks.gpu_clusters_worker TOOL POINTS FILE FOLDER OPTIONS`` is what `cluster_apart`
+starts.  First the clock: with a pool, as programs have one that care for time.  Then the memory: without
+a pool, so that what a tool gives back is free at once; once more, through RMM's statistics and as the
+driver sees it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+OURS = "ours"
+PEERS = {"cuml rbc": "rbc", "cuml brute": "brute"}
+"""cuML's algorithms."""
+
+POOL = 16 * 2**30
+
+
+def cluster_apart(tool: str, points: str, file: Path, folder: Path, options: dict[str, Any],
+                  patience: float) -> dict[str, Any]:  # fmt: skip
+    """Cluster the points in a file (`numpy.save`, (n, 2), float32); "failed" tells why it did not.
+
+    Parameters
+    ----------
+    tool : str
+    points : str
+        Which they are; says how they are clustered.
+    folder : Path
+        Where ``TOOL-labels.npy`` goes, and of ours ``core.npy``: which rows are core rows.
+    options : dict
+        repeat (runs after a first one), check (whether ours are compared with the CPU's), mbytes
+        (cuML's max_mbytes_per_batch, or None).
+    """
+    command = [sys.executable, "-m", "benchmarks.gpu_clusters_worker"]
+    command += [tool, points, str(file), str(folder), json.dumps(options)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"given up after {patience:g} s"}
+    return result_of(done)
+
+
+def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The JSON that a process printed at last, or how it failed."""
+    if done.returncode:
+        # an exception's lines, not the traceback's
+        last = [line for line in (done.stderr or "").splitlines() if line[:1].strip()][-2:]
+        return {"failed": f"exit status {done.returncode}: {' / '.join(last)}"[:500]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def save_labels(labels: Any, path: Path) -> dict[str, Any]:
+    """Write labels of a CuPy array or a cuDF Series, and tell of them."""
+    import numpy as np
+
+    from benchmarks.cluster_data import told
+
+    array = labels.to_numpy() if hasattr(labels, "to_numpy") else labels.get()
+    np.save(path, array)
+    return {"dtype": str(array.dtype), **told(array)}
+
+
+def main() -> None:
+    """Do what the command line says and print it as JSON."""
+    tool, name, file, folder, given = sys.argv[1:]
+    options = json.loads(given)
+    if tool != OURS:
+        import cuml  # noqa: F401  (before CuPy, which loads an older nvJitLink than cuML was linked to)
+    import cudf
+    import cupy
+    import numpy as np
+    import rmm
+    from rmm.allocators.cupy import rmm_cupy_allocator
+
+    from benchmarks.cluster_data import POINTS, digest
+    from benchmarks.gpu_memory import Sampled
+    from benchmarks.gpu_timing import timed
+
+    cupy.cuda.set_allocator(rmm_cupy_allocator)
+    plain = rmm.mr.CudaMemoryResource()
+    rmm.mr.set_current_device_resource(rmm.mr.PoolMemoryResource(plain, initial_pool_size=POOL))
+    points = POINTS[name]
+    x = np.load(file)
+    n = len(x)
+    eps, min_samples = points.eps(n), points.min_samples
+
+    if tool == OURS:
+        import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+
+        frame = cudf.DataFrame({"x": cupy.asarray(x[:, 0]), "y": cupy.asarray(x[:, 1])})
+
+        def cluster() -> Any:
+            return frame.simjoin.dbscan(eps, min_samples)
+
+    else:
+        from cuml.cluster import DBSCAN
+
+        array = cupy.ascontiguousarray(cupy.asarray(x))  # as it wants them
+
+        def cluster() -> Any:
+            model = DBSCAN(
+                eps=eps, min_samples=min_samples, algorithm=PEERS[tool], calc_core_sample_indices=False,
+                max_mbytes_per_batch=options["mbytes"], output_type="cupy",
+            )  # fmt: skip
+            return model.fit(array).labels_
+
+    found: dict[str, Any] = {"rows": n, "clock": timed(cluster, options["repeat"])}
+    resource = rmm.mr.StatisticsResourceAdaptor(plain)
+    rmm.mr.set_current_device_resource(resource)
+    with Sampled([cupy.cuda.Device().pci_bus_id]) as sampled:
+        began = time.perf_counter()
+        labels = cluster()
+        cupy.cuda.Device().synchronize()
+        found["seconds_without_pool"] = time.perf_counter() - began
+        found["peak_rmm"] = int(resource.allocation_counts.peak_bytes)
+    found["driver"] = next(iter(sampled.found.values()), None) if sampled.found else None
+    found |= save_labels(labels, Path(folder) / f"{tool}-labels.npy")
+    if tool == OURS:
+        core = frame.simjoin.neighbor_counts(eps).to_numpy() + 1 >= min_samples
+        np.save(Path(folder) / "core.npy", core)
+        found["core"] = int(core.sum())
+        if options["check"]:
+            of_cpu = frame.to_pandas().simjoin.dbscan(eps, min_samples).to_numpy()
+            found["equal_to_cpu"] = digest(of_cpu) == found["digest"]
+    print(json.dumps(found | {"loadavg": [round(load, 2) for load in os.getloadavg()]}))
+
+
+if __name__ == "__main__":
+    main()
