@@ -136,6 +136,10 @@ def main() -> int:
     where["versions"]["scikit-learn"] = importlib.metadata.version("scikit-learn")
     before = [round(load, 2) for load in os.getloadavg()]
     results = []
+    with scratch(options.folder) as folder:
+        # a process that compiles what is in no cache yet keeps memory that others do not need
+        for tool, file in save(POINTS[options.points[0]].points(1000), folder).items():
+            cluster_apart(tool, options.points[0], file, None, options.patience)
     for n in options.rows:
         for name in options.points:
             with scratch(options.folder) as folder:
