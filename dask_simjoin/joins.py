@@ -10,7 +10,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin import blocks
-from dask_simjoin.backends.base import HOME, backend_for, backend_named, library
+from dask_simjoin.backends.base import backend_for, backend_named, library
 from dask_simjoin.budget import current_settings
 from dask_simjoin.checks import check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
@@ -134,10 +134,6 @@ def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: 
            partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Labels of the clusters of DBSCAN; see `SimJoinAccessor.dbscan`."""
     meta = _example(frame)
-    if backend_for(meta).components is None:
-        raise UnsupportedFrameError(
-            f"dbscan() of frames of {library(meta)!r} is not there yet; use ddf.to_backend('pandas')."
-        )
     if isinstance(min_samples, bool) or not isinstance(min_samples, (int, np.integer)) or min_samples < 1:
         raise OptionError(f"min_samples={min_samples!r} is not allowed; use a whole number >= 1.")
     spec = _spec(
@@ -162,7 +158,7 @@ def connected_components(pairs: Any) -> Any:
     Parameters
     ----------
     pairs : DataFrame
-        With columns ``left`` and ``right``, of pandas or of Dask: as `self_join` gives them, or any other.
+        With columns ``left`` and ``right``, of pandas, cuDF or Dask: as `self_join` gives them, or any other.
 
     Returns
     -------
@@ -174,7 +170,7 @@ def connected_components(pairs: Any) -> Any:
     Raises
     ------
     ColumnError, UnsupportedFrameError
-        There is no column ``left`` or ``right``; the frame is none of pandas or Dask.
+        There is no column ``left`` or ``right``; the frame is none of those.
 
     Examples
     --------
@@ -193,11 +189,6 @@ def connected_components(pairs: Any) -> Any:
     for name in ("left", "right"):
         if name not in meta.columns:
             raise ColumnError(f"The frame has no column {name!r}; pairs are in columns 'left' and 'right'.")
-    if library(meta) != HOME:
-        raise UnsupportedFrameError(
-            f"connected_components() of frames of {library(meta)!r} is not there yet; use "
-            "pairs.to_backend('pandas')."
-        )
     pairs = pairs[["left", "right"]]
     if not is_dask_collection(pairs):
         return components_of_ids(pairs)

@@ -9,6 +9,7 @@ import numpy as np
 
 from dask_simjoin.backends import gpu_engine
 from dask_simjoin.backends.gpu import BACKEND
+from dask_simjoin.density.components import component_roots, new_nodes
 from dask_simjoin.index.device import ENGINES, make_device_layout
 from dask_simjoin.index.regions import make_regions
 from dask_simjoin.testing import a_distance, brute_force, make_points
@@ -34,6 +35,17 @@ def main() -> None:
                 across = BACKEND.pairs(*parts, layout, same=False, labels=labels)
                 assert len(across.left) == sum(a < 500 <= b for a, b in expected)
                 joins += 2
+            every = cupy.ones(len(x), bool)
+            parent = new_nodes(len(x), cupy)
+            BACKEND.connect(whole, whole, layout, parent, (every, every), 0, same=True)
+            BACKEND.roots(parent)
+            pairs = np.array(sorted(expected))
+            assert parent.tolist() == component_roots(len(x), pairs[:, 0], pairs[:, 1]).tolist()
+            labels = tuple(cupy.arange(len(some)) - 250 for some in (x[:500], x[500:]))
+            labels = tuple(cupy.maximum(some, -1) for some in labels)
+            low = tuple(cupy.full(len(some), 10**6) for some in labels)
+            BACKEND.lowest(*parts, layout, labels, low, same=False)
+            assert int(low[0][:250].min()) < 10**6 == int(low[0][250:].min())
             assert int(BACKEND.counts(whole, whole, layout, same=True)[0].sum()) == 2 * len(expected)
             assert int(BACKEND.counts(*parts, layout, same=False)[0].sum()) == len(across.left)
         regions = make_regions(x[::3], np.full(len(x[::3]), 3.0), x.min(0), x.max(0), eps / 8, 50, 32)

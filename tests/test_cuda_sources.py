@@ -12,6 +12,8 @@ from dask_simjoin.kernels.cuda.sources import NAMES, options, source
 
 ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
 DIMS = [1, 2, 3, 4, 6, 9, 16, 17, 64, 200, 2048]
+PURPOSES = [{"COUNTING": 0}, {"COUNTING": 1}]
+SINKS = [{"COUNTING": 0, "SINK": k, "NODES_64": wide} for k, wide in ((1, 0), (1, 1), (2, 0))]
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +50,16 @@ def complaints(nvrtc, text, arguments):
 def variants(name):
     """The constants that a file is compiled with."""
     if name == "tiles":
-        return [{"DIMS": d, "EXACT": e, "COUNTING": c} for d, e, c in itertools.product(DIMS, (0, 1), (0, 1))]
+        every = [*itertools.product(DIMS, (0, 1), PURPOSES), *itertools.product((2, 17), (0, 1), SINKS)]
+        return [{"DIMS": d, "EXACT": e} | purpose for d, e, purpose in every]
     if name == "tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
-        return [
-            {"DIMS": d, "WIDTH": half.width(d), "EXACT": 0, "COUNTING": c}
-            for d, c in itertools.product(dims, (0, 1))
-        ]
+        every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]
+        return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0} | purpose for d, purpose in every]
     if name == "finish":
         return [{"DIMS": d, "EXACT": 1, "LABELS": k} for d, k in itertools.product((1, 200), (0, 1))]
+    if name == "components":
+        return [{"DIMS": 1, "EXACT": 1, "NODES_64": k} for k in (0, 1)]
     return [{"DIMS": d, "EXACT": 1, "DEPTH": 20} for d in (1, 200)]
 
 

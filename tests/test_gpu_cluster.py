@@ -77,6 +77,9 @@ def test_every_verb(client, x, partitioning):
     counts = ddf.simjoin.neighbor_counts(EPS, **options).compute().to_pandas()
     assert counts.tolist() == np.bincount(np.array(sorted(expected)).reshape(-1), minlength=N).tolist()
     assert ddf.simjoin.count_pairs(EPS, **options).compute() == len(expected)
+    if partitioning != "replicated":
+        labels = ddf.simjoin.dbscan(EPS, 3, **options).compute().to_pandas()
+        assert labels.tolist() == frame_of(x).simjoin.dbscan(EPS, 3).tolist()
 
 
 def test_parquet_to_parquet_with_text_ids(client, x, tmp_path):

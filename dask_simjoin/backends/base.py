@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.index.regions import Regions
 
-Visitor = Callable[[Any, Any], None]
+Visitor = Callable[[Any, Any, Any], None]
 
 
 class Pairs(NamedTuple):
@@ -44,9 +44,6 @@ class Backend(Protocol):
     methods: tuple[str, ...]
     """The engines that can be chosen by name, and "auto"."""
 
-    components: Any
-    """The module of connected components: `link`, `roots` and `lowest`; None: not there yet."""
-
     most_dims: int | None
     """Dimensions that it serves; None: any number."""
 
@@ -74,7 +71,30 @@ class Backend(Protocol):
               same: bool) -> None:  # fmt: skip
         """Show all pairs of two indexes, or of one with itself, to `visitor`, some at a time.
 
-        It gets positions (int32) in the first and in the second; arrays that it must not keep.
+        It gets positions (int32) in the first and in the second, and squares of distances (float64);
+        arrays that it must not keep.
+        """
+
+    def connect(self, q: dict[str, Any], d: dict[str, Any], layout: Any, parent: Any,
+                taking: tuple[Any, Any], offset: int, *, same: bool) -> None:  # fmt: skip
+        """Join the sets of all pairs of two indexes (or of one) of which both rows take part.
+
+        `parent`: of each node (int32 or int64), in a disjoint-set forest in which roots are their sets'
+        smallest nodes; a row's node is its position, on the second side plus `offset`.  `taking`: which
+        rows of both sides take part (bool), by position.
+        """
+
+    def link(self, parent: Any, left: Any, right: Any) -> None:
+        """The same for edges between nodes."""
+
+    def roots(self, parent: Any) -> None:
+        """Make every node's parent the root of its set."""
+
+    def lowest(self, q: dict[str, Any], d: dict[str, Any], layout: Any, labels: tuple[Any, Any],
+               low: tuple[Any, Any], *, same: bool) -> None:  # fmt: skip
+        """Lower what rows without a label (-1) have in `low` to the labels of their neighbours.
+
+        All by position, int64, of both sides; of one index with itself twice the same.
         """
 
     def counts(self, q: dict[str, Any], d: dict[str, Any], layout: Any, *, same: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Show
 from dask_simjoin.index import grid, kdorder, tiles
 from dask_simjoin.index.layout import METHODS, Layout, make_layout
 from dask_simjoin.index.regions import Regions
-from dask_simjoin.kernels.cpu import components, pack, sweep
+from dask_simjoin.kernels.cpu import components, finish, pack, sweep
 from dask_simjoin.kernels.cpu import regions as region_kernels
 from dask_simjoin.kernels.cpu import tiles as tile_kernels
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
@@ -30,7 +31,6 @@ class CpuBackend:
 
     methods = METHODS
     most_dims = None
-    components = components
 
     def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
                eps2: float) -> Layout:  # fmt: skip
@@ -75,9 +75,36 @@ class CpuBackend:
         return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found))
 
     def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool) -> None:
-        if all(len(s["order"]) > SWEEP_LANES for s in (q, d)):
-            run = _sweep_pairs if layout.grid is not None else _tile_pairs
-            run(q, d, layout, same, [s["order"] for s in (q, d)], Shown(visitor))
+        y = [s["cols"].T if layout.grid is not None else s["y"] for s in (q, d)]
+
+        def show(left: np.ndarray, right: np.ndarray) -> None:
+            squared = np.empty(len(left))
+            finish.square(*y, left, right, squared)
+            visitor(q["order"][left], d["order"][right], squared)
+
+        places = [np.arange(len(s["order"]), dtype=np.int32) for s in (q, d)]
+        _show(q, d, layout, same, places, show)
+
+    def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray, taking: tuple[Any, Any],
+                offset: int, *, same: bool) -> None:  # fmt: skip
+        def link(left: np.ndarray, right: np.ndarray) -> None:
+            components.link(parent, left, right, *taking, offset)
+
+        _show(q, d, layout, same, [s["order"] for s in (q, d)], link)
+
+    def link(self, parent: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
+        every = np.ones(len(parent), bool)
+        components.link(parent, left, right, every, every, 0)
+
+    def roots(self, parent: np.ndarray) -> None:
+        components.roots(parent)
+
+    def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Any, Any], low: tuple[Any, Any], *,
+               same: bool) -> None:  # fmt: skip
+        def lower(left: np.ndarray, right: np.ndarray) -> None:
+            components.lowest(left, right, *labels, *low)
+
+        _show(q, d, layout, same, [s["order"] for s in (q, d)], lower)
 
     def counts(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Any:
         counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if same else (q, d))]
@@ -159,6 +186,14 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
     if one_chunk and not same and isinstance(sink, Positions):
         left, right = np.minimum(left, right), np.maximum(left, right)
     return Pairs(left, right, away[0] if away else None, decided, refused)
+
+
+def _show(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
+          function: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
+    """Show all pairs to a function, some at a time, by these names of the places of both sides."""
+    if all(len(s["order"]) > SWEEP_LANES for s in (q, d)):
+        run = _sweep_pairs if layout.grid is not None else _tile_pairs
+        run(q, d, layout, same, names, Shown(function))
 
 
 def _part(index: Index, layout: Layout, start: int, stop: int) -> Index:

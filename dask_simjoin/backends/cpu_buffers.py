@@ -121,7 +121,8 @@ class Labels:
         places = self.left[:n], self.right[:n]
         finish.label(q_order, q_labels, d_order, d_labels, self._same, *places, *out[:2])
         if self._distance:
-            finish.measure(q_y, d_y, *places, out[2])
+            finish.square(q_y, d_y, *places, out[2])
+            np.sqrt(out[2], out=out[2])
         self._used += n
 
     def full(self, n: int, least: int) -> None:
@@ -135,10 +136,10 @@ class Labels:
 
 
 class Shown:
-    """Shows pairs to a visitor and keeps none."""
+    """Shows pairs to a function, two arrays of int32, and keeps none."""
 
-    def __init__(self, visitor: Callable[[np.ndarray, np.ndarray], None]) -> None:
-        self._visitor = visitor
+    def __init__(self, function: Callable[[np.ndarray, np.ndarray], None]) -> None:
+        self._function = function
         self._scratch(SCRATCH)
 
     def _scratch(self, room: int) -> None:
@@ -153,4 +154,4 @@ class Shown:
 
     def end(self, n: int) -> None:
         if n:
-            self._visitor(self.left[:n], self.right[:n])
+            self._function(self.left[:n], self.right[:n])

@@ -24,6 +24,19 @@ MOST_ROWS = 2**31 - 1
 
 THREADS = 256
 
+VISITED = 1 << 24
+"""Pairs that are shown to a visitor at a time, at most."""
+
+
+def _shape(items: int) -> tuple[tuple[int], tuple[int]]:
+    """Blocks and threads for so many items, each of which a thread takes in a loop."""
+    return (min(-(-items // THREADS), 1 << 16),), (THREADS,)
+
+
+def _components(parent: Any, function: str) -> Any:
+    wide = parent.dtype == cupy.int64
+    return load.kernel("components", function, DIMS=1, EXACT=True, NODES_64=wide)
+
 
 class GpuBackend:
     """See `Backend`.
@@ -37,7 +50,6 @@ class GpuBackend:
     xp = cupy
     methods = ("auto", "tiles")
     most_dims = MOST_DIMS
-    components = None
 
     def __init__(self) -> None:
         self.built = 0
@@ -84,7 +96,7 @@ class GpuBackend:
                     found.places, np.uint64(n), q["order"], d["order"], *names, np.int32(same), q["y"],
                     d["y"], left, right, np.uint64(0) if away is None else away,
                 )  # fmt: skip
-                function((min(-(-n // THREADS), 1 << 16),), (THREADS,), arguments)
+                function(*_shape(n), arguments)
             parts.append((left, right, away))
             told = (found.decided, found.refused)
         if len(parts) == 1:
@@ -96,9 +108,32 @@ class GpuBackend:
         return Pairs(columns[0], columns[1], columns[2] if distance else None, *told)
 
     def visit(self, q: Index, d: Index, layout: DeviceLayout, visitor: Visitor, *, same: bool) -> None:
-        for found in gpu_engine.batches(q, d, layout, same=same):
-            if len(found.places):
-                visitor(q["order"][found.places[:, 0]], d["order"][found.places[:, 1]])
+        function = load.kernel("finish", "square_distances", DIMS=layout.dims, EXACT=True, LABELS=False)
+        for found in gpu_engine.batches(q, d, layout, same=same, most=VISITED):
+            n = len(found.places)
+            if n:
+                away = cupy.empty(n)
+                function(*_shape(n), (found.places, np.uint64(n), q["y"], d["y"], away))
+                visitor(q["order"][found.places[:, 0]], d["order"][found.places[:, 1]], away)
+
+    def connect(self, q: Index, d: Index, layout: DeviceLayout, parent: Any, taking: tuple[Any, Any],
+                offset: int, *, same: bool) -> None:  # fmt: skip
+        arguments = [*taking, parent, offset]
+        wide = parent.dtype == cupy.int64
+        gpu_engine.pass_to(gpu_engine.LINK, q, d, layout, arguments, same=same, nodes_64=wide)
+
+    def link(self, parent: Any, left: Any, right: Any) -> None:
+        if len(left):
+            sides = (cupy.ascontiguousarray(side, cupy.int64) for side in (left, right))
+            _components(parent, "link_edges")(*_shape(len(left)), (*sides, np.int64(len(left)), parent))
+
+    def roots(self, parent: Any) -> None:
+        if len(parent):
+            _components(parent, "tie_to_roots")(*_shape(len(parent)), (parent, np.int64(len(parent))))
+
+    def lowest(self, q: Index, d: Index, layout: DeviceLayout, labels: tuple[Any, Any],
+               low: tuple[Any, Any], *, same: bool) -> None:  # fmt: skip
+        gpu_engine.pass_to(gpu_engine.LOWEST, q, d, layout, [*labels, *low], same=same)
 
     def counts(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool) -> Any:
         by_position = []
@@ -119,7 +154,7 @@ class GpuBackend:
         if not n:
             return own, own, own
         dim, split, child, middle, lower, upper = (cupy.asarray(a) for a in regions.arrays)
-        shape = ((min(-(-n // THREADS), 1 << 16),), (THREADS,))
+        shape = _shape(n)
         points = (x, np.int64(n), np.int64(n), dim, split, child)
         constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": regions.depth + 2}
         load.kernel("regions", "own_regions", **constants)(*shape, (*points, np.int64(len(dim)), own))

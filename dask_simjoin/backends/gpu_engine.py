@@ -52,9 +52,9 @@ class Found:
 class _Launch:
     """One join of two indexes, or of one with itself, that can be stopped and continued."""
 
-    def __init__(self, q: Index, d: Index, layout: DeviceLayout, same: bool, counting: bool,
-                 rows: tuple[int, int] | None) -> None:  # fmt: skip
-        self.q, self.d, self.layout, self.same, self.counting = q, d, layout, same, counting
+    def __init__(self, q: Index, d: Index, layout: DeviceLayout, same: bool, *, counting: bool = False,
+                 rows: tuple[int, int] | None = None, **sink: int) -> None:  # fmt: skip
+        self.q, self.d, self.layout, self.same = q, d, layout, same
         tensor = layout.engine == "float16"
         start, stop = rows or (0, len(q["y"]))
         self.first, self.last = start // layout.grain, -(-stop // layout.grain)
@@ -65,6 +65,7 @@ class _Launch:
         blocks = self.last - self.first
         self.span = max(1, -(-blocks * self.ranges // MOST_UNITS))
         constants = {"DIMS": layout.dims, "EXACT": layout.engine == "float64", "COUNTING": counting}
+        constants |= sink
         self.warps = TENSOR_WARPS if tensor else TILES_WARPS
         self.shared = 0
         if tensor:
@@ -132,16 +133,17 @@ class _Launch:
 
 
 def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
-            rows: tuple[int, int] | None = None) -> Iterator[Found]:  # fmt: skip
+            rows: tuple[int, int] | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
     """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
 
     `rows`: only the pairs that the queries at these places meet: a start that is a multiple of the
     layout's grain, and a stop that is one or the end.  Any such cut of all places gives each pair once.
+    `most`: pairs of a batch.
     """
     if not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1]):
         return
-    join = _Launch(q, d, layout, same, False, rows)
-    most = min(BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
+    join = _Launch(q, d, layout, same, rows=rows)
+    most = min(most or BATCH, BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
     room = min(most, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
     none = np.uint64(0)
     more, out = True, None
@@ -164,6 +166,21 @@ def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = 
     """
     counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
     if len(q["y"]) and len(d["y"]):
-        join = _Launch(q, d, layout, same, True, None)
+        join = _Launch(q, d, layout, same, counting=True)
         join.run(0, np.uint64(0), (counts[0], counts[-1] if both else np.uint64(0)))
     return [c.view(cupy.int64) for c in counts]
+
+
+LINK, LOWEST = 1, 2
+
+
+def pass_to(sink: int, q: Index, d: Index, layout: DeviceLayout, arguments: list[Any], *, same: bool,
+            nodes_64: bool = False) -> None:  # fmt: skip
+    """Show all pairs to one of the sinks of `components.cuh`, with the arguments that it says."""
+    if not len(q["y"]) or not len(d["y"]):
+        return
+    join = _Launch(q, d, layout, same, SINK=sink, NODES_64=nodes_64)
+    given = [q["order"], d["order"], *arguments]
+    at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
+    none = np.uint64(0)
+    join.run(np.iinfo(np.int64).max, at, (none, none))

@@ -5,19 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from dask_simjoin.backends.base import host
+from dask_simjoin.backends.base import Backend, backend_for, host
 
 ID, COMPONENT = "id", "component"
 
 
-def component_roots(nodes: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """For each of the nodes 0 ... nodes-1 the smallest node that edges connect it with (int64)."""
-    parent = np.arange(nodes)
-    every, kernels = np.ones(nodes, bool), host().components
-    kernels.link(parent, left, right, every, every, 0)
-    kernels.roots(parent)
+def new_nodes(number: int, xp: Any = np) -> Any:
+    """The nodes 0 ... number-1, each its own parent: int32 while that suffices."""
+    return xp.arange(number, dtype=np.int32 if number <= np.iinfo(np.int32).max else np.int64)
+
+
+def component_roots(nodes: int, left: Any, right: Any, backend: Backend | None = None) -> Any:
+    """For each of the nodes 0 ... nodes-1 the smallest node that edges connect it with.
+
+    `backend`: of the edges' arrays; the host's unless another is given.
+    """
+    backend = backend or host()
+    parent = new_nodes(nodes, backend.xp)
+    backend.link(parent, left, right)
+    backend.roots(parent)
     return parent
 
 
@@ -30,31 +37,39 @@ def spanning_forest(edges: np.ndarray) -> np.ndarray:
     return np.stack([names[other], names[root[other]]], axis=1)
 
 
-def forest_of_ids(pairs: pd.DataFrame) -> pd.DataFrame:
+def forest_of_ids(pairs: Any) -> Any:
     """Each id of a frame of pairs once, with an id that stands for its component."""
-    ids, root = _roots_of_ids(pairs)
-    return pd.DataFrame({"left": ids, "right": ids.take(root)}) if len(pairs) else pairs
+    if not len(pairs):
+        return pairs
+    ids, left, right, backend = _coded(pairs)
+    root = component_roots(len(ids), left, right, backend)
+    return backend.result({"left": ids, "right": ids.take(root)}, len(ids))
 
 
-def components_of_ids(pairs: pd.DataFrame) -> pd.DataFrame:
+def components_of_ids(pairs: Any) -> Any:
     """Each id of a frame of pairs, and the number of its component: in the order of the smallest ids."""
-    ids, root = _roots_of_ids(pairs)
+    ids, left, right, backend = _coded(pairs)
+    xp = backend.xp
     try:
-        order = np.asarray(ids.argsort())
+        order = xp.asarray(ids.argsort())
     except TypeError:  # ids that cannot be ordered keep the order in which they were met
-        order = np.arange(len(ids))
-    first = pd.factorize(root[order])[0]
-    return pd.DataFrame({ID: ids.take(order), COMPONENT: first.astype(np.int64)})
+        order = xp.arange(len(ids))
+    rank = xp.empty(len(ids), np.int64)
+    rank[order] = xp.arange(len(ids))
+    root = component_roots(len(ids), rank[left], rank[right], backend)
+    number = xp.unique(root, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return backend.result({ID: ids.take(order), COMPONENT: number}, len(ids))
 
 
-def _roots_of_ids(pairs: pd.DataFrame) -> tuple[pd.Index, np.ndarray]:
-    """The ids, each once, and the place among them of each one's root."""
-    both = pd.Index(pairs["left"]).append(pd.Index(pairs["right"]))
+def _coded(pairs: Any) -> tuple[Any, Any, Any, Backend]:
+    """The ids, each once, the places among them of both columns, and the frame's backend."""
+    backend = backend_for(pairs)
+    both = backend.index(pairs["left"]).append(backend.index(pairs["right"]))
     codes, ids = both.factorize()
-    n = len(pairs)
-    return ids, component_roots(len(ids), codes[:n], codes[n:])
+    codes, n = backend.xp.asarray(codes), len(pairs)
+    return ids, codes[:n], codes[n:], backend
 
 
-def no_components(pairs: Any) -> pd.DataFrame:
+def no_components(pairs: Any) -> Any:
     """An empty example of what `components_of_ids` gives."""
     return components_of_ids(pairs.iloc[:0])

@@ -16,75 +16,73 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.arrays import module_of, to_host
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.chunks import Chunk
-from dask_simjoin.density.components import component_roots, spanning_forest
+from dask_simjoin.density.components import component_roots, new_nodes, spanning_forest
 
 CHUNK = 1 << 32
 """Numbers of rows that each chunk has."""
 
 NOWHERE = np.iinfo(np.int64).max
 
-Names = int | np.ndarray
+Names = int | Any
 """A chunk's number, or the positions of its rows in the whole frame, ascending."""
 
-Border = tuple[np.ndarray, np.ndarray]
+Border = tuple[Any, Any]
 """Some rows of a chunk, and the lowest labels that they are near."""
 
 Numbering = tuple[np.ndarray, np.ndarray]
 """First rows of the chunks' components, ascending, and the numbers of their clusters."""
 
 
-def core_rows(counts: np.ndarray, min_samples: int) -> np.ndarray:
+def core_rows(counts: Any, min_samples: int) -> Any:
     """Which rows have enough neighbours, themselves included (n,), bool."""
     return counts + 1 >= min_samples
 
 
-def components_within(chunk: Chunk, core: np.ndarray, layout: Any) -> np.ndarray:
-    """For each core row of a chunk the first row of its component there (n,), int64; -1 for others."""
-    parent, backend = np.arange(len(core)), backend_for(chunk["example"])
-
-    def visit(left: np.ndarray, right: np.ndarray) -> None:
-        backend.components.link(parent, left, right, core, core, 0)
-
-    backend.visit(chunk, chunk, layout, visit, same=True)
-    backend.components.roots(parent)
+def components_within(chunk: Chunk, core: Any, layout: Any) -> Any:
+    """For each core row of a chunk the first row of its component there (n,); -1 for others."""
+    backend = backend_for(chunk["example"])
+    parent = new_nodes(len(core), backend.xp)
+    backend.connect(chunk, chunk, layout, parent, (core, core), 0, same=True)
+    backend.roots(parent)
     parent[~core] = -1
     return parent
 
 
-def first_rows(within: np.ndarray, names: Names) -> np.ndarray:
+def first_rows(within: Any, names: Names) -> np.ndarray:
     """The names of the rows that stand for a chunk's components."""
-    return named(np.flatnonzero(within == np.arange(len(within))), names)
+    xp = module_of(within)
+    return to_host(named(xp.flatnonzero(within == xp.arange(len(within))), names))
 
 
-def named(rows: np.ndarray, names: Names) -> np.ndarray:
+def named(rows: Any, names: Names) -> Any:
     """The names of some rows of a chunk; `names`: those of all of them, or the chunk's number."""
-    return rows + names * CHUNK if isinstance(names, int) else names[rows]
+    return rows.astype(np.int64) + names * CHUNK if isinstance(names, int) else names[rows]
 
 
-def edges_across(q: Chunk, d: Chunk, within: tuple[np.ndarray, np.ndarray], names: tuple[Names, Names],
+def edges_across(q: Chunk, d: Chunk, within: tuple[Any, Any], names: tuple[Names, Names],
                  layout: Any) -> np.ndarray:  # fmt: skip
     """As few edges (k, 2) as connect the components of two chunks, between rows that stand for them."""
-    a, b = within
-    offset = len(a)
-    nodes = np.arange(offset + len(b))
-    parent = np.concatenate([a, np.where(b < 0, b, b + offset)])
-    first = parent == nodes
-    parent = np.where(parent < 0, nodes, parent)
-    cores, backend = (a >= 0, b >= 0), backend_for(q["example"])
+    backend = backend_for(q["example"])
+    xp = backend.xp
+    core = within[0] >= 0, within[1] >= 0
+    offset = len(within[0])
+    nodes = new_nodes(offset + len(within[1]), xp)
+    parent = nodes.copy()
+    for side, taking, start in zip(within, core, (0, offset), strict=True):
+        rows = xp.flatnonzero(taking)
+        parent[start + rows] = side[rows] + start
+    first = (parent == nodes) & xp.concatenate(core)
+    backend.connect(q, d, layout, parent, core, offset, same=False)
+    backend.roots(parent)
+    tied = xp.flatnonzero(first & (parent != nodes))
 
-    def visit(left: np.ndarray, right: np.ndarray) -> None:
-        backend.components.link(parent, left, right, *cores, offset)
-
-    backend.visit(q, d, layout, visit, same=False)
-    backend.components.roots(parent)
-    tied = np.flatnonzero(first & (parent != nodes))
-
-    every = np.concatenate(
-        [named(np.arange(len(some)), name) for some, name in zip(within, names, strict=True)]
+    every = xp.concatenate(
+        [named(xp.arange(len(some)), name) for some, name in zip(within, names, strict=True)]
     )
-    return np.stack([every[tied], every[parent[tied]]], axis=1)
+    return to_host(xp.stack([every[tied], every[parent[tied]]], axis=1))
 
 
 def _no_edges() -> np.ndarray:
@@ -104,41 +102,40 @@ def number_clusters(edges: np.ndarray, *rows: np.ndarray) -> Numbering:
     return names, np.unique(root, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def label_cores(within: np.ndarray, own: Names, numbering: Numbering) -> np.ndarray:
+def label_cores(within: Any, own: Names, numbering: Numbering) -> Any:
     """Cluster numbers of a chunk's core rows (n,), int64; -1 for others.  `own`: names of its rows."""
-    names, clusters = numbering
-    labels = np.full(len(within), -1, np.int64)
+    xp = module_of(within)
+    names, clusters = (xp.asarray(some) for some in numbering)
+    labels = xp.full(len(within), -1, np.int64)
     core = within >= 0
-    labels[core] = clusters[np.searchsorted(names, named(within[core], own))]
+    labels[core] = clusters[xp.searchsorted(names, named(within[core], own))]
     return labels
 
 
-def border_labels(q: Chunk, d: Chunk, labels: tuple[np.ndarray, np.ndarray], layout: Any,
+def border_labels(q: Chunk, d: Chunk, labels: tuple[Any, Any], layout: Any,
                   same: bool) -> tuple[Border, Border | None]:  # fmt: skip
     """The lowest label among the core neighbours that rows of two chunks have in each other."""
     backend = backend_for(q["example"])
-    low = [np.full(len(some), NOWHERE) for some in labels[: 1 if same else 2]]
-
-    def visit(left: np.ndarray, right: np.ndarray) -> None:
-        backend.components.lowest(left, right, *labels, low[0], low[-1])
-
-    if any((some < 0).any() for some in labels):
-        backend.visit(q, d, layout, visit, same=same)
+    xp = backend.xp
+    low = [xp.full(len(some), NOWHERE) for some in labels[: 1 if same else 2]]
+    if any(bool((some < 0).any()) for some in labels):
+        backend.lowest(q, d, layout, labels, (low[0], low[-1]), same=same)
     # few rows have any, and many block pairs tell of them
-    found = [(np.flatnonzero(some < NOWHERE), some[some < NOWHERE]) for some in low]
+    found = [(xp.flatnonzero(some < NOWHERE), some[some < NOWHERE]) for some in low]
     return found[0], None if same else found[1]
 
 
-def final_labels(labels: np.ndarray, *borders: Border) -> np.ndarray:
+def final_labels(labels: Any, *borders: Border) -> Any:
     """Labels of a chunk's rows: of core rows their own, of border rows the lowest, of others -1."""
-    final = np.where(labels < 0, NOWHERE, labels)
+    xp = module_of(labels)
+    final = xp.where(labels < 0, NOWHERE, labels)
     for rows, low in borders:
-        final[rows] = np.minimum(final[rows], low)  # only of rows that have none of their own
+        final[rows] = xp.minimum(final[rows], low)  # only of rows that have none of their own
     final[final == NOWHERE] = -1
     return final
 
 
-def dbscan_of_chunk(chunk: Chunk, layout: Any, min_samples: int) -> np.ndarray:
+def dbscan_of_chunk(chunk: Chunk, layout: Any, min_samples: int) -> Any:
     """Labels of the rows of one chunk that is all there is."""
     counts = backend_for(chunk["example"]).counts(chunk, chunk, layout, same=True)[0]
     within = components_within(chunk, core_rows(counts, min_samples), layout)

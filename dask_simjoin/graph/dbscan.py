@@ -154,17 +154,18 @@ class ToldLabels(Named):
         return layer
 
 
-def _told(chunk: Chunk, labels: np.ndarray, offsets: np.ndarray) -> Any:
+def _told(chunk: Chunk, labels: Any, offsets: np.ndarray) -> Any:
     return tell(chunk["position"], labels, offsets, backend_for(chunk["example"]))
 
 
-def _positions(chunk: Chunk) -> np.ndarray:
+def _positions(chunk: Chunk) -> Any:
     return chunk["position"]
 
 
-def _within(chunk: Chunk, counts: Any, min_samples: int, layout: Any) -> np.ndarray:
-    n = len(chunk["ids"])
-    return components_within(chunk, core_rows(counts if n else np.zeros(0), min_samples), layout)
+def _within(chunk: Chunk, counts: Any, min_samples: int, layout: Any) -> Any:
+    if not len(chunk["ids"]):  # it may meet no chunk, not even itself
+        counts = backend_for(chunk["example"]).xp.zeros(0, np.int64)
+    return components_within(chunk, core_rows(counts, min_samples), layout)
 
 
 def _across(q: Chunk, d: Chunk, q_within: Any, d_within: Any, q_names: Any, d_names: Any, layout: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numba import njit
 
 
@@ -24,8 +23,8 @@ def label(q_order: Any, q_labels: Any, d_order: Any, d_labels: Any, same: bool, 
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def measure(q_y: Any, d_y: Any, q_places: Any, d_places: Any, distance: Any) -> None:
-    """Fill `distance`, by the metric's formula; `q_y`, `d_y` (n, d): coordinates by place."""
+def square(q_y: Any, d_y: Any, q_places: Any, d_places: Any, squared: Any) -> None:
+    """Fill `squared` with distances, by the metric's formula; `q_y`, `d_y` (n, d): coordinates by place."""
     dims = q_y.shape[1]
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
@@ -33,4 +32,4 @@ def measure(q_y: Any, d_y: Any, q_places: Any, d_places: Any, distance: Any) -> 
         for k in range(dims):
             t = q_y[i, k] - d_y[j, k]
             total += t * t
-        distance[n] = np.sqrt(total)
+        squared[n] = total

@@ -1,4 +1,5 @@
 // Places in two indexes become rows: positions or labels, the left one first, and their distances.
+// Or only the squares of their distances are asked for.
 //
 // Constants: DIMS; LABELS 0 (positions, int32) or 1 (labels, int64).
 
@@ -23,4 +24,11 @@ extern "C" __global__ void name_pairs(const int2* __restrict__ places, u64 numbe
         if (distance)
             distance[n] = __dsqrt_rn(squared_distance(qy + (size_t)pair.x * DIMS, dy + (size_t)pair.y * DIMS));
     }
+}
+
+extern "C" __global__ void square_distances(const int2* __restrict__ places, u64 number,
+                                            const double* __restrict__ qy, const double* __restrict__ dy,
+                                            double* __restrict__ squared) {
+    for (u64 n = blockIdx.x * (u64)blockDim.x + threadIdx.x; n < number; n += (u64)gridDim.x * blockDim.x)
+        squared[n] = squared_distance(qy + (size_t)places[n].x * DIMS, dy + (size_t)places[n].y * DIMS);
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from importlib import resources
 
-NAMES = ("tiles", "tensor", "finish", "regions")
+NAMES = ("tiles", "tensor", "finish", "regions", "components")
 """Files of this package, without what all of them share."""
 
 
@@ -13,7 +13,7 @@ NAMES = ("tiles", "tensor", "finish", "regions")
 def source(name: str) -> str:
     """The text of one of them, with what all of them share before it."""
     here = resources.files("dask_simjoin.kernels.cuda")
-    return "\n".join((here / file).read_text() for file in ("common.cuh", f"{name}.cu"))
+    return "\n".join((here / file).read_text() for file in ("common.cuh", "components.cuh", f"{name}.cu"))
 
 
 def options(**constants: int) -> tuple[str, ...]:

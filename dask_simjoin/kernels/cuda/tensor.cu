@@ -6,7 +6,7 @@
 // s_i + s_j + <h_i, h_j>, and its sign is the verdict (dask_simjoin/index/half.py derives s).  Nothing is
 // computed for each candidate: one AND over eight of them and a vote pass over almost all.
 //
-// Constants: DIMS; WIDTH, of a vector, a multiple of 16; COUNTING 0 or 1.
+// Constants: DIMS; WIDTH, of a vector, a multiple of 16; COUNTING 0 or 1; SINK.
 
 #define QUERIES 256
 #define TILE 128
@@ -56,16 +56,25 @@ __device__ __forceinline__ void end_of_copies() {
 // A pair in the stage: place in the list of tiles, row among the warp's 32, point of the tile.
 __device__ __forceinline__ void flush(Stage& stage, const u32* buffer, int lane, int row0,
                                       const unsigned short* list, int tile0, u64* count, u64 room, int2* out) {
-    u64 base = 0;
     __syncwarp();
+#if !SINK
+    u64 base = 0;
     if (lane == 0) base = atomicAdd(count, (u64)stage.held);
     base = __shfl_sync(FULL, base, 0);
+#endif
     for (int i = lane; i < stage.held; i += 32) {
-        u32 pair = buffer[i];
-        out[base + i] = make_int2(row0 + (pair >> 7 & 31), (tile0 + list[pair >> 12]) * TILE + (pair & 127));
+        const u32 pair = buffer[i];
+        const int p = row0 + (pair >> 7 & 31), q = (tile0 + list[pair >> 12]) * TILE + (pair & 127);
+#if SINK
+        take(p, q, (const u64*)out);
+#else
+        out[base + i] = make_int2(p, q);
+#endif
     }
     __syncwarp();
+#if !SINK
     stage.stopped = stage.stopped || base + stage.held >= room;
+#endif
     stage.held = 0;
 }
 

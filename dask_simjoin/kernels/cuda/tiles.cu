@@ -4,7 +4,7 @@
 // A warp compares the queries of its block that lie within reach of a tile's box, one after the other,
 // with the tile's 64 points, two a lane.  So lanes are busy however few queries are near.
 //
-// Constants: DIMS; EXACT 0 or 1; COUNTING 0 (pairs) or 1 (numbers of neighbours).
+// Constants: DIMS; EXACT 0 or 1; COUNTING 0 (pairs) or 1 (numbers of neighbours); SINK.
 
 #define TILE 64
 #define WARPS 4
@@ -22,13 +22,18 @@ constexpr int UNROLL = 4, AT_ONCE = 4;
 
 __device__ __forceinline__ void flush(Stage& stage, const int2* buffer, int lane, u64* count, u64 room,
                                       int2* out) {
-    u64 base = 0;
     __syncwarp();
+#if SINK
+    for (int i = lane; i < stage.held; i += 32) take(buffer[i].x, buffer[i].y, (const u64*)out);
+    __syncwarp();
+#else
+    u64 base = 0;
     if (lane == 0) base = atomicAdd(count, (u64)stage.held);
     base = __shfl_sync(FULL, base, 0);
     for (int i = lane; i < stage.held; i += 32) out[base + i] = buffer[i];
     __syncwarp();
     stage.stopped = stage.stopped || base + stage.held >= room;
+#endif
     stage.held = 0;
 }
 

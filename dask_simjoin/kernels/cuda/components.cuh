@@ -1,0 +1,60 @@
+// What joins can do with pairs of rows besides writing them: tie them together, or note the lowest label
+// that is near.  No pair is kept, so neither needs memory for pairs.
+//
+// Constants: SINK 0 (pairs are written), 1 (link) or 2 (lowest); NODES_64 0 or 1: the type of nodes.
+//
+// Rows are nodes of a disjoint-set forest in which no parent is larger than its child; the root of a set
+// is its smallest node.  Threads hook roots without locks and halve paths on the way, as in ECL-CC
+// (Jaiganesh & Burtscher 2018, "A high-performance connected components implementation for GPUs",
+// section 3).  Only a root is hooked, by a compare-and-swap that fails if it is none any more; and what
+// halving writes is an ancestor, however late it is written.
+
+#ifndef SINK
+#define SINK 0
+#endif
+
+#if NODES_64
+typedef u64 node;
+#else
+typedef u32 node;
+#endif
+
+__device__ __forceinline__ node find(volatile node* parent, node i) {
+    node up = parent[i];
+    while (up != i) {
+        const node over = parent[up];
+        if (over == up) return up;
+        parent[i] = over;
+        i = up;
+        up = over;
+    }
+    return i;
+}
+
+__device__ __forceinline__ void tie(node* parent, node i, node j) {
+    node a = find(parent, i), b = find(parent, j);
+    while (a != b) {
+        const node large = a < b ? b : a, small = a < b ? a : b;
+        const node was = atomicCAS(parent + large, large, small);
+        if (was == large) return;
+        a = find(parent, was);
+        b = small;
+    }
+}
+
+// Addresses that a sink is given as an array: the orders of both sides, then, by position,
+// link: which rows of both sides take part, parents of all nodes, and the node of the other side's first row;
+// lowest: labels of both sides' rows (-1: none), and the lowest that their neighbours have.
+#if SINK
+__device__ __forceinline__ void take(int p, int q, const u64* at) {
+    const long long i = ((const int*)at[0])[p], j = ((const int*)at[1])[q];
+#if SINK == 1
+    if (((const bool*)at[2])[i] && ((const bool*)at[3])[j])
+        tie((node*)at[4], (node)i, (node)(j + (long long)at[5]));
+#else
+    const long long a = ((const long long*)at[2])[i], b = ((const long long*)at[3])[j];
+    if (a < 0 && b >= 0) atomicMin((long long*)at[4] + i, b);
+    if (b < 0 && a >= 0) atomicMin((long long*)at[5] + j, a);
+#endif
+}
+#endif

@@ -1,0 +1,157 @@
+"""Clusterings of cuDF frames say what they say of pandas frames."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+cupy = pytest.importorskip("cupy")
+cudf = pytest.importorskip("cudf")
+dask_cudf = pytest.importorskip("dask_cudf")
+
+import dask_simjoin
+from dask_simjoin.backends.gpu import BACKEND
+from dask_simjoin.density.components import new_nodes
+from dask_simjoin.index.device import ENGINES, make_device_layout
+from dask_simjoin.testing import brute_force, cases, frame_of, squared_distances
+from tests.test_gpu_frames import computed, lay
+
+pytestmark = pytest.mark.gpu
+
+
+def sets():
+    """Names, points, distances and numbers of samples."""
+    rng = np.random.default_rng(0)
+    turn = rng.uniform(0, np.pi, 1200)
+    moons = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    moons[600:] = [1.0, 0.5] - moons[600:]
+    centres = rng.uniform(-10, 10, (6, 4))
+    lattice = np.array(list(itertools.product(range(12), range(12), range(8))), float)
+    yield "moons", moons + rng.normal(0, 0.06, moons.shape), 0.1, 5
+    yield "blobs", centres[rng.integers(0, 6, 1200)] + rng.normal(size=(1200, 4)), 0.9, 6
+    yield "varied", np.concatenate([rng.normal(k * 3, 0.05 * 3**k, (400, 2)) for k in range(3)]), 0.12, 5
+    yield "wide", rng.normal(size=(900, 17)) * np.repeat([[1.0], [0.1], [3.0]], 300, axis=0), 0.5, 4
+    yield "lattice", lattice, 1.0, 7
+    yield "lattice, borders", lattice, 1.0, 6
+    yield "chain", np.arange(1500.0)[:, None] * 0.5, 0.5, 3
+    yield "identical points", np.zeros((900, 3)), 0.1, 5
+    yield "all noise", rng.uniform(size=(500, 3)) * 1000, 0.01, 2
+    yield "every row a cluster", rng.uniform(size=(500, 3)) * 1000, 0.01, 1
+    yield "fewer rows than samples", rng.uniform(size=(4, 2)), 10.0, 5
+
+
+SETS = {name: rest for name, *rest in sets()}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_labels_are_those_of_pandas(name):
+    x, eps, min_samples = SETS[name]
+    frame = frame_of(np.random.default_rng(1).permutation(x))
+    want = frame.simjoin.dbscan(eps, min_samples).tolist()
+    assert computed(lay(frame, "cudf").simjoin.dbscan(eps, min_samples)).tolist() == want
+    for partitions, partitioning in itertools.product((1, 7, 40), ("auto", "entity", "spatial")):
+        ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=partitions, sort=False)
+        how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 12) * 64}
+        if partitioning == "auto":
+            how = {}
+        labels = ddf.simjoin.dbscan(eps, min_samples, **how)
+        assert computed(labels).tolist() == want
+        assert computed(ddf.assign(label=labels).label).tolist() == want
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(max_dims=12, max_points=60), st.integers(1, 8), st.sampled_from(ENGINES))
+def test_any_points_on_every_engine(case, min_samples, engine):
+    """Ties, borders and roots, of one index and of two, with both types of nodes."""
+    x = case.x.astype(np.float64)
+    n = len(x)
+    near = squared_distances(x, x) <= case.eps**2
+    core = near.sum(1) >= min_samples
+    edges = near & core[:, None] & core
+    want = np.arange(n)
+    for _ in range(n):
+        want = np.array(
+            [want[row].min() if row.any() else i for i, row in zip(want, edges, strict=True)], int
+        )
+    low = np.array([np.flatnonzero(row & core).min(initial=n) for row in near], int)
+    moments = (x.min(0), x.max(0), x.mean(0), x.var(0)) if n else (np.zeros(x.shape[1]),) * 4
+    layout = make_device_layout(*moments, case.eps**2, engine)
+    ends = [0, *case.cuts, n]
+    parts = [(a, BACKEND.build(cupy.asarray(x[a:b]), layout)) for a, b in itertools.pairwise(ends)]
+    taking, labels = cupy.asarray(core), cupy.where(cupy.asarray(core), cupy.arange(n), -1)
+    for kind in (np.int32, np.int64):
+        parent = new_nodes(n, cupy).astype(kind)
+        lowest = cupy.full(n, n)
+        for k, (a, q) in enumerate(parts):
+            for b, d in parts[k:]:
+                same = a == b and q is d
+                sides = [slice(s, s + len(index["order"])) for s, index in ((a, q), (b, d))]
+                sets = (taking[sides[0]], taking[sides[1]])
+                if same:
+                    some = new_nodes(len(sets[0]), cupy).astype(kind)
+                    BACKEND.connect(q, q, layout, some, sets, 0, same=True)
+                    BACKEND.link(parent, cupy.arange(len(some)) + a, some + a)
+                else:
+                    some = new_nodes(len(sets[0]) + len(sets[1]), cupy).astype(kind)
+                    BACKEND.connect(q, d, layout, some, sets, len(sets[0]), same=False)
+                    name = cupy.concatenate([cupy.arange(s.start, s.stop) for s in sides])
+                    BACKEND.link(parent, name, name[some])
+                BACKEND.lowest(
+                    q, d, layout, [labels[s] for s in sides], [lowest[s] for s in sides], same=same
+                )
+        BACKEND.roots(parent)
+        assert parent[taking].tolist() == want[core].tolist()
+        assert lowest[~taking].tolist() == low[~core].tolist()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_dense_points_through_full_stages(engine):
+    """Far more pairs than a warp stages, in sets of all sizes."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(k * 9, 0.2, (300 * (k + 1), 9)) for k in range(5)])
+    x = rng.permutation(x)
+    layout = make_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), 2.25, engine)
+    index = BACKEND.build(cupy.asarray(x), layout)
+    every = cupy.ones(len(x), bool)
+    parent = new_nodes(len(x), cupy)
+    BACKEND.connect(index, index, layout, parent, (every, every), 0, same=True)
+    BACKEND.roots(parent)
+    group = np.rint(x.mean(1) / 9).astype(int)
+    first = np.array([np.flatnonzero(group == k)[0] for k in range(5)])
+    assert parent.tolist() == first[group].tolist()
+    shown = []
+
+    def visitor(left, right, squared):
+        shown.append(cupy.stack([left, right, squared]).get())
+
+    BACKEND.visit(index, index, layout, visitor, same=True)
+    left, right, squared = np.concatenate(shown, axis=1)
+    places = np.stack([left, right], axis=1).astype(int)
+    assert {tuple(sorted(p)) for p in places.tolist()} == brute_force(x, 1.5) and len(left) > 200_000
+    assert (squared == squared_distances(x, x)[tuple(places.T)]).all()
+
+
+def test_rows_left_out_have_no_label():
+    frame = frame_of(SETS["moons"][0])
+    frame.loc[::9, "c0"] = np.nan
+    want = frame.simjoin.dbscan(0.1, 5, dropna=True)
+    for how in ("cudf", "dask-1", "dask-4"):
+        labels = computed(lay(frame, how).simjoin.dbscan(0.1, 5, dropna=True))
+        assert labels.tolist() == want.tolist() and labels.index.tolist() == want.index.tolist()
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_connected_components(text):
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 400, (300, 2))
+    pairs = pd.DataFrame(numbers, columns=["left", "right"])
+    if text:
+        pairs = pairs.map(lambda k: f"id {k:03}")
+    want = dask_simjoin.connected_components(pairs)
+    for how in ("cudf", "dask-1", "dask-4"):
+        found = computed(dask_simjoin.connected_components(lay(pairs, how)))
+        assert found.id.tolist() == want.id.tolist()
+        assert found.component.tolist() == want.component.tolist()
