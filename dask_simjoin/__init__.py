@@ -4,14 +4,8 @@ Importing this package gives Dask, pandas and cuDF DataFrames the accessor ``.si
 """
 
 from dask_simjoin.accessor import SimJoinAccessor, register
-from dask_simjoin.joins import (
-    connected_components,
-    count_pairs,
-    dbscan,
-    neighbor_counts,
-    self_join,
-    with_row_id,
-)
+from dask_simjoin.clusterings import connected_components, dbscan, optics
+from dask_simjoin.joins import count_pairs, neighbor_counts, self_join, with_row_id
 
 __version__ = "0.1.0"
 
@@ -21,6 +15,7 @@ __all__ = [
     "count_pairs",
     "dbscan",
     "neighbor_counts",
+    "optics",
     "self_join",
     "with_row_id",
 ]

@@ -125,9 +125,18 @@ def count_cells(q: Chunk, d: Chunk, layout: Any, same: bool, offsets: np.ndarray
 
 
 def tell(position: Any, values: Any, offsets: np.ndarray, backend: Backend) -> Any:
-    """Values of rows in the whole frame, as rows that are to be shuffled back to their partitions."""
-    partition = backend.xp.searchsorted(backend.xp.asarray(offsets), position, side="right") - 1
-    return backend.result({POSITION: position, COUNT: values, CELL: partition}, len(values))
+    """Values (n,) or (n, k) of rows in the whole frame, as rows to be shuffled to their partitions."""
+    xp = backend.xp
+    partition = xp.searchsorted(xp.asarray(offsets), position, side="right") - 1
+    values = xp.asarray(values)
+    columns = [values] if values.ndim == 1 else values.T
+    told = dict(zip(told_columns(len(columns)), columns, strict=True))
+    return backend.result({POSITION: position, **told, CELL: partition}, len(position))
+
+
+def told_columns(number: int) -> list[str]:
+    """The names of the columns in which so many values of each row are told."""
+    return [f"{COUNT}{k}" for k in range(number)]
 
 
 def count_block_pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> int:

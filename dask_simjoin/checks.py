@@ -19,6 +19,12 @@ NEED = 5
 LEAST_WORKER = 640 * 2**20
 """Memory limit of a worker that takes part in a p2p shuffle: one of 500 MB was paused for ever."""
 
+EDGE_BYTES = 12
+"""Of an edge in one direction: the other end, and a number."""
+
+ORDER_BYTES = 150
+"""Of a row, while OPTICS puts all of them in order."""
+
 MOST_TASKS = 1_000_000
 """Block pairs, and partitions of a result: Dask needs about a millisecond for each."""
 
@@ -93,6 +99,24 @@ def check_result(rows: float, pair_bytes: float, budget: Budget, spec: JoinSpec)
         "simjoin.result-limit). Use a smaller eps, count_pairs() or neighbor_counts(), which materialise no "
         "pairs, or raise the limit: dask.config.set({'simjoin.result-limit': '10 TiB'})."
     )
+
+
+def check_edges(pairs: float, rows: int, max_eps: float, resources: Resources, free: int) -> None:
+    """Refuse edges that do not fit the disk, or rows that one task cannot order."""
+    remedy = "Use a smaller max_eps, or mode='forest', which keeps a spanning forest and not all edges"
+    need = 2 * pairs * 2 * EDGE_BYTES  # in both directions, by block and then by chunk
+    if need > free:
+        raise BudgetError(
+            f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a sample, whose edges "
+            f"take {format_bytes(int(need))}, and {format_bytes(free)} are free on disk. {remedy}."
+        )
+    need = ORDER_BYTES * rows
+    if rows > MOST_ROWS or (resources.limit is not None and need > resources.limit):
+        limit = "no limit" if resources.limit is None else format_bytes(resources.limit)
+        raise BudgetError(
+            f"One task puts all {rows:,} rows in order, which takes {format_bytes(need)}, and the smallest "
+            f"worker has {limit}; at most {MOST_ROWS:,} rows can be ordered. Use larger workers."
+        )
 
 
 def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:

@@ -2,17 +2,76 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from typing import Any, TypeVar
 
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 
-from dask_simjoin import joins
+from dask_simjoin import clusterings
+from dask_simjoin.arrays import to_host, values_of
+from dask_simjoin.clusterings import cluster_optics_dbscan, cluster_optics_xi
+from dask_simjoin.errors import OptionError
+
+__all__ = ["DBSCAN", "OPTICS", "cluster_optics_dbscan", "cluster_optics_xi"]
+
+Self = TypeVar("Self", bound="_Estimator")
 
 
-class DBSCAN:
+class _Estimator:
+    """Parameters by name, and frames of arrays."""
+
+    labels_: Any
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; `deep` changes nothing."""
+        return {name: getattr(self, name) for name in self._names()}
+
+    def set_params(self: Self, **parameters: Any) -> Self:
+        """Set parameters by name; unknown ones are an error."""
+        names = self._names()
+        for name in parameters:
+            if name not in names:
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}; its parameters are {', '.join(names)}."
+                )
+        vars(self).update(parameters)
+        return self
+
+    def _frame(self, X: Any) -> Any:
+        """A frame of what was given, and the number of its columns that count."""
+        frame = X
+        if isinstance(X, da.Array):
+            frame = dd.from_dask_array(X.rechunk({1: -1}))
+        elif not hasattr(X, "columns"):
+            frame = pd.DataFrame(np.asarray(X))
+        on = getattr(self, "on", None)
+        self.n_features_in_ = len(frame.columns) if on is None else np.size(on)
+        return frame
+
+    def _as_given(self, column: Any, X: Any) -> Any:
+        """A column of a result in the manner of `X`: an array of an array, a Series of a frame."""
+        if isinstance(X, da.Array):
+            known = not getattr(self, "dropna", False)
+            return column.to_dask_array(lengths=X.chunks[0] if known else None)
+        return column if hasattr(X, "columns") else to_host(values_of(column))
+
+    def fit(self: Self, X: Any, y: Any = None) -> Self:
+        """Cluster the rows of `X`; see the subclass."""
+        raise NotImplementedError
+
+    def fit_predict(self, X: Any, y: Any = None) -> Any:
+        """`fit`, and the labels."""
+        return self.fit(X).labels_
+
+
+class DBSCAN(_Estimator):
     """Clusters of rows by density, with the labels of ``sklearn.cluster.DBSCAN(algorithm="kd_tree")``.
 
     Parameters
@@ -48,42 +107,109 @@ class DBSCAN:
         self.eps, self.min_samples, self.metric, self.on = eps, min_samples, metric, on
         self.dropna, self.method, self.partitioning, self.blocksize = dropna, method, partitioning, blocksize
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; `deep` changes nothing."""
-        names = ("eps", "min_samples", "metric", "on", "dropna", "method", "partitioning", "blocksize")
-        return {name: getattr(self, name) for name in names}
-
-    def set_params(self, **parameters: Any) -> DBSCAN:
-        """Set parameters by name; unknown ones are an error."""
-        known = self.get_params()
-        for name in parameters:
-            if name not in known:
-                raise ValueError(f"DBSCAN has no parameter {name!r}; its parameters are {', '.join(known)}.")
-        vars(self).update(parameters)
-        return self
-
     def fit(self, X: Any, y: Any = None) -> DBSCAN:
         """Cluster the rows of `X`.
 
         Parameters
         ----------
-        X : array (n, d) of NumPy or Dask, or a DataFrame of Dask or pandas
+        X : array (n, d) of NumPy or Dask, or a DataFrame of Dask, pandas or cuDF
         y : ignored
         """
         parameters = self.get_params()
         eps = parameters.pop("eps")
-        frame, back = X, None
-        if isinstance(X, da.Array):
-            frame, back = dd.from_dask_array(X.rechunk({1: -1})), "dask"
-        elif not hasattr(X, "columns"):
-            frame, back = pd.DataFrame(np.asarray(X)), "numpy"
-        self.n_features_in_ = len(frame.columns) if self.on is None else np.size(self.on)
-        labels = joins.dbscan(frame, eps, **parameters)
-        if back == "dask":
-            labels = labels.to_dask_array(lengths=X.chunks[0] if not self.dropna else None)
-        self.labels_ = labels.to_numpy() if back == "numpy" else labels
+        self.labels_ = self._as_given(clusterings.dbscan(self._frame(X), eps, **parameters), X)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
-        """`fit`, and the labels."""
-        return self.fit(X).labels_
+
+class OPTICS(_Estimator):
+    """Rows in the order of ``sklearn.cluster.OPTICS(algorithm="kd_tree")``, and clusters from it.
+
+    Parameters
+    ----------
+    max_eps : float
+        Largest distance of neighbours, finite: scikit-learn's default, infinity, would keep all pairs.
+    min_samples : int
+        A row with at least so many rows within `max_eps`, itself included, is a core row.
+    cluster_method : {"xi", "dbscan"}
+        How labels are found: see `cluster_optics_xi`, which needs scikit-learn, and `cluster_optics_dbscan`.
+    eps : float, optional
+        Of "dbscan", at most `max_eps`, which is the default.
+    xi, min_cluster_size, predecessor_correction
+        Of "xi".
+    mode : {"edges", "forest"}
+        As in `SimJoinAccessor.optics`: exactly scikit-learn's order, or one that needs less memory.
+    metric : {"euclidean"}
+    on, dropna, method, partitioning, blocksize
+        As in `SimJoinAccessor.optics`; `on` is for frames.
+
+    Attributes
+    ----------
+    optics_ : DataFrame
+        After `fit`, what `SimJoinAccessor.optics` gives: lazy for a Dask DataFrame or array.
+    labels_, reachability_, core_distances_, predecessor_ : array or Series (n,)
+        In the order of the rows; lazy where `X` is.
+    ordering_ : array or Series (n,), int64
+        The rows in order. Of a Dask array or DataFrame it is lazy, and what it has instead is each row's
+        place in the order.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_simjoin.cluster import OPTICS
+    >>> x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [9.0, 9.0]])
+    >>> found = OPTICS(max_eps=5.0, min_samples=2, cluster_method="dbscan").fit(x)
+    >>> found.ordering_, found.reachability_, found.labels_
+    (array([0, 1, 2, 3]), array([inf,  1.,  1., inf]), array([ 0,  0,  0, -1]))
+    """
+
+    def __init__(self, max_eps: float = 0.5, *, min_samples: int = 5, cluster_method: str = "xi",
+                 eps: float | None = None, xi: float = 0.05, min_cluster_size: Any = None,
+                 predecessor_correction: bool = True, mode: str = "edges", metric: str = "euclidean",
+                 on: Any = None, dropna: bool = False, method: str = "auto", partitioning: str = "auto",
+                 blocksize: Any = None) -> None:  # fmt: skip
+        self.max_eps, self.min_samples, self.cluster_method, self.eps = (
+            max_eps,
+            min_samples,
+            cluster_method,
+            eps,
+        )
+        self.xi, self.min_cluster_size, self.mode, self.metric = xi, min_cluster_size, mode, metric
+        self.predecessor_correction, self.on, self.dropna = predecessor_correction, on, dropna
+        self.method, self.partitioning, self.blocksize = method, partitioning, blocksize
+
+    def fit(self, X: Any, y: Any = None) -> OPTICS:
+        """Put the rows of `X` in order, and cluster them.
+
+        Parameters
+        ----------
+        X : array (n, d) of NumPy or Dask, or a DataFrame of Dask, pandas or cuDF
+        y : ignored
+        """
+        eps = self.max_eps if self.eps is None else self.eps
+        if self.cluster_method not in ("xi", "dbscan"):
+            raise OptionError(
+                f"cluster_method={self.cluster_method!r} is not allowed; use one of 'xi', 'dbscan'."
+            )
+        if eps > self.max_eps:
+            raise OptionError(f"eps={eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
+        found = clusterings.optics(
+            self._frame(X), self.max_eps, self.min_samples, mode=self.mode, metric=self.metric, on=self.on,
+            dropna=self.dropna, method=self.method, partitioning=self.partitioning, blocksize=self.blocksize,
+        )  # fmt: skip
+        self.optics_ = found
+        if self.cluster_method == "dbscan":
+            labels = cluster_optics_dbscan(found, eps)
+        else:
+            labels = cluster_optics_xi(
+                found, self.min_samples, xi=self.xi, min_cluster_size=self.min_cluster_size,
+                predecessor_correction=self.predecessor_correction,
+            )  # fmt: skip
+        self.labels_ = self._as_given(labels, X)
+        self.reachability_ = self._as_given(found["reachability"], X)
+        self.core_distances_ = self._as_given(found["core_distance"], X)
+        self.predecessor_ = self._as_given(found["predecessor"], X)
+        self.ordering_ = self._as_given(found["ordering"], X)
+        if isinstance(self.ordering_, np.ndarray):
+            self.ordering_ = np.argsort(self.ordering_)
+        return self

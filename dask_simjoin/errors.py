@@ -47,5 +47,9 @@ class SourceChangedError(SimJoinError, RuntimeError):
     """The source gave the join other numbers of rows or other ranges of coordinates than its planning."""
 
 
+class ScratchError(SimJoinError, OSError):
+    """A temporary file of another worker cannot be read."""
+
+
 class UnsupportedFrameError(SimJoinError, TypeError):
     """The object is no data frame that can be joined."""

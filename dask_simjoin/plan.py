@@ -34,9 +34,6 @@ from dask_simjoin.spec import JoinSpec
 
 MOST_REGIONS = 1 << 14
 
-CLUSTERING = 40
-"""Bytes more of each row of a chunk for clusterings: its name, its count, components and labels."""
-
 CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
 
@@ -131,11 +128,12 @@ class Plan:
 
 
 def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Resources | None = None,
-              method: str = "tasks", counting: bool = False, halos: bool = True) -> Plan:  # fmt: skip
+              method: str = "tasks", counting: bool = False, known: int | None = None) -> Plan:  # fmt: skip
     """Plan a join of partitions with these summaries; refuses what cannot be joined.
 
-    `method`: how Dask would shuffle rows; `counting`: no pairs are materialised; `halos`: whether rows may
-    be in several chunks.
+    `method`: how Dask would shuffle rows; `counting`: no pairs are materialised; `known`: bytes that
+    tasks find out of each row, for which chunks leave room, and which are where the row is, so that it is in
+    one chunk only; None: rows may be in several.
     """
     resources = resources or Resources()
     check_coordinates(summaries, spec)
@@ -147,12 +145,12 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     layout = backend.layout(spec.method, *bounds, spec.threshold)
     rows = [summary.moments.rows for summary in summaries]
     id_bytes = float(np.average([s.id_bytes for s in summaries], weights=rows if sum(rows) else None))
-    row_bytes = 8 * len(spec.on) + id_bytes + (0 if halos else CLUSTERING)
+    row_bytes = 8 * len(spec.on) + id_bytes + (known or 0)
     offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
     points = gather_samples([s.sample for s in summaries if s.sample is not None], offsets, len(spec.on))
     replicated = None if counting else _replicated(summaries, spec, budget, resources, row_bytes)
     chunks = replicated or _choose(
-        summaries, points, every, spec, budget, resources, row_bytes, offsets, method, halos
+        summaries, points, every, spec, budget, resources, row_bytes, offsets, method, known is None
     )
     check_blocks(chunks.visits[0], len(chunks), budget)
     blocks = chunks.blocks()

@@ -101,9 +101,10 @@ def known_options(function: F) -> F:
     return checked  # type: ignore[return-value]
 
 
-def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, **options: Any) -> JoinSpec:
+def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_name: str = "eps",
+              **options: Any) -> JoinSpec:  # fmt: skip
     """Validate the options of a join of a frame like `meta` (its empty example)."""
-    eps = _check_eps(eps)
+    eps = _check_eps(eps, eps_name)
     _check_choice("metric", options.get("metric", "euclidean"), tuple(METRICS))
     _check_choice("pairs", options.get("pairs", "unique"), PAIRS)
     _check_choice("method", options.get("method", "auto"), METHODS)
@@ -136,16 +137,16 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, **opt
     return JoinSpec(eps, on, id, id_dtype=dtype, **options)
 
 
-def _check_eps(eps: Any) -> float:
+def _check_eps(eps: Any, name: str) -> float:
     # NumPy counts timedelta64 among its integers
     if isinstance(eps, (bool, np.bool_, np.timedelta64)) or not isinstance(eps, numbers.Real):
-        raise OptionTypeError(f"eps={shown(eps)} is not a number; use a finite number >= 0.")
+        raise OptionTypeError(f"{name}={shown(eps)} is not a number; use a finite number >= 0.")
     try:
         value = float(eps)
     except OverflowError:
         value = math.inf
     if not math.isfinite(value) or eps < 0:  # a tiny negative Fraction would be -0.0
-        raise OptionError(f"eps={shown(eps)} is not allowed; use a finite number >= 0.")
+        raise OptionError(f"{name}={shown(eps)} is not allowed; use a finite number >= 0.")
     return value
 
 

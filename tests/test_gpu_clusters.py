@@ -14,6 +14,7 @@ dask_cudf = pytest.importorskip("dask_cudf")
 
 import dask_simjoin
 from dask_simjoin.backends.gpu import BACKEND
+from dask_simjoin.cluster import cluster_optics_dbscan
 from dask_simjoin.density.components import new_nodes
 from dask_simjoin.index.device import ENGINES, make_device_layout
 from dask_simjoin.testing import brute_force, cases, frame_of, squared_distances
@@ -60,6 +61,25 @@ def test_labels_are_those_of_pandas(name):
         labels = ddf.simjoin.dbscan(eps, min_samples, **how)
         assert computed(labels).tolist() == want
         assert computed(ddf.assign(label=labels).label).tolist() == want
+
+
+@pytest.mark.parametrize("name", [name for name in SETS if SETS[name][2] > 1])
+@pytest.mark.parametrize("mode", ["edges", "forest"])
+def test_orders_are_those_of_pandas(name, mode):
+    x, eps, min_samples = SETS[name]
+    frame = frame_of(np.random.default_rng(1).permutation(x)[:700])
+    want = frame.simjoin.optics(2 * eps, min_samples, mode=mode)
+    found = lay(frame, "cudf").simjoin.optics(2 * eps, min_samples, mode=mode)
+    assert isinstance(found, cudf.DataFrame)
+    pd.testing.assert_frame_equal(found.to_pandas(), want)
+    labels = cluster_optics_dbscan(found, eps)
+    assert labels.to_pandas().tolist() == cluster_optics_dbscan(want, eps).tolist()
+    for partitions, partitioning in itertools.product((1, 7), ("auto", "entity", "spatial")):
+        ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=partitions, sort=False)
+        how = {} if partitioning == "auto" else {"partitioning": partitioning, "blocksize": 60 * 100}
+        order = ddf.simjoin.optics(2 * eps, min_samples, mode=mode, **how)
+        pd.testing.assert_frame_equal(computed(order), want)
+        assert computed(cluster_optics_dbscan(order, eps)).tolist() == labels.to_pandas().tolist()
 
 
 @settings(max_examples=150, deadline=None)

@@ -112,11 +112,23 @@ class Backend(Protocol):
     def series(self, values: Any, index: Any, name: str) -> Any:
         """A series of that library."""
 
+    def rows(self, values: Any, index: Any, example: Any) -> Any:
+        """A Series of values (n,), or a data frame of values (n, k) int64, like an example.
+
+        Numbers of its other columns, all of 8 bytes, are given as their bits.
+        """
+
     def index(self, values: Any) -> Any:
         """An index of that library."""
 
     def memory(self) -> int | None:
         """Bytes of memory that only this kind of arrays has, where no cluster tells; None: no such."""
+
+
+def columns_like(values: Any, example: Any, xp: Any) -> dict[Any, Any]:
+    """The columns of a data frame like an example, of numbers (n, k) int64 that are their bits."""
+    kinds = zip(example.columns, example.dtypes, strict=True)
+    return {name: xp.ascontiguousarray(values[:, k]).view(kind) for k, (name, kind) in enumerate(kinds)}
 
 
 HOME = "pandas"
@@ -150,3 +162,8 @@ def backend_named(name: str) -> Backend:
 def host() -> Backend:
     """The backend of NumPy arrays: for what is small and lies on the client."""
     return backend_named(HOME)
+
+
+def host_kernels(name: str) -> Any:
+    """A module of the host's kernels: for what is done there, wherever chunks lie."""
+    return importlib.import_module(f"dask_simjoin.kernels.cpu.{name}")

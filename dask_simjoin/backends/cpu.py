@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.backends.base import Pairs, Visitor
+from dask_simjoin.backends.base import Pairs, Visitor, columns_like
 from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Shown, Sink
 from dask_simjoin.index import grid, kdorder, tiles
 from dask_simjoin.index.layout import METHODS, Layout, make_layout
@@ -144,6 +144,11 @@ class CpuBackend:
 
     def series(self, values: np.ndarray, index: pd.Index, name: str) -> pd.Series:
         return pd.Series(values, index, name=name)
+
+    def rows(self, values: np.ndarray, index: pd.Index, example: Any) -> Any:
+        if example.ndim == 1:
+            return self.series(values, index, example.name)
+        return pd.DataFrame(columns_like(values, example, np), index)
 
     def index(self, values: Any) -> pd.Index:
         return pd.Index(values)

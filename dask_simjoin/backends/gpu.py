@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.backends import gpu_engine
-from dask_simjoin.backends.base import Pairs, Visitor
+from dask_simjoin.backends.base import Pairs, Visitor, columns_like
 from dask_simjoin.errors import PartitionSizeError
 from dask_simjoin.index import device
 from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layout
@@ -183,6 +183,12 @@ class GpuBackend:
 
     def series(self, values: Any, index: Any, name: str) -> Any:
         return cudf.Series(values, index=index, name=name)
+
+    def rows(self, values: Any, index: Any, example: Any) -> Any:
+        values = cupy.asarray(values)
+        if example.ndim == 1:
+            return self.series(values, index, example.name)
+        return cudf.DataFrame(columns_like(values, example, cupy), index=index)
 
     def index(self, values: Any) -> Any:
         return cudf.Index(values)

@@ -135,9 +135,10 @@ def aligned(meta: Any, which: list[int], *chunks_and_values: Any) -> Any:
         return meta
     backend = backend_for(chunks[0]["example"])
     values, ids, xp = [], [], backend.xp
+    none = xp.zeros((0, *meta.shape[1:]), np.int64)
     for k, chunk, total in zip(which, chunks, chunks_and_values[half:], strict=True):
         stop = int(chunk["ends"][k])
         start = int(chunk["ends"][k - 1]) if k else 0
         ids.append(chunk["ids"][start:stop])
-        values.append(total[start:stop] if stop > start else xp.zeros(0, np.int64))
-    return backend.series(xp.concatenate(values), joined(ids), meta.name)
+        values.append(xp.asarray(total[start:stop]) if stop > start else none)
+    return backend.rows(xp.concatenate(values), joined(ids), meta)

@@ -8,9 +8,9 @@ import numpy as np
 
 from dask_simjoin.arrays import values_of
 from dask_simjoin.backends.base import backend_for
-from dask_simjoin.blocks import count_cells
+from dask_simjoin.blocks import count_cells, tell, told_columns
 from dask_simjoin.chunking import SpatialChunks
-from dask_simjoin.chunks import CELL, COUNT, POSITION, check_source
+from dask_simjoin.chunks import CELL, POSITION, check_source
 from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Expr, PartitionsFiltered, Shuffle, Task, TaskRef
@@ -24,15 +24,18 @@ def count_by_cell(source: Sealed, spec: JoinSpec, chunks: Expr, plan: Plan, meta
                   partitions: list[int] | None) -> Expr:  # fmt: skip
     """Counts aligned with the source: told by regions, shuffled back, added up by row."""
     assert isinstance(plan.chunks, SpatialChunks)
-    told = ToldCounts(chunks, plan, *told_by(plan.chunks, source))
+    told = ToldCounts(chunks, plan, *told_by(plan.chunks, source, meta))
     return back_to_rows(told, source, plan.chunks, meta, partitions)
 
 
-def told_by(chunks: Shuffled, source: Sealed) -> tuple[Shared, Any]:
-    """What tasks need to tell values of rows, and an empty frame like those that they tell them in."""
-    none = np.zeros(0, np.int64)
-    meta = backend_for(source.inner._meta).result({POSITION: none, COUNT: none, CELL: none}, 0)
-    return Shared("simjoin_offsets", chunks.offsets), meta
+def told_by(chunks: Shuffled, source: Sealed, meta: Any) -> tuple[Shared, Any]:
+    """What tasks need to tell values of rows, and an empty frame like those that they tell them in.
+
+    `meta`: an example of the result, with one value of each row or several.
+    """
+    backend = backend_for(meta)
+    none = backend.xp.zeros(0 if meta.ndim == 1 else (0, meta.shape[1]), np.int64)
+    return Shared("simjoin_offsets", chunks.offsets), tell(none.reshape(-1), none, chunks.offsets, backend)
 
 
 def back_to_rows(told: Expr, source: Sealed, chunks: Shuffled, meta: Any,
@@ -91,16 +94,17 @@ class RowCounts(PartitionsFiltered, Named):
 
 
 def add_up(labels: Any, told: Any, rows: tuple[int, int, int], meta: Any) -> Any:
-    """The counts of one partition; `rows`: its number, its first row in the frame, its rows."""
+    """The values of one partition; `rows`: its number, its first row in the frame, its rows."""
     number, first, size = rows
     check_source(number, len(labels), size)
     backend = backend_for(meta)
     xp = backend.xp
     place = values_of(told[POSITION]) - first
-    counts = xp.zeros(size, xp.int64)
-    xp.add.at(counts, place, values_of(told[COUNT]))
+    values = xp.zeros((size, 1 if meta.ndim == 1 else meta.shape[1]), xp.int64)
+    for k, name in enumerate(told_columns(values.shape[1])):
+        xp.add.at(values[:, k], place, values_of(told[name]))
     present = xp.zeros(size, bool)
     present[place] = True
     if not present.all():  # dropna= left some out
-        labels, counts = labels[present], counts[present]
-    return backend.series(counts, labels, meta.name)
+        labels, values = labels[present], values[present]
+    return backend.rows(values if meta.ndim > 1 else values[:, 0], labels, meta)

@@ -29,19 +29,20 @@ MOST_MOVES = 4096
 """Partitions times threads up to which that makes no more tasks than it is worth."""
 
 
-def _client() -> Client | None:
+def current_client() -> Client | None:
+    """The client of the cluster that Dask would compute on now."""
     client = getattr(get_scheduler(), "__self__", None)
     return client if isinstance(client, Client) else None
 
 
 def on_cluster() -> bool:
     """Whether Dask would compute on a distributed cluster now."""
-    return _client() is not None
+    return current_client() is not None
 
 
 def resources(library: str) -> Resources:
     """Threads and memory of what Dask would compute with now, for frames of a library."""
-    client = _client()
+    client = current_client()
     workers: dict[str, Any] = {}
     if client is not None and not client.asynchronous:
         workers = client.scheduler_info(n_workers=-1)["workers"]

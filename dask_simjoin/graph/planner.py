@@ -29,28 +29,28 @@ KEY_BYTES = 16
 """Of each id while its key is sorted."""
 
 
-def plan_for(source: Sealed, spec: JoinSpec, named: bool, halos: bool = True) -> Plan:
+def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: int | None = None) -> Plan:
     """The plan of a join; `named`: its result names rows, so their ids must be unique.
 
-    `halos`: whether rows may be in several chunks.
+    `known`: what tasks find out of each row, in bytes; see `make_plan`.
 
     It is kept with the source that the join was built on, so a join that is asked for its partitions
     and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
     divisions it keeps: so that is not planned anew either, and refused if its source changed.
     """
     with source.lock:
-        if (spec, named, halos) not in source.plans:
+        if (spec, named, known) not in source.plans:
             try:
-                source.plans[spec, named, halos] = _compute_plan(source, spec, named, halos)
+                source.plans[spec, named, known] = _compute_plan(source, spec, named, known)
             except AttributeError as error:
                 # Dask asks expressions for attributes: it would take this for a missing one
                 raise PlanningError(
                     f"Planning the join failed, as the source raised AttributeError: {error}"
                 ) from error
-        return source.plans[spec, named, halos]
+        return source.plans[spec, named, known]
 
 
-def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, halos: bool) -> Plan:
+def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None) -> Plan:
     partitions = source.inner.npartitions
     expr = sealed_map(
         "simjoin_summary", summarise, source, spec, named, partitions, each=list(range(partitions))
@@ -60,7 +60,7 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, halos: bool) -> P
     size = sum(s.moments.rows * (8 * len(spec.on) + s.id_bytes) for s in summaries)
     ids = spec.id_dtype if named else None
     method = shuffle_method(spec.settings.shuffle, have, size, len(summaries), ids)
-    plan = make_plan(summaries, spec, have, method, counting=not named, halos=halos)
+    plan = make_plan(summaries, spec, have, method, counting=not named, known=known)
     if named:
         meeting = check_summaries([summary.ids for summary in summaries], spec.id)
         if meeting:

@@ -15,7 +15,8 @@ class Unplanned(Named):
 
     _parameters = ["source", "spec", "meta"]
     _named = False
-    _halos = True
+    _known: int | None = None
+    """Bytes that tasks find out of each row; see `make_plan`."""
 
     def __str__(self) -> str:
         spec = self.operand("spec")
@@ -24,7 +25,7 @@ class Unplanned(Named):
     @property
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
-        return plan_for(self.operand("source"), self.operand("spec"), self._named, self._halos)
+        return plan_for(self.operand("source"), self.operand("spec"), self._named, self._known)
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
         return [" " * indent + str(self)]

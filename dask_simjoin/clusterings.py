@@ -1,0 +1,232 @@
+"""The verbs of clusterings, as functions of a frame: lazy on Dask DataFrames, eager on plain ones."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from dask.base import is_dask_collection
+
+from dask_simjoin.backends.base import backend_for
+from dask_simjoin.density.components import components_of_ids, forest_of_ids, no_components
+from dask_simjoin.density.dbscan import dbscan_of_chunk
+from dask_simjoin.density.edges import Room
+from dask_simjoin.density.extract import whole_labels
+from dask_simjoin.density.forest import forest_of_chunk
+from dask_simjoin.density.optics import COLUMNS, optics_of_chunk
+from dask_simjoin.errors import ColumnError, OptionError
+from dask_simjoin.graph.dbscan import Labels
+from dask_simjoin.graph.extract import Extracted
+from dask_simjoin.graph.optics import FOREST, IN_MEMORY, MODES, Order
+from dask_simjoin.graph.private import new_collection
+from dask_simjoin.graph.source import seal
+from dask_simjoin.graph.space import scratch_directory
+from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk
+from dask_simjoin.spec import known_options
+
+LABELS = "label"
+"""Name of the Series of clusters."""
+
+SORTED = 1 << 22
+"""Edges of a plain frame that are sorted at a time."""
+
+
+@known_options
+def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: Hashable | None = None,
+           metric: str = "euclidean", dropna: bool = False, method: str = "auto",
+           partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
+    """Labels of the clusters of DBSCAN; see `SimJoinAccessor.dbscan`."""
+    meta = example_of(frame)
+    _check_samples(min_samples, 1)
+    spec = checked_spec(
+        meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method,
+        partitioning=partitioning, blocksize=blocksize,
+    )  # fmt: skip
+    spec = unnamed(spec)
+    example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
+    if is_dask_collection(frame):
+        source = seal(frame, spec.columns)
+        return new_collection(Labels(source.inner, source, spec, int(min_samples), example))
+    chunk, plan = whole_chunk(frame, spec, named=False)
+    if not len(plan):
+        return example
+    labels = dbscan_of_chunk(chunk, plan.layout, int(min_samples))
+    return backend_for(meta).series(labels, chunk["ids"], LABELS)
+
+
+@known_options
+def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edges", on: Any = None,
+           id: Hashable | None = None, metric: str = "euclidean", dropna: bool = False, method: str = "auto",
+           partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
+    """Rows in the order of OPTICS; see `SimJoinAccessor.optics`."""
+    meta = example_of(frame)
+    _check_samples(min_samples, 2)
+    if mode not in MODES:
+        raise OptionError(f"mode={mode!r} is not allowed; use one of {', '.join(map(repr, MODES))}.")
+    spec = checked_spec(
+        meta, max_eps, on=on, id=id, metric=metric, dropna=dropna, method=method, partitioning=partitioning,
+        blocksize=blocksize, eps_name="max_eps",
+    )  # fmt: skip
+    max_eps, samples, spec = spec.eps, int(min_samples), unnamed(spec)
+    if mode != FOREST:
+        # a core distance may be max_eps where its square is just beyond that of max_eps
+        spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
+    none = backend_for(meta).result({name: np.zeros(0, kind) for name, kind in COLUMNS.items()}, 0)
+    example = none.set_axis(meta.index[:0])
+    if is_dask_collection(frame):
+        source = seal(frame, spec.columns)
+        return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
+    chunk, plan = whole_chunk(frame, spec, named=False)
+    if not len(plan):
+        return example
+    if mode == FOREST:
+        found = forest_of_chunk(chunk, plan.layout, samples)
+    else:
+        room = Room(scratch_directory(), IN_MEMORY // 4, SORTED)
+        found = optics_of_chunk(chunk, plan.layout, max_eps, samples, room)
+    return backend_for(meta).rows(found, chunk["ids"], example)
+
+
+def cluster_optics_dbscan(optics: Any, eps: float) -> Any:
+    """Clusters at a smaller distance, from a result of `optics`.
+
+    Parameters
+    ----------
+    optics : DataFrame
+        As `SimJoinAccessor.optics` gives it: all of its columns and rows.
+    eps : float
+        At most the `max_eps` of that.
+
+    Returns
+    -------
+    Series
+        int64, named "label", aligned with `optics`, lazy if that is: as
+        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"`` the core rows' clusters are those of
+        ``dbscan(eps)`` but for their numbers; with ``mode="edges"``, as in scikit-learn, nearly.
+
+    Notes
+    -----
+    Ankerst et al. (1999), "OPTICS: ordering points to identify the clustering structure", section 4.3. One
+    task has the columns of all rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> from dask_simjoin.cluster import cluster_optics_dbscan
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 6.0, 7.0, 30.0]})
+    >>> order = df.simjoin.optics(5.0, min_samples=2)
+    >>> cluster_optics_dbscan(order, 5.0).tolist(), cluster_optics_dbscan(order, 1.0).tolist()
+    ([0, 0, 0, 0, 0, -1], [0, 0, 0, 1, 1, -1])
+    """
+    if isinstance(eps, bool) or not isinstance(eps, numbers.Real) or not eps >= 0:
+        raise OptionError(f"eps={eps!r} is not allowed; use a number >= 0, at most max_eps.")
+    return _extracted(optics, float(eps), {})
+
+
+def cluster_optics_xi(optics: Any, min_samples: int, *, xi: float = 0.05, min_cluster_size: Any = None,
+                      predecessor_correction: bool = True) -> Any:  # fmt: skip
+    """Clusters between steep parts of the reachability plot, from a result of `optics`.
+
+    Parameters
+    ----------
+    optics : DataFrame
+        As `SimJoinAccessor.optics` gives it: all of its columns and rows.
+    min_samples, xi, min_cluster_size, predecessor_correction
+        As in ``sklearn.cluster.cluster_optics_xi``, which does it: scikit-learn must be installed.
+
+    Returns
+    -------
+    Series
+        int64, named "label", aligned with `optics`, lazy if that is.
+
+    Notes
+    -----
+    Ankerst et al. (1999), "OPTICS: ordering points to identify the clustering structure", section 4.3.2. One
+    task has the columns of all rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> from dask_simjoin.cluster import cluster_optics_xi
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 16.0, 17.0, 18.0]})
+    >>> cluster_optics_xi(df.simjoin.optics(20.0, min_samples=2), 2).tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    options = {
+        "min_samples": min_samples, "xi": xi, "min_cluster_size": min_cluster_size,
+        "predecessor_correction": predecessor_correction,
+    }  # fmt: skip
+    return _extracted(optics, None, options)
+
+
+def _extracted(optics: Any, eps: float | None, options: dict[str, Any]) -> Any:
+    meta = example_of(optics)
+    for name in COLUMNS:
+        if name not in meta.columns:
+            raise ColumnError(
+                f"The frame has no column {name!r}; give a result of optics() with all columns."
+            )
+    if not is_dask_collection(optics):
+        return whole_labels(optics, eps, options, LABELS)
+    example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
+    return new_collection(Extracted(optics[list(COLUMNS)].expr, eps, options, example))
+
+
+def _check_samples(min_samples: Any, least: int) -> None:
+    known = isinstance(min_samples, (int, np.integer)) and not isinstance(min_samples, bool)
+    if not known or min_samples < least:
+        raise OptionError(f"min_samples={min_samples!r} is not allowed; use a whole number >= {least}.")
+
+
+def connected_components(pairs: Any) -> Any:
+    """Groups of rows that pairs connect: the end of de-duplication.
+
+    Parameters
+    ----------
+    pairs : DataFrame
+        With columns ``left`` and ``right``, of pandas, cuDF or Dask: as `self_join` gives them, or any other.
+
+    Returns
+    -------
+    DataFrame
+        One row for each id that occurs: ``id``, and ``component`` (int64), the number of its group. Groups
+        are numbered from 0 by their smallest ids. Of a Dask DataFrame it is lazy and has one partition:
+        what must fit memory is the ids that occur in pairs, not the pairs.
+
+    Raises
+    ------
+    ColumnError, UnsupportedFrameError
+        There is no column ``left`` or ``right``; the frame is none of those.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 7.0, 8.0, 20.0]}, index=list("abcdef"))
+    >>> dask_simjoin.connected_components(df.simjoin.self_join(1.0))
+      id  component
+    0  a          0
+    1  b          0
+    2  c          0
+    3  d          1
+    4  e          1
+    """
+    meta = example_of(pairs)
+    for name in ("left", "right"):
+        if name not in meta.columns:
+            raise ColumnError(f"The frame has no column {name!r}; pairs are in columns 'left' and 'right'.")
+    pairs = pairs[["left", "right"]]
+    if not is_dask_collection(pairs):
+        return components_of_ids(pairs)
+    return pairs.reduction(
+        forest_of_ids,
+        aggregate=components_of_ids,
+        combine=forest_of_ids,
+        meta=no_components(pairs._meta),
+        split_every=16,
+    )

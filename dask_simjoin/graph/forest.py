@@ -1,0 +1,106 @@
+"""Lazy results of OPTICS by a minimum spanning forest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.chunks import Chunk
+from dask_simjoin.density.forest import (
+    core_of,
+    forest_of_block,
+    merge_attached,
+    merge_forests,
+    merge_smallest,
+    order_forest,
+    row_names,
+    smallest_of_block,
+)
+from dask_simjoin.graph.chunked import chunk_refs
+from dask_simjoin.graph.found import Steps
+from dask_simjoin.graph.named import Named
+from dask_simjoin.graph.private import List, Task, TaskRef
+from dask_simjoin.plan import Plan
+
+
+class ForestRows(Named):
+    """The result for the rows of each chunk, from a forest.
+
+    Core distances come first, then the forest of each block pair, merged in a tree.
+    """
+
+    _label = "simjoin_optics_order"
+    _parameters = ["chunks", "plan", "min_samples"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").chunks) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        steps = Steps("simjoin_optics", self.deterministic_token)
+        add, layout, number = steps.add, plan.layout, self.operand("min_samples") - 1
+        every, blocks = range(len(plan.chunks)), plan.blocks.tolist()
+        refs = [chunk_refs(self.chunks, c, c)[0] for c in every]
+
+        def of_sides(step: str, found: list[TaskRef]) -> list[list[TaskRef]]:
+            own: list[list[TaskRef]] = [[] for _ in every]
+            for b, (i, j) in enumerate(blocks):
+                for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
+                    own[c].append(add(step, (b, side), _pick, found[b], side))
+            return own
+
+        found = [
+            add("smallest", b, smallest_of_block, refs[i], refs[j], layout, number, i == j)
+            for b, (i, j) in enumerate(blocks)
+        ]
+        smallest = of_sides("smallest_side", found)
+        cores = []
+        for c in every:
+            least = [add("none", c, _none, refs[c], number), *smallest[c]]
+            cores.append(add("core", c, core_of, steps.merged("least", _least, least, c)))
+        names = [add("rows", c, _row_names, refs[c], name) for c, name in enumerate(steps.names(plan, refs))]
+        found = [
+            add(
+                "forest",
+                b,
+                _forest,
+                layout,
+                i == j,
+                *(some[c] for some in (refs, cores, names) for c in (i, j)),
+            )
+            for b, (i, j) in enumerate(blocks)
+        ]
+        trees = [add("trees", b, _pick, forest, 0) for b, forest in enumerate(found)]
+        reached = of_sides("reached_side", [add("reached", b, _pick, f, 1) for b, f in enumerate(found)])
+        forest = steps.merged("merge", merge_forests, trees)
+        attached = [add("attached", c, _attached, cores[c], *reached[c]) for c in every]
+        order = add("visit", 0, order_forest, List(*names), List(*cores), List(*attached), forest)
+        for c in every:
+            steps.layer[(self._name, c)] = Task((self._name, c), _pick, order, c)
+        return steps.layer
+
+
+def _none(chunk: Chunk, number: int) -> np.ndarray:
+    return np.full((len(chunk["ids"]), number), np.inf)
+
+
+def _least(*parts: np.ndarray) -> np.ndarray:
+    return merge_smallest(list(parts))
+
+
+def _row_names(chunk: Chunk, names: Any) -> np.ndarray:
+    return row_names(len(chunk["ids"]), names)
+
+
+def _forest(layout: Any, same: bool, q: Chunk, d: Chunk, q_core: Any, d_core: Any, q_names: Any,
+            d_names: Any) -> Any:  # fmt: skip
+    return forest_of_block(q, d, (q_core, d_core), [q_names, d_names], layout, same)
+
+
+def _attached(core: np.ndarray, *parts: Any) -> Any:
+    return merge_attached(len(core), *parts)
+
+
+def _pick(parts: Any, number: int) -> Any:
+    return parts[number]

@@ -1,0 +1,23 @@
+"""Libraries that only some functions need."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def optional(module: str, package: str, wanted: str) -> Any:
+    """Import a module; without it say what it was wanted for, and how to get it.
+
+    Examples
+    --------
+    >>> optional("no_such_module", "no-such-package", "Colours")
+    Traceback (most recent call last):
+    ModuleNotFoundError: Colours need no-such-package, which is not installed: pip install no-such-package
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{wanted} need {package}, which is not installed: pip install {package}", name=error.name
+        ) from error

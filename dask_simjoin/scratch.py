@@ -1,0 +1,104 @@
+"""Arrays that are written piece by piece: in memory while they are small, and else in a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.errors import ScratchError
+
+
+@dataclass(frozen=True)
+class Held:
+    """An array that a `Store` holds: a plain object, to be sent and spilled.
+
+    Attributes
+    ----------
+    values : array or None
+        If it is in memory.
+    path, host : str
+        Else its file, and the machine that wrote it.
+    dtype : dtype
+    size : int
+        Numbers that it has.
+    """
+
+    values: np.ndarray | None
+    path: str
+    host: str
+    dtype: np.dtype[Any]
+    size: int
+
+    def array(self) -> np.ndarray:
+        """The array, read from its file only where it is looked at."""
+        if self.values is not None:
+            return self.values
+        try:
+            return np.asarray(np.memmap(self.path, self.dtype, mode="r", shape=(self.size,)))
+        except FileNotFoundError:
+            raise ScratchError(
+                f"The file {self.path!r}, written on {self.host!r}, is not there on "
+                f"{socket.gethostname()!r}. Give all workers local directories on a disk that they share "
+                "(dask worker --local-directory), or use mode='forest', which writes no files."
+            ) from None
+
+    def __getitem__(self, piece: slice) -> np.ndarray:
+        found: np.ndarray = self.array()[piece]
+        return found
+
+    def discard(self) -> None:
+        """Remove the file, if there is one; arrays that were read stay valid."""
+        if self.values is None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path)
+
+
+class Store:
+    """An array that grows at its end.
+
+    Parameters
+    ----------
+    dtype : dtype
+    directory : str
+        For its file.
+    most : int
+        Bytes up to which it stays in memory.
+    """
+
+    def __init__(self, dtype: Any, directory: str, most: int) -> None:
+        self._dtype, self._directory, self._most = np.dtype(dtype), directory, most
+        self._parts: list[np.ndarray] = []
+        self._file: Any = None
+        self._path = ""
+        self.size = 0
+
+    def append(self, values: np.ndarray) -> None:
+        """Add numbers of the store's type at the end."""
+        assert values.dtype == self._dtype
+        self.size += values.size
+        if self._file is None:
+            self._parts.append(values)
+            if self.size * self._dtype.itemsize <= self._most:
+                return
+            handle, self._path = tempfile.mkstemp(".edges", "simjoin-", self._directory)
+            self._file = os.fdopen(handle, "wb")
+            for part in self._parts:
+                part.tofile(self._file)
+            self._parts = []
+        else:
+            values.tofile(self._file)
+
+    def finish(self) -> Held:
+        """The whole array; nothing can be added any more."""
+        known = (socket.gethostname(), self._dtype, self.size)
+        if self._file is not None:
+            self._file.close()
+            return Held(None, self._path, *known)
+        parts = self._parts or [np.empty(0, self._dtype)]
+        return Held(parts[0] if len(parts) == 1 else np.concatenate(parts), "", *known)
