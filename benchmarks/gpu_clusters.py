@@ -148,11 +148,11 @@ def _print(results: list[dict[str, Any]], spread: list[dict[str, Any]]) -> None:
             one = found.get(tool)
             if one is None or "failed" in one:
                 continue
-            differ, seen = one.get("differ", {}), _seen(one)
+            differ, seen, counted = one.get("differ", {}), _seen(one), _counted(one)
             lines.append(
                 [
                     found["points"], found["rows"], tool, one["clock"]["median"],
-                    one.get("times", {}).get("faster"), _counted(one) / 1e6, seen and seen / 1e6,
+                    one.get("times", {}).get("faster"), counted and counted / 1e6, seen and seen / 1e6,
                     one["clusters"], one["noise"], differ.get("core rows"), differ.get("noise"),
                     differ.get("border rows"), one.get("equal_to_cpu"),
                 ]
