@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--worker-rows", type=int, nargs="+", default=[10_000_000],
                         help="of --rows, those of the second part (default 10,000,000)")  # fmt: skip
     parser.add_argument("--protocol", choices=("tcp", "ucx"), default="tcp")
-    parser.add_argument("--blocksize", default="32 MiB", help="of a chunk, if there are several (32 MiB)")
+    parser.add_argument("--blocksize", default="128 MiB", help="of a chunk, if there are several (128 MiB)")
     parser.add_argument("--patience", type=float, default=150, help="seconds until a tool is given up")
     parser.add_argument("--folder", type=Path, help="for temporary files")
     parser.add_argument("--output", type=Path, help="JSON file")

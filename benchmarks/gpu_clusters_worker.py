@@ -124,7 +124,8 @@ def main() -> None:
                 eps=eps, min_samples=min_samples, algorithm=PEERS[tool], calc_core_sample_indices=False,
                 max_mbytes_per_batch=options["mbytes"], output_type="cupy",
             )  # fmt: skip
-            return model.fit(data).labels_
+            # with int32, its default, rbc refuses a million rows and brute force more than some millions
+            return model.fit(data, out_dtype="int64").labels_
 
     cluster(given(points.points(SMALL).astype(np.float32)), points.eps(SMALL))
     data, eps = given(x), points.eps(n)

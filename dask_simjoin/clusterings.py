@@ -75,7 +75,8 @@ def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edg
         # a core distance may be max_eps where its square is just beyond that of max_eps
         spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
     none = backend_for(meta).result({name: np.zeros(0, kind) for name, kind in COLUMNS.items()}, 0)
-    example = none.set_axis(meta.index[:0])
+    example = none.copy()
+    example.index = meta.index[:0]
     if is_dask_collection(frame):
         source = seal(frame, spec.columns)
         return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
