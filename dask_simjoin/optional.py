@@ -21,3 +21,8 @@ def optional(module: str, package: str, wanted: str) -> Any:
         raise ModuleNotFoundError(
             f"{wanted} need {package}, which is not installed: pip install {package}", name=error.name
         ) from error
+
+
+def new_axes(ax: Any = None) -> Any:
+    """Matplotlib's axes: those given, or those of a new figure."""
+    return ax or optional("matplotlib.pyplot", "matplotlib", "Plots").subplots()[1]

@@ -15,6 +15,7 @@ from dask.utils import format_bytes
 from dask_simjoin.checks import NEED
 from dask_simjoin.chunking import SpatialChunks
 from dask_simjoin.index.device import DeviceLayout
+from dask_simjoin.optional import new_axes
 from dask_simjoin.picture import picture
 from dask_simjoin.plan import Plan
 from dask_simjoin.spec import JoinSpec
@@ -249,14 +250,7 @@ class PlanReport:
         -------
         matplotlib.axes.Axes
         """
-        if ax is None:
-            try:  # pandas loads matplotlib when it first draws, so this package need not
-                ax = pd.DataFrame({"pairs": [0.0]}).plot(backend="matplotlib")
-            except ImportError as error:
-                raise ImportError(
-                    "plot() needs matplotlib, which is not installed: pip install matplotlib, or use svg()."
-                ) from error
-            ax.clear()
+        ax = new_axes(ax)
         shades = np.log10(1 + self._matrix())
         edge = len(shades) * self._together - 0.5
         image = ax.imshow(shades, cmap="YlGnBu", extent=(-0.5, edge, edge, -0.5), vmin=0.0)

@@ -13,6 +13,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
     ("name", "arguments", "said"),
     [
         ("larger_than_memory.py", ["--rows", "20000"], "pairs within"),
+        ("clusters_larger_than_memory.py", ["--rows", "30000"], "points of noise"),
         ("clusters.py", ["--out", "OUT"], "42 places share names in 21 groups; 45,455 places are kept"),
         ("analytics.py", [], "45,476 places, 82,417 pairs within 0.05 degrees"),
     ],

@@ -62,7 +62,7 @@ FLOORS = [
     {"graph.optics"},
     {"inputs"},
     {"clusterings", "joins"},
-    {"accessor", "cluster"},
+    {"accessor", "cluster", "plots"},
     {""},
     {"testing"},
 ]
