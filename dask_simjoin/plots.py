@@ -96,12 +96,13 @@ def plot_reachability(optics: Any, eps: float | None = None, ax: Any = None) -> 
     place, reach = _values(optics["ordering"]), _values(optics["reachability"])
     order = np.argsort(place)
     number = len(order)
-    reach = np.where(np.isfinite(reach), reach, np.nan)[order]
+    reach = reach[order]
     labels = np.zeros(number, np.int64)
     if eps is not None:
         labels = _values(cluster_optics_dbscan(optics, eps))[order]
     step = max(1, number // MOST_DRAWN)
     where = np.arange(0, number, step)
+    where = where[np.isfinite(reach[where])]
     colours = np.where(labels[where] < 0, -1, labels[where] % 9)
     ax = new_axes(ax)
     for colour in np.unique(colours):
