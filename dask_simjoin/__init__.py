@@ -4,7 +4,7 @@ Importing this package gives Dask, pandas and cuDF DataFrames the accessor ``.si
 """
 
 from dask_simjoin.accessor import SimJoinAccessor, register
-from dask_simjoin.clusterings import connected_components, dbscan, optics
+from dask_simjoin.clusterings import connected_components, dbscan, k_distances, optics
 from dask_simjoin.joins import count_pairs, neighbor_counts, self_join, with_row_id
 
 __version__ = "0.1.0"
@@ -14,6 +14,7 @@ __all__ = [
     "connected_components",
     "count_pairs",
     "dbscan",
+    "k_distances",
     "neighbor_counts",
     "optics",
     "self_join",

@@ -375,6 +375,48 @@ class SimJoinAccessor:
         )  # fmt: skip
 
     @known_options
+    def k_distances(self, k: int, *, on: Any = None, id: Hashable | None = None,
+                    metric: str = "euclidean", dropna: bool = False, partitioning: str = "auto",
+                    blocksize: Any = None) -> Any:  # fmt: skip
+        """How far each row's k-th nearest neighbour is: to choose `eps` by.
+
+        With ``k = min_samples - 1`` it is, but for rounding, the `eps` from which on a row is a core row of
+        `dbscan`. Sorted, as `dask_simjoin.plots.plot_k_distances` draws them, distances have a knee where
+        clusters end.
+
+        Parameters
+        ----------
+        k : int
+            At least 1; the row itself is not counted.
+        on, id, metric, dropna, partitioning, blocksize
+            As in `self_join`; `id` only says which column is no coordinate. Not on GPUs yet.
+
+        Returns
+        -------
+        Series
+            float64, named "k_distance", in the units of the columns, with the frame's index and partitions;
+            inf where there are not so many other rows. Rows that `dropna` leaves out have no entry.
+
+        Notes
+        -----
+        Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large
+        spatial databases with noise", section 4.2. A chunk's rows meet only the chunks in which, by the
+        sample of the plan, neighbours of them can be, the nearest first.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import dask_simjoin
+        >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]})
+        >>> df.simjoin.k_distances(2).tolist()
+        [2.0, 1.0, 2.0, 8.0]
+        """
+        return clusterings.k_distances(
+            self._frame, k, on=on, id=id, metric=metric, dropna=dropna, partitioning=partitioning,
+            blocksize=blocksize,
+        )  # fmt: skip
+
+    @known_options
     def with_row_id(self, name: str = ROW_ID) -> Any:
         """The frame with one more column: each row's number in the frame, from 0.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.backends.base import backend_for
+from dask_simjoin.backends.base import backend_for, searcher_for
 from dask_simjoin.density.components import components_of_ids, forest_of_ids, no_components
 from dask_simjoin.density.dbscan import dbscan_of_chunk
 from dask_simjoin.density.edges import Room
@@ -20,15 +20,20 @@ from dask_simjoin.density.optics import COLUMNS, optics_of_chunk
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.graph.dbscan import Labels
 from dask_simjoin.graph.extract import Extracted
+from dask_simjoin.graph.neighbors import KDistances
 from dask_simjoin.graph.optics import FOREST, IN_MEMORY, MODES, Order
 from dask_simjoin.graph.private import new_collection
 from dask_simjoin.graph.source import seal
 from dask_simjoin.graph.space import scratch_directory
-from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk
+from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk, whole_searched
+from dask_simjoin.neighbors import kth_distance, search_chunk
 from dask_simjoin.spec import known_options
 
 LABELS = "label"
 """Name of the Series of clusters."""
+
+DISTANCES = "k_distance"
+"""Name of the Series of distances to k-th neighbours."""
 
 SORTED = 1 << 22
 """Edges of a plain frame that are sorted at a time."""
@@ -176,6 +181,30 @@ def _extracted(optics: Any, eps: float | None, options: dict[str, Any]) -> Any:
         return whole_labels(optics, eps, options, LABELS)
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
     return new_collection(Extracted(optics[list(COLUMNS)].expr, eps, options, example))
+
+
+@known_options
+def k_distances(frame: Any, k: int, *, on: Any = None, id: Hashable | None = None,
+                metric: str = "euclidean", dropna: bool = False, partitioning: str = "auto",
+                blocksize: Any = None) -> Any:  # fmt: skip
+    """Each row's distance to its k-th nearest neighbour; see `SimJoinAccessor.k_distances`."""
+    meta = example_of(frame)
+    searcher_for(meta)
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise OptionError(f"k={k!r} is not allowed; use a whole number >= 1.")
+    if partitioning == "replicated":
+        raise OptionError("partitioning='replicated' is not allowed; use one of 'auto', 'entity', 'spatial'.")
+    spec = checked_spec(
+        meta, 0.0, on=on, id=id, metric=metric, dropna=dropna, partitioning=partitioning, blocksize=blocksize
+    )  # fmt: skip
+    spec, number = unnamed(spec), int(k)
+    example = backend_for(meta).series(np.zeros(0), meta.index[:0], DISTANCES)
+    if is_dask_collection(frame):
+        source = seal(frame, spec.columns)
+        return new_collection(KDistances(source.inner, source, spec, number, example))
+    chunk, plan = whole_searched(frame, spec, number)
+    state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
+    return backend_for(meta).series(kth_distance(state), chunk["ids"], DISTANCES)
 
 
 def _check_samples(min_samples: Any, least: int) -> None:

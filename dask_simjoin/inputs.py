@@ -16,6 +16,7 @@ from dask_simjoin.graph.cluster import on_cluster
 from dask_simjoin.ids import check_summaries, row_ids
 from dask_simjoin.partition import summarise
 from dask_simjoin.plan import Plan, make_plan
+from dask_simjoin.searches import make_nearest_plan
 from dask_simjoin.spec import JoinSpec, make_spec
 
 MOST_BYTES = 2**62
@@ -72,6 +73,15 @@ def unnamed(spec: JoinSpec) -> JoinSpec:
 def whole_chunk(frame: Any, spec: JoinSpec, named: bool) -> tuple[Chunk, Plan]:
     """One chunk of the whole frame, and its plan."""
     plan = plan_whole(frame, spec, named)
+    return make_chunk(frame, (0, plan.sources[0]), spec, plan.layout), plan
+
+
+def whole_searched(frame: Any, spec: JoinSpec, neighbors: int) -> tuple[Chunk, Plan]:
+    """The same for a search for nearest neighbours."""
+    summary = summarise(frame, 0, spec, False, 1)
+    check_rows(summary.source_rows, 0)
+    whole = replace(spec, partitioning="entity", blocksize=MOST_BYTES)
+    plan = make_nearest_plan([summary], whole, neighbors)
     return make_chunk(frame, (0, plan.sources[0]), spec, plan.layout), plan
 
 

@@ -113,9 +113,9 @@ class Backend(Protocol):
         """A series of that library."""
 
     def rows(self, values: Any, index: Any, example: Any) -> Any:
-        """A Series of values (n,), or a data frame of values (n, k) int64, like an example.
+        """A Series of values (n,), or a data frame of values (n, k), like an example.
 
-        Numbers of its other columns, all of 8 bytes, are given as their bits.
+        All are int64; what is of other types, of 8 bytes too, is given as its bits.
         """
 
     def index(self, values: Any) -> Any:
@@ -131,10 +131,30 @@ def columns_like(values: Any, example: Any, xp: Any) -> dict[Any, Any]:
     return {name: xp.ascontiguousarray(values[:, k]).view(kind) for k, (name, kind) in enumerate(kinds)}
 
 
+class Searcher(Protocol):
+    """Searches chunks for the nearest neighbours of others' rows."""
+
+    def layout(self, lower: Any, upper: Any, mean: Any, variance: Any, sample: Any) -> Any:
+        """How to index chunks, from moments (d,) of all points and some of them; for `Backend.build`."""
+
+    def renamed(self, index: dict[str, Any], names: Any) -> dict[str, Any]:
+        """The index, its rows named by numbers (n,) int64, or by their places and a number more."""
+
+    def fresh(self, rows: int, k: int) -> tuple[Any, Any]:
+        """What is known of rows that met nothing: squared distances and names, (rows, k)."""
+
+    def nearest(self, q: dict[str, Any], d: dict[str, Any], layout: Any, best_d2: Any, best_name: Any, *,
+                same: bool, bound2: float = ...) -> None:  # fmt: skip
+        """Improve what is known of the rows of `q` by those of `d`; see the CPU's."""
+
+
 HOME = "pandas"
 """The library of the host's backend."""
 
 _MODULES = {HOME: "dask_simjoin.backends.cpu", "cudf": "dask_simjoin.backends.gpu"}
+
+
+_SEARCHERS = {HOME: "dask_simjoin.backends.cpu_nearest"}
 
 
 def library(frame: Any) -> str:
@@ -157,6 +177,21 @@ def backend_named(name: str) -> Backend:
         )
     backend: Backend = importlib.import_module(_MODULES[name]).BACKEND
     return backend
+
+
+def searcher_named(name: str) -> Searcher:
+    """What searches chunks of a data frame library for nearest neighbours."""
+    if name not in _SEARCHERS:
+        raise UnsupportedFrameError(
+            f"Nearest neighbours in frames of {name!r} cannot be found yet; use ddf.to_backend('pandas')."
+        )
+    searcher: Searcher = importlib.import_module(_SEARCHERS[name]).SEARCHER
+    return searcher
+
+
+def searcher_for(frame: Any) -> Searcher:
+    """The same for a frame."""
+    return searcher_named(library(frame))
 
 
 def host() -> Backend:

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.backends import cpu_nearest
 from dask_simjoin.backends.base import Pairs, Visitor, columns_like
 from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Shown, Sink
 from dask_simjoin.index import grid, kdorder, tiles
 from dask_simjoin.index.layout import METHODS, Layout, make_layout
+from dask_simjoin.index.nearest import NearestLayout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cpu import components, finish, pack, sweep
 from dask_simjoin.kernels.cpu import regions as region_kernels
@@ -46,7 +48,9 @@ class CpuBackend:
                 x[:, k] = column.to_numpy(dtype="float64", na_value=np.nan)
         return x
 
-    def build(self, x: np.ndarray, layout: Layout) -> Index:
+    def build(self, x: np.ndarray, layout: Layout | NearestLayout) -> Index:
+        if isinstance(layout, NearestLayout):
+            return cpu_nearest.build(x, np.arange(len(x)), layout)
         if layout.grid is not None:
             return grid.build(x, layout.grid, SWEEP_LANES)
         return _build_tiles(x, layout)
@@ -147,7 +151,7 @@ class CpuBackend:
 
     def rows(self, values: np.ndarray, index: pd.Index, example: Any) -> Any:
         if example.ndim == 1:
-            return self.series(values, index, example.name)
+            return self.series(values.view(example.dtype), index, example.name)
         return pd.DataFrame(columns_like(values, example, np), index)
 
     def index(self, values: Any) -> pd.Index:

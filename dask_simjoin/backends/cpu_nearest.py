@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.index import kdorder, tiles
-from dask_simjoin.index.nearest import NearestLayout, smallest_names
+from dask_simjoin.index.nearest import NO_NAME, NearestLayout, make_nearest_layout, smallest_names
 from dask_simjoin.kernels.cpu import nearest as kernels
 from dask_simjoin.kernels.cpu import pack
 
@@ -58,6 +58,19 @@ def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout) -> Index:
     return index
 
 
+def renamed(index: Index, names: Any) -> Index:
+    """The index with other names: of all rows (n,), in their order, or what to add to each place.
+
+    `build` was given the rows' places as names.
+    """
+    if isinstance(names, int):
+        least = index["least"] if "least" in index else np.zeros(0, np.int64)
+        least = np.where(least == NO_NAME, NO_NAME, least + names)
+        return index | {"names": index["names"] + names, "least": least}
+    own = np.asarray(names, np.int64)[index["order"]]
+    return index | {"names": own} | ({"least": smallest_names(own, index["levels"])} if len(own) else {})
+
+
 def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The state of queries that met nothing: distances squared, inf, and names, -1, both (rows, k)."""
     return np.full((rows, k), np.inf), np.full((rows, k), -1, np.int64)
@@ -103,3 +116,15 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
         (d["lower"], d["upper"], d["levels"]), d["least"], d["names"], terms, same, own, bound2,
         best_d2, best_name,
     )  # fmt: skip
+
+
+class CpuSearcher:
+    """See `Searcher`."""
+
+    layout = staticmethod(make_nearest_layout)
+    renamed = staticmethod(renamed)
+    fresh = staticmethod(fresh)
+    nearest = staticmethod(nearest)
+
+
+SEARCHER = CpuSearcher()

@@ -187,7 +187,7 @@ class GpuBackend:
     def rows(self, values: Any, index: Any, example: Any) -> Any:
         values = cupy.asarray(values)
         if example.ndim == 1:
-            return self.series(values, index, example.name)
+            return self.series(values.view(example.dtype), index, example.name)
         return cudf.DataFrame(columns_like(values, example, cupy), index=index)
 
     def index(self, values: Any) -> Any:

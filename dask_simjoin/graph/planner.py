@@ -23,34 +23,39 @@ from dask_simjoin.ids import (
 )
 from dask_simjoin.partition import points, summarise
 from dask_simjoin.plan import Plan, make_plan
+from dask_simjoin.searches import make_nearest_plan
 from dask_simjoin.spec import JoinSpec
 
 KEY_BYTES = 16
 """Of each id while its key is sorted."""
 
 
-def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: int | None = None) -> Plan:
+def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: int | None = None,
+             neighbors: int | None = None) -> Plan:  # fmt: skip
     """The plan of a join; `named`: its result names rows, so their ids must be unique.
 
-    `known`: what tasks find out of each row, in bytes; see `make_plan`.
+    `known`: what tasks find out of each row, in bytes; see `make_plan`.  `neighbors`: how many are sought
+    of each row; None: it is a join.
 
     It is kept with the source that the join was built on, so a join that is asked for its partitions
     and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
     divisions it keeps: so that is not planned anew either, and refused if its source changed.
     """
+    key = (spec, named, known, neighbors)
     with source.lock:
-        if (spec, named, known) not in source.plans:
+        if key not in source.plans:
             try:
-                source.plans[spec, named, known] = _compute_plan(source, spec, named, known)
+                source.plans[key] = _compute_plan(source, *key)
             except AttributeError as error:
                 # Dask asks expressions for attributes: it would take this for a missing one
                 raise PlanningError(
                     f"Planning the join failed, as the source raised AttributeError: {error}"
                 ) from error
-        return source.plans[spec, named, known]
+        return source.plans[key]
 
 
-def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None) -> Plan:
+def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None,
+                  neighbors: int | None) -> Plan:  # fmt: skip
     partitions = source.inner.npartitions
     expr = sealed_map(
         "simjoin_summary", summarise, source, spec, named, partitions, each=list(range(partitions))
@@ -60,6 +65,8 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None
     size = sum(s.moments.rows * (8 * len(spec.on) + s.id_bytes) for s in summaries)
     ids = spec.id_dtype if named else None
     method = shuffle_method(spec.settings.shuffle, have, size, len(summaries), ids)
+    if neighbors is not None:
+        return make_nearest_plan(summaries, spec, neighbors, have, method, known or 0)
     plan = make_plan(summaries, spec, have, method, counting=not named, known=known)
     if named:
         meeting = check_summaries([summary.ids for summary in summaries], spec.id)

@@ -17,6 +17,8 @@ class Unplanned(Named):
     _named = False
     _known: int | None = None
     """Bytes that tasks find out of each row; see `make_plan`."""
+    _neighbors: int | None = None
+    """How many neighbours are sought of each row."""
 
     def __str__(self) -> str:
         spec = self.operand("spec")
@@ -25,7 +27,8 @@ class Unplanned(Named):
     @property
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
-        return plan_for(self.operand("source"), self.operand("spec"), self._named, self._known)
+        spec = self.operand("spec")
+        return plan_for(self.operand("source"), spec, self._named, self._known, self._neighbors)
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
         return [" " * indent + str(self)]

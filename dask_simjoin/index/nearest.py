@@ -51,6 +51,11 @@ class NearestLayout:
     filter: Filter | None
     fan_out: int = 2
 
+    @property
+    def method(self) -> str:
+        """The engine's name."""
+        return "tiles"
+
 
 def make_nearest_layout(
     lower: np.ndarray,

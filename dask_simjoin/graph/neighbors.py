@@ -1,0 +1,82 @@
+"""Lazy distances to nearest neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.graph.aligned import Aligned, SomeAligned
+from dask_simjoin.graph.chunked import Chunks, chunk_refs
+from dask_simjoin.graph.found import FoundByChunk, Steps
+from dask_simjoin.graph.named import Named
+from dask_simjoin.graph.private import Expr, Task, TaskRef
+from dask_simjoin.neighbors import State, kth_distance, search_chunk
+from dask_simjoin.plan import Plan
+from dask_simjoin.searches import NearestPlan
+
+
+class Searched(FoundByChunk):
+    """Distances by row, before they are planned."""
+
+    @property
+    def _neighbors(self) -> int:  # type: ignore[override]
+        k: int = self.operand("k")
+        return k
+
+    @property
+    def _known(self) -> int:  # type: ignore[override]
+        return 40 + 32 * self._neighbors  # its name and distance, and what is known before and after a task
+
+    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
+        return ChunkDistances(chunks, plan, self._neighbors)
+
+
+class SomeKDistances(Searched, SomeAligned):
+    """Chosen partitions of `KDistances`."""
+
+    _label = "simjoin_k_distances"
+    _parameters = ["source", "spec", "k", "meta", "_partitions"]
+
+
+class KDistances(Searched, Aligned):
+    """Distances to the k-th neighbours, before they are planned."""
+
+    _label = "simjoin_k_distances"
+    _parameters = ["frame", "source", "spec", "k", "meta"]
+    _some = SomeKDistances
+
+
+class ChunkDistances(Named):
+    """Distances of the rows of each chunk, as the bits of their numbers.
+
+    The rows of a chunk meet the others that may have neighbours of them one after the other, the nearest
+    first, so that ever less is near enough.
+    """
+
+    _label = "simjoin_k_distance"
+    _parameters = ["chunks", "plan", "k"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").chunks) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: NearestPlan = self.operand("plan")
+        steps = Steps("simjoin_nearest", self.deterministic_token)
+        refs = [chunk_refs(self.chunks, c, c)[0] for c in range(len(plan.chunks))]
+        names = steps.names(plan, refs)
+        for c, others in enumerate(plan.searches):
+            state: list[TaskRef] = []
+            for d in others.tolist() or [c]:
+                how = plan.layout, self.operand("k"), names[c], names[d]
+                state = [steps.add("search", (c, d), _search, refs[c], refs[d], *how, *state)]
+            steps.layer[(self._name, c)] = Task((self._name, c), _bits, state[0])
+        return steps.layer
+
+
+def _search(q: Any, d: Any, layout: Any, k: int, q_names: Any, d_names: Any, *state: State) -> State:
+    return search_chunk(q, d, layout, k, (q_names, d_names), *state)
+
+
+def _bits(state: State) -> np.ndarray:
+    return kth_distance(state).view(np.int64)

@@ -1,0 +1,38 @@
+"""The nearest neighbours of the rows of chunks: the work of one task, as pure functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.backends.base import searcher_for
+from dask_simjoin.chunks import Chunk
+from dask_simjoin.density.dbscan import CHUNK, Names
+
+State = dict[str, np.ndarray]
+"""``squared`` (n, k) float64, squares of the distances of each row's nearest so far, ascending (inf: none
+yet), and ``names`` (n, k) int64, of those rows (-1)."""
+
+
+def search_chunk(q: Chunk, d: Chunk, layout: Any, number: int, names: tuple[Names, Names],
+                 state: State | None = None) -> State:  # fmt: skip
+    """What is known of the nearest rows of one chunk's rows once they have met another chunk, or their own.
+
+    `number`: of neighbours; `state`: what was known before; None: nothing.
+    """
+    searcher = searcher_for(q["example"])
+    if state is None:
+        squared, found = searcher.fresh(len(q["ids"]), number)
+    else:
+        squared, found = state["squared"].copy(), state["names"].copy()  # others may have the old one
+    first, second = (name * CHUNK if isinstance(name, int) else name for name in names)
+    query = searcher.renamed(q, first)
+    data = query if q is d else searcher.renamed(d, second)
+    searcher.nearest(query, data, layout, squared, found, same=True)
+    return {"squared": squared, "names": found}
+
+
+def kth_distance(state: State) -> np.ndarray:
+    """The distances (n,) of the furthest of those rows, float64; inf: there are not so many."""
+    return np.sqrt(state["squared"][:, -1])

@@ -1,0 +1,136 @@
+"""The plan of a search for nearest neighbours: in which chunks the neighbours of each chunk's rows may be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from dask.tokenize import normalize_token
+
+from dask_simjoin.backends.base import searcher_named
+from dask_simjoin.budget import Resources
+from dask_simjoin.checks import check_blocks
+from dask_simjoin.chunking import EntityChunks, serpentine
+from dask_simjoin.estimate import SamplePoints, gather_samples
+from dask_simjoin.metrics import METRICS
+from dask_simjoin.partition import PartitionSummary, merge_moments
+from dask_simjoin.plan import Plan, make_plan
+from dask_simjoin.region_chunks import Chunking
+from dask_simjoin.spec import JoinSpec
+
+GUESSED = 1024
+"""Points of the sample whose neighbours are looked at for a first guess of distances."""
+
+MOST_WORK = 1 << 27
+"""Distances of points of the sample to boxes that are computed at most."""
+
+FEWEST = 1024
+"""Points of the sample that are used for that at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class NearestPlan(Plan):
+    """See `Plan`; there is no `eps`, and `blocks` are the chunks that meet, in one direction at least.
+
+    Attributes
+    ----------
+    searches : tuple of array, int64
+        For each chunk those in which neighbours of its rows may be: itself first, then the nearest first.
+    """
+
+    searches: tuple[np.ndarray, ...]
+
+    def __dask_tokenize__(self) -> Any:
+        return (super().__dask_tokenize__(), normalize_token(self.searches))
+
+
+def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbors: int,
+                      resources: Resources | None = None, method: str = "tasks",
+                      known: int = 0) -> NearestPlan:  # fmt: skip
+    """Plan the search for so many neighbours of each row; other parameters as of `make_plan`."""
+    offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
+    samples = [s.sample for s in summaries if s.sample is not None]
+    points = gather_samples(samples, offsets, len(spec.on))
+    guessed = replace(spec, eps=_guess(points, neighbors))
+    plan = make_plan(summaries, guessed, resources, method, counting=True, known=known)
+    searches = _searches(plan.chunks, points, spec, neighbors)
+    check_blocks(sum(map(len, searches)), len(plan.chunks), plan.budget)
+    every = merge_moments([summary.moments for summary in summaries])
+    sides = (every.lower, every.upper, every.mean, every.variance)
+    if not every.rows:
+        sides = (np.zeros(len(spec.on)),) * 4
+    layout = searcher_named(spec.library).layout(*sides, points.x)
+    pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
+    blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
+    known_of = {f.name: getattr(plan, f.name) for f in fields(plan)}
+    known_of |= {"layout": layout, "blocks": blocks, "slices": np.ones(len(blocks), np.int64)}
+    return NearestPlan(**known_of, searches=searches)
+
+
+def _guess(points: SamplePoints, neighbors: int) -> float:
+    """About how far the neighbours of a row are; only how rows are cut into regions goes by it."""
+    m = len(points.x)
+    if m < 2:
+        return 0.0
+    random = np.random.default_rng(m)
+    some = points.x[random.choice(m, min(m, GUESSED), replace=False)]
+    share = len(some) / max(1, points.rows)
+    place = min(len(some) - 1, max(1, math.ceil(neighbors * share)))
+    far = []
+    with np.errstate(over="ignore"):
+        for x in some:
+            away = np.sqrt(np.einsum("ij,ij->i", some - x, some - x))
+            far.append(float(np.partition(away, place)[place]))
+    typical = float(np.median(far))
+    return typical if math.isfinite(typical) else 0.0
+
+
+def _searches(chunks: Chunking, points: SamplePoints, spec: JoinSpec,
+              neighbors: int) -> tuple[np.ndarray, ...]:  # fmt: skip
+    """For each chunk those that may hold neighbours of its rows."""
+    lower, upper, filled = _boxes(chunks)
+    gap = METRICS[spec.metric].box_gap
+    found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(chunks)
+    for c, limit in zip(filled.tolist(), _limits(points.x, lower, upper, neighbors), strict=True):
+        at = int(np.searchsorted(filled, c))
+        away = gap(lower[at], upper[at], lower, upper)
+        away[at] = -1.0
+        near = np.flatnonzero(~(away > limit))  # so also where gaps are no numbers
+        found[c] = filled[near[np.argsort(away[near], kind="stable")]]
+    return tuple(found)
+
+
+def _boxes(chunks: Chunking) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Boxes of the chunks that may have points, and which chunks those are."""
+    if isinstance(chunks, EntityChunks):
+        filled = np.flatnonzero(chunks.rows)
+        return chunks.lower[filled], chunks.upper[filled], filled
+    assert not hasattr(chunks, "halo")  # each row is in one chunk
+    region = np.repeat(np.arange(len(chunks.own)), chunks.own)
+    return chunks.regions.lower[region], chunks.regions.upper[region], np.arange(len(chunks))
+
+
+def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int) -> np.ndarray:
+    """For each box how far, squared, the neighbours of any point in it are at most.
+
+    Points of the sample are rows: so many, and one more as one may be the point itself, within that distance
+    of the whole box are as many neighbours, or nearer ones.  Distances to the box's far ends are computed
+    with the operations of `d2` in their order, and rounding is monotone: no point in the box is
+    further as computed.
+    """
+    limits = np.full(len(lower), np.inf)
+    if len(x) <= neighbors:
+        return limits
+    most = max(FEWEST, neighbors + 1, MOST_WORK // max(1, lower.size))
+    if len(x) > most:
+        x = x[np.sort(np.random.default_rng(len(x)).choice(len(x), most, replace=False))]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for c in range(len(lower)):
+            total = np.zeros(len(x))
+            for k in range(x.shape[1]):
+                far = np.maximum(np.abs(x[:, k] - lower[c, k]), np.abs(upper[c, k] - x[:, k]))
+                total = total + far * far
+            limits[c] = np.partition(total, neighbors)[neighbors]
+    return limits
