@@ -30,7 +30,7 @@ FEWEST = 1024
 """Points of the sample that are used for that at least."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NearestPlan(Plan):
     """See `Plan`; there is no `eps`, and `blocks` are the chunks that meet, in one direction at least.
 
