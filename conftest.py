@@ -5,6 +5,7 @@ import importlib.util
 ON_GPU = [
     "dask_simjoin/backends/gpu.py",
     "dask_simjoin/backends/gpu_engine.py",
+    "dask_simjoin/backends/gpu_nearest.py",
     "dask_simjoin/kernels/cuda/load.py",
     "tests/sanitized.py",
 ]

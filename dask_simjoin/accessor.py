@@ -389,7 +389,7 @@ class SimJoinAccessor:
         k : int
             At least 1; the row itself is not counted.
         on, id, metric, dropna, partitioning, blocksize
-            As in `self_join`; `id` only says which column is no coordinate. Not on GPUs yet.
+            As in `self_join`; `id` only says which column is no coordinate.
 
         Returns
         -------

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from dask_simjoin.arrays import module_of
 from dask_simjoin.backends.base import searcher_for
 from dask_simjoin.chunks import Chunk
 from dask_simjoin.density.dbscan import CHUNK, Names
 
-State = dict[str, np.ndarray]
+State = dict[str, Any]
 """``squared`` (n, k) float64, squares of the distances of each row's nearest so far, ascending (inf: none
 yet), and ``names`` (n, k) int64, of those rows (-1)."""
 
@@ -33,6 +32,6 @@ def search_chunk(q: Chunk, d: Chunk, layout: Any, number: int, names: tuple[Name
     return {"squared": squared, "names": found}
 
 
-def kth_distance(state: State) -> np.ndarray:
+def kth_distance(state: State) -> Any:
     """The distances (n,) of the furthest of those rows, float64; inf: there are not so many."""
-    return np.sqrt(state["squared"][:, -1])
+    return module_of(state["squared"]).sqrt(state["squared"][:, -1])

@@ -168,6 +168,34 @@ def test_dense_points_through_full_stages(engine):
     assert (squared == squared_distances(x, x)[tuple(places.T)]).all()
 
 
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("k", [1, 12])
+def test_k_distances_are_those_of_pandas(name, k):
+    x = SETS[name][0]
+    frame = frame_of(np.random.default_rng(1).permutation(x))
+    want = frame.simjoin.k_distances(k)
+    found = lay(frame, "cudf").simjoin.k_distances(k)
+    assert isinstance(found, cudf.Series)
+    pd.testing.assert_series_equal(found.to_pandas(), want)
+    for partitions, partitioning in WAYS[:3]:
+        ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=partitions, sort=False)
+        how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 5) * 200}
+        distances = ddf.simjoin.k_distances(k, **({} if partitioning == "auto" else how))
+        pd.testing.assert_series_equal(computed(distances), want)
+
+
+def test_k_distances_of_many_rows_are_those_of_pandas():
+    rng = np.random.default_rng(0)
+    for x in (
+        rng.random((300_000, 2)),
+        rng.standard_cauchy((100_000, 3)),
+        rng.exponential(size=(20_000, 16)),
+    ):
+        frame = frame_of(x)
+        found = lay(frame, "cudf").simjoin.k_distances(10).to_pandas()
+        pd.testing.assert_series_equal(found, frame.simjoin.k_distances(10))
+
+
 def test_rows_left_out_have_no_label():
     frame = frame_of(SETS["moons"][0])
     frame.loc[::9, "c0"] = np.nan

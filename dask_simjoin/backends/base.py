@@ -154,7 +154,7 @@ HOME = "pandas"
 _MODULES = {HOME: "dask_simjoin.backends.cpu", "cudf": "dask_simjoin.backends.gpu"}
 
 
-_SEARCHERS = {HOME: "dask_simjoin.backends.cpu_nearest"}
+_SEARCHERS = {HOME: "dask_simjoin.backends.cpu_nearest", "cudf": "dask_simjoin.backends.gpu_nearest"}
 
 
 def library(frame: Any) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dask_simjoin.backends import gpu_engine
 from dask_simjoin.backends.base import Pairs, Visitor, columns_like
+from dask_simjoin.backends.joined_nearest import JoinedLayout, plain_index
 from dask_simjoin.errors import PartitionSizeError
 from dask_simjoin.index import device
 from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layout
@@ -48,8 +49,8 @@ class GpuBackend:
     """
 
     xp = cupy
-    methods = ("auto", "tiles")
-    most_dims = MOST_DIMS
+    methods: tuple[str, ...] = ("auto", "tiles")
+    most_dims: int | None = MOST_DIMS
 
     def __init__(self) -> None:
         self.built = 0
@@ -72,7 +73,9 @@ class GpuBackend:
             x[:, k] = column.to_cupy(na_value=np.nan) if column.has_nulls else column.to_cupy()
         return x
 
-    def build(self, x: Any, layout: DeviceLayout) -> Index:
+    def build(self, x: Any, layout: DeviceLayout | JoinedLayout) -> Index:
+        if isinstance(layout, JoinedLayout):
+            return plain_index(x, cupy)
         with self._lock:
             self.built += 1
         return device.build(x, layout, cupy)

@@ -78,5 +78,5 @@ def _search(q: Any, d: Any, layout: Any, k: int, q_names: Any, d_names: Any, *st
     return search_chunk(q, d, layout, k, (q_names, d_names), *state)
 
 
-def _bits(state: State) -> np.ndarray:
+def _bits(state: State) -> Any:
     return kth_distance(state).view(np.int64)
