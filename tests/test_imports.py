@@ -41,6 +41,7 @@ FLOORS = [
     {"kernels.cpu.nearest"},
     {"backends", "backends.base"},
     {"backends.cpu_buffers", "backends.cpu_nearest", "backends.gpu_engine", "backends.joined_nearest"},
+    {"backends.cpu_engine"},
     {"backends.cpu", "backends.gpu"},
     {"backends.gpu_nearest"},
     {"estimate", "ids"},
@@ -63,7 +64,8 @@ FLOORS = [
     {"graph.optics"},
     {"inputs"},
     {"clusterings", "joins"},
-    {"accessor", "cluster", "plots"},
+    {"accessor_clusterings", "accessor_joins", "cluster", "plots"},
+    {"accessor"},
     {""},
     {"testing"},
 ]

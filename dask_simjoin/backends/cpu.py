@@ -10,14 +10,14 @@ import pandas as pd
 
 from dask_simjoin.backends import cpu_nearest
 from dask_simjoin.backends.base import Pairs, Visitor, columns_like
-from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Shown, Sink
-from dask_simjoin.index import grid, kdorder, tiles
+from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Shown
+from dask_simjoin.backends.cpu_engine import build_tiles, count_pairs, find_pairs, part
+from dask_simjoin.index import grid, tiles
 from dask_simjoin.index.layout import METHODS, Layout, make_layout
 from dask_simjoin.index.nearest import NearestLayout
 from dask_simjoin.index.regions import Regions
-from dask_simjoin.kernels.cpu import components, finish, pack, sweep
+from dask_simjoin.kernels.cpu import components, finish
 from dask_simjoin.kernels.cpu import regions as region_kernels
-from dask_simjoin.kernels.cpu import tiles as tile_kernels
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
 
 Index = dict[str, Any]
@@ -53,7 +53,7 @@ class CpuBackend:
             return cpu_nearest.build(x, np.arange(len(x)), layout)
         if layout.grid is not None:
             return grid.build(x, layout.grid, SWEEP_LANES)
-        return _build_tiles(x, layout)
+        return build_tiles(x, layout)
 
     def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: bool = False,
               labels: tuple[Any, Any] | None = None,
@@ -61,13 +61,13 @@ class CpuBackend:
         if rows is None:
             return _pairs(q, d, layout, same, same, distance, labels)
         start, stop = rows
-        some = _part(q, layout, start, stop)
+        some = part(q, layout, start, stop)
         own = other = None
         if labels is not None:
             own = other = labels[0][start:stop], labels[1]
         if not same:
             return _pairs(some, d, layout, False, False, distance, other)
-        rest = _part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
+        rest = part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
         if labels is not None:
             own, other = (own[0], own[0]), (own[0], labels[0][stop:])  # type: ignore[index]
         found = [
@@ -113,8 +113,7 @@ class CpuBackend:
     def counts(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Any:
         counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if same else (q, d))]
         if all(len(c) > SWEEP_LANES for c in counts):
-            run = _sweep_counts if layout.grid is not None else _tile_counts
-            run(q, d, layout, same, counts[0], counts[-1])
+            count_pairs(q, d, layout, same, counts[0], counts[-1])
         by_position = []
         for side, count in zip((q, d), counts, strict=False):
             n = len(count) - SWEEP_LANES
@@ -126,9 +125,8 @@ class CpuBackend:
     def weights(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Any:
         counts = [np.zeros(len(s["order"]), np.int64) for s in (q, d)]
         if all(len(c) > SWEEP_LANES for c in counts):
-            run = _sweep_counts if layout.grid is not None else _tile_counts
             # of one index with itself the kernels meet each pair once, from its earlier place
-            run(q, d, layout, same, *counts)
+            count_pairs(q, d, layout, same, *counts)
         return counts[0][: len(counts[0]) - SWEEP_LANES]
 
     def regions(self, x: np.ndarray, regions: Regions, reach: float,
@@ -187,8 +185,7 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
         )
     decided = refused = 0
     if room:
-        run = _sweep_pairs if layout.grid is not None else _tile_pairs
-        decided, refused = run(q, d, layout, same, names, sink)
+        decided, refused = find_pairs(q, d, layout, same, names, sink)
     else:
         sink.end(0)
     left, right, *away = sink.segments.whole
@@ -201,133 +198,4 @@ def _show(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray
           function: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
     """Show all pairs to a function, some at a time, by these names of the places of both sides."""
     if all(len(s["order"]) > SWEEP_LANES for s in (q, d)):
-        run = _sweep_pairs if layout.grid is not None else _tile_pairs
-        run(q, d, layout, same, names, Shown(function))
-
-
-def _part(index: Index, layout: Layout, start: int, stop: int) -> Index:
-    """The index of the points at places start ... stop-1 of an index, with their positions in the whole."""
-    if layout.grid is not None:
-        return grid.part(index, start, stop, SWEEP_LANES)
-    return _part_of_tiles(index, start, stop)
-
-
-def _sweep_sides(q: Index, d: Index, layout: Layout, same: bool) -> tuple[Any, ...]:
-    assert layout.grid is not None
-    offsets = layout.grid.offsets(half=same)
-    return offsets, grid.reach(layout.eps2), layout.grid.sweep, np.zeros(len(offsets), np.int64)
-
-
-def _sweep_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
-                 sink: Sink) -> tuple[int, int]:  # fmt: skip
-    offsets, reach, swept, at = _sweep_sides(q, d, layout, same)
-    state = np.array([*sweep.FRESH, 0], np.int64)
-    while True:
-        n = sweep.pairs(
-            swept, q["cols"], q["keys"], q["starts"], names[0], d["cols"], d["keys"], d["starts"],
-            names[1], offsets, reach, layout.eps2, same, sink.left, sink.right, 0, sink.room,
-            state, at,
-        )  # fmt: skip
-        if state[5] == 0:
-            sink.end(n)
-            return 0, 0
-        sink.full(n, int(state[5]))
-
-
-def _sweep_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
-                  d_counts: np.ndarray) -> None:  # fmt: skip
-    offsets, reach, swept, at = _sweep_sides(q, d, layout, same)
-    sweep.counts(
-        swept, q["cols"], q["keys"], q["starts"], d["cols"], d["keys"], d["starts"], offsets, reach,
-        layout.eps2, same, q_counts, d_counts, at,
-    )  # fmt: skip
-
-
-def _build_tiles(x: np.ndarray, layout: Layout) -> Index:
-    n, d = x.shape
-    order = kdorder.kd_order(x, layout.cut, tiles.TILE, layout.fan_out)
-    x = np.ascontiguousarray(x)  # points are gathered row by row
-    number = -(-n // tiles.TILE)
-    kind = np.float64 if layout.filter is None else np.float32
-    z = tiles.aligned_empty((number, d, tiles.TILE), kind)
-    y = np.empty((n, d))
-    low, high = np.empty((number, d), kind), np.empty((number, d), kind)
-    index: Index = {"y": y, "z": z, "low": low, "high": high}
-    if layout.filter is None:
-        pack.pack_exact(x, order, y, z, low, high)
-    else:
-        f = layout.filter
-        index["start"] = tiles.aligned_empty((number, tiles.TILE), kind)
-        index["limit"], index["sure"] = np.empty(n, kind), np.empty(n, kind)
-        index["tile_sure"] = np.empty(number, kind)
-        index["norm"] = pack.pack_filter(
-            x, order, np.array(f.centre), f.scale, f.kappa, f.eps2, f.sure, y, z,
-            index["start"], index["limit"], index["sure"], index["tile_sure"], low, high,
-        )  # fmt: skip
-    if n:
-        lower, upper, levels = tiles.box_tree(low, high)
-        index |= {"lower": lower, "upper": upper, "levels": levels}
-    places = np.zeros(n + SWEEP_LANES, np.int32)
-    places[:n] = order
-    index["order"] = places
-    return index
-
-
-def _part_of_tiles(index: Index, start: int, stop: int) -> Index:
-    some, tile = slice(start, stop), slice(start // tiles.TILE, -(-stop // tiles.TILE))
-    part: Index = {
-        name: index[name][tile] for name in ("z", "low", "high", "start", "tile_sure") if name in index
-    }
-    part |= {name: index[name][some] for name in ("y", "limit", "sure") if name in index}
-    if "norm" in index:
-        part["norm"] = index["norm"]
-    if stop > start:
-        lower, upper, levels = tiles.box_tree(part["low"], part["high"])
-        part |= {"lower": lower, "upper": upper, "levels": levels}
-    part["order"] = index["order"][start : stop + SWEEP_LANES]
-    return part
-
-
-def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray], counting: bool,
-               left: np.ndarray, right: np.ndarray, room: int, state: np.ndarray) -> int:  # fmt: skip
-    if layout.filter is None:
-        limit = np.array([layout.eps2])
-        q_terms, d_terms = (q["z"], limit, limit), (d["z"], limit, limit)
-        reach: Any = layout.eps2
-    else:
-        q_terms = (q["z"], q["limit"], q["sure"])
-        d_terms = (d["z"], d["start"], d["tile_sure"])
-        reach = layout.filter.box_reach(max(q["norm"], d["norm"]))
-    tree = (d["lower"], d["upper"], d["levels"])
-    done: int = tile_kernels.join(
-        q_terms, q["z"], q["y"], q["low"], q["high"], names[0], d_terms, d["y"], d["low"], d["high"],
-        tree, names[1], reach, layout.eps2, same, counting, left, right, 0, room, state,
-    )  # fmt: skip
-    return done
-
-
-def _align(q: Index, d: Index) -> tuple[Index, Index]:
-    """Vectors that were unpickled may straddle cache lines: copies that do not."""
-    names = [name for name in ("z", "start", "lower", "upper") if name in d]
-    fixed = d | {name: tiles.aligned(d[name]) for name in names}
-    return (fixed if q is d else q | {"z": tiles.aligned(q["z"])}), fixed
-
-
-def _tile_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
-                sink: Sink) -> tuple[int, int]:  # fmt: skip
-    q, d = _align(q, d)
-    state = np.zeros(5, np.int64)
-    while True:
-        n = _tile_join(q, d, layout, same, names, False, sink.left, sink.right, sink.room, state)
-        if state[2] == 0:
-            sink.end(n)
-            return int(state[3]), int(state[4])
-        sink.full(n, int(state[2]))
-
-
-def _tile_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
-                 d_counts: np.ndarray) -> None:  # fmt: skip
-    q, d = _align(q, d)
-    names = [s["order"] for s in (q, d)]
-    state = np.zeros(5, np.int64)
-    _tile_join(q, d, layout, same, names, True, q_counts, d_counts, 0, state)
+        find_pairs(q, d, layout, same, names, Shown(function))
