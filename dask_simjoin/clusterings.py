@@ -180,7 +180,8 @@ def _extracted(optics: Any, eps: float | None, options: dict[str, Any]) -> Any:
     if not is_dask_collection(optics):
         return whole_labels(optics, eps, options, LABELS)
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
-    return new_collection(Extracted(optics[list(COLUMNS)].expr, eps, options, example))
+    source = seal(optics, list(COLUMNS))
+    return new_collection(Extracted(source.inner, source, eps, options, example))
 
 
 @known_options

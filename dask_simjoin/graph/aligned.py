@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from dask_simjoin.blocks import count_block
 from dask_simjoin.chunks import Chunk, joined
 from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.private import (
+    Blockwise,
     CumulativeAggregations,
     Expr,
+    FusedParquetIO,
     Partitions,
     PartitionsFiltered,
     Repartition,
@@ -32,7 +35,8 @@ class Aligned(CumulativeAggregations):
 
     Like a cumulative sum it has a value for each row and depends on all of them.  Being one, with the
     source in sight as `frame`, Dask knows it to be aligned with the source: no shuffle is needed to
-    assign it.  Where Dask's tuning merges partitions of `frame`, those of the values follow.
+    assign it.  Where Dask's tuning merges partitions of a reader, by the columns that are read, those of
+    the values follow: so all that is combined must read the same columns as `frame` does.
     """
 
     _some: Any
@@ -50,11 +54,38 @@ class Aligned(CumulativeAggregations):
         # numbers of partitions are those of the source as it is: they must not be merged any more
         return self._some(*self.operands[1:], list(parent.partitions))
 
+    @property
+    def _projection_columns(self) -> list[Any]:
+        # else Dask would take away columns from what else reads the source, and merge that otherwise
+        return list(self.frame.columns)
+
     def _lower(self) -> Expr:
         values = self._values()
         if self.frame.npartitions == values.npartitions:
             return values
-        return Repartition(values, new_partitions=self.frame.npartitions)
+        values = Repartition(values, new_partitions=self.frame.npartitions)
+        if any(isinstance(node, FusedParquetIO) for node in self.frame.walk()):
+            return Relabelled(self.frame, values)  # this one numbers rows anew where it merges
+        return values
+
+
+class Relabelled(Blockwise):
+    """Values of rows with the index labels that a frame of the same rows has."""
+
+    _parameters = ["frame", "values"]
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return self.operand("values")._meta
+
+    @staticmethod
+    def operation(frame: Any, values: Any) -> Any:
+        """Take over the labels, unless rows were left out."""
+        if len(frame) != len(values):
+            return values
+        values = values.copy(deep=False)
+        values.index = frame.index
+        return values
 
 
 class SomeAligned(PartitionsFiltered):

@@ -8,41 +8,56 @@ import numpy as np
 
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.density.extract import labels_of
-from dask_simjoin.graph.aligned import Aligned
+from dask_simjoin.graph.aligned import Aligned, SomeAligned
 from dask_simjoin.graph.named import Named
-from dask_simjoin.graph.private import Expr, Task, TaskRef
+from dask_simjoin.graph.private import Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.graph.source import Sealed, pick, settled
 
 
-class Extracted(Named, Aligned):
-    """Labels of all rows of `frame`."""
-
-    _label = "simjoin_labels"
-    _parameters = ["frame", "eps", "options", "meta"]
-
-    def _simplify_up(self, parent: Any, dependents: Any) -> Expr | None:
-        return None
+class Extracting(Named):
+    """Labels of all rows of a result."""
 
     def _values(self, partitions: list[int] | None = None) -> Expr:
-        return ExtractedParts(self.frame, self.operand("eps"), self.operand("options"), self._meta)
+        source = self.operand("source").inner
+        how = self.operand("eps"), self.operand("options"), self._meta
+        return ExtractedParts(Sealed(settled(source)), *how, source.divisions, partitions)
 
 
-class ExtractedParts(Named):
+class SomeExtracted(Extracting, SomeAligned):
+    """Chosen partitions of `Extracted`."""
+
+    _label = "simjoin_labels"
+    _parameters = ["source", "eps", "options", "meta", "_partitions"]
+
+
+class Extracted(Extracting, Aligned):
+    """Labels, before it is known what they are combined with."""
+
+    _label = "simjoin_labels"
+    _parameters = ["frame", "source", "eps", "options", "meta"]
+    _some = SomeExtracted
+
+
+class ExtractedParts(PartitionsFiltered, Named):
     """One task that finds the labels of all rows, and their partitions."""
 
     _label = "simjoin_labels_rows"
-    _parameters = ["frame", "eps", "options", "meta"]
+    _parameters = ["result", "eps", "options", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
 
     def _divisions(self) -> Any:
-        return self.frame.divisions
+        return self.operand("source_divisions")
 
     def _layer(self) -> dict[Any, Any]:
+        result = self.operand("result").inner
+        layer = dict(result.__dask_graph__())
+        parts = [TaskRef(key) for key in result.__dask_keys__()]
         whole = (f"simjoin_labels_found-{self.deterministic_token}", 0)
-        parts = [TaskRef((self.frame._name, n)) for n in range(self.frame.npartitions)]
-        how = self.operand("eps"), self.operand("options")
-        layer: dict[Any, Any] = {whole: Task(whole, _labels, *how, *parts)}
-        for n, part in enumerate(parts):
-            key = (self._name, n)
-            layer[key] = Task(key, _rows, TaskRef(whole), n, part, self._meta.name)
+        layer[whole] = Task(whole, _labels, self.operand("eps"), self.operand("options"), *parts)
+        for place, n in enumerate(self._partitions):
+            found, key = (f"simjoin_labels_of-{self.deterministic_token}", n), (self._name, place)
+            layer[found] = Task(found, pick, TaskRef(whole), n)
+            layer[key] = Task(key, _rows, TaskRef(found), parts[n], self._meta.name)
         return layer
 
 
@@ -51,6 +66,6 @@ def _labels(eps: float | None, options: Any, *parts: Any) -> list[np.ndarray]:
     return np.split(labels_of(parts, eps, options), ends)
 
 
-def _rows(labels: list[np.ndarray], number: int, part: Any, name: str) -> Any:
+def _rows(labels: np.ndarray, part: Any, name: str) -> Any:
     backend = backend_for(part)
-    return backend.series(backend.xp.asarray(labels[number]), part.index, name)
+    return backend.series(backend.xp.asarray(labels), part.index, name)

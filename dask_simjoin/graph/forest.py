@@ -21,6 +21,7 @@ from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.found import Steps
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import List, Task, TaskRef
+from dask_simjoin.graph.source import pick
 from dask_simjoin.plan import Plan
 
 
@@ -47,7 +48,7 @@ class ForestRows(Named):
             own: list[list[TaskRef]] = [[] for _ in every]
             for b, (i, j) in enumerate(blocks):
                 for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
-                    own[c].append(add(step, (b, side), _pick, found[b], side))
+                    own[c].append(add(step, (b, side), pick, found[b], side))
             return own
 
         found = [
@@ -71,13 +72,13 @@ class ForestRows(Named):
             )
             for b, (i, j) in enumerate(blocks)
         ]
-        trees = [add("trees", b, _pick, forest, 0) for b, forest in enumerate(found)]
-        reached = of_sides("reached_side", [add("reached", b, _pick, f, 1) for b, f in enumerate(found)])
+        trees = [add("trees", b, pick, forest, 0) for b, forest in enumerate(found)]
+        reached = of_sides("reached_side", [add("reached", b, pick, f, 1) for b, f in enumerate(found)])
         forest = steps.merged("merge", merge_forests, trees)
         attached = [add("attached", c, _attached, cores[c], *reached[c]) for c in every]
         order = add("visit", 0, order_forest, List(*names), List(*cores), List(*attached), forest)
         for c in every:
-            steps.layer[(self._name, c)] = Task((self._name, c), _pick, order, c)
+            steps.layer[(self._name, c)] = Task((self._name, c), pick, order, c)
         return steps.layer
 
 
@@ -100,7 +101,3 @@ def _forest(layout: Any, same: bool, q: Chunk, d: Chunk, q_core: Any, d_core: An
 
 def _attached(core: np.ndarray, *parts: Any) -> Any:
     return merge_attached(len(core), *parts)
-
-
-def _pick(parts: Any, number: int) -> Any:
-    return parts[number]

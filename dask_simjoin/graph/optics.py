@@ -18,6 +18,7 @@ from dask_simjoin.graph.forest import ForestRows
 from dask_simjoin.graph.found import FoundByChunk, Steps
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Expr, List, Task, TaskRef
+from dask_simjoin.graph.source import pick
 from dask_simjoin.graph.space import free_space, scratch_directory
 from dask_simjoin.plan import Plan
 
@@ -104,7 +105,7 @@ class OrderedRows(Named):
         names = steps.names(plan, refs)
         order = steps.add("visit", 0, _order, List(*names), List(*gathered))
         for c in every:
-            steps.layer[(self._name, c)] = Task((self._name, c), _part, order, c)
+            steps.layer[(self._name, c)] = Task((self._name, c), pick, order, c)
         return steps.layer
 
 
@@ -136,7 +137,3 @@ def _order(names: list[Any], gathered: list[Reachable]) -> list[np.ndarray]:
     found = order_rows(names, gathered)
     discard(gathered)
     return found
-
-
-def _part(parts: list[np.ndarray], number: int) -> np.ndarray:
-    return parts[number]

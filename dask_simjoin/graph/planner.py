@@ -11,7 +11,7 @@ from dask.tokenize import tokenize
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.graph.cluster import resources, shuffle_method
 from dask_simjoin.graph.private import Task, TaskRef
-from dask_simjoin.graph.source import Sealed, gather, sealed_map
+from dask_simjoin.graph.source import Sealed, gather, pick, sealed_map
 from dask_simjoin.ids import (
     check_summaries,
     first_repeated,
@@ -89,10 +89,6 @@ def _suspects(frame: Any, spec: JoinSpec, keys: np.ndarray) -> pd.Index:
     return suspected(_kept_ids(frame, spec), keys)
 
 
-def _pick(parts: list[Any], number: int) -> Any:
-    return parts[number]
-
-
 def _repeated(*parts: np.ndarray) -> np.ndarray:
     return repeated_keys(list(parts))
 
@@ -111,7 +107,7 @@ def _check_across(source: Sealed, spec: JoinSpec, partitions: list[int], buckets
     for b in range(buckets):
         parts = [(f"simjoin_ids_bucket-{token}", n, b) for n in partitions]
         for n, part in zip(partitions, parts, strict=True):
-            graph[part] = Task(part, _pick, TaskRef(keys[n]), b)
+            graph[part] = Task(part, pick, TaskRef(keys[n]), b)
         check = (f"simjoin_ids_check-{token}", b)
         graph[check] = Task(check, _repeated, *(TaskRef(part) for part in parts))
         checks.append(check)

@@ -6,7 +6,7 @@ from dask.dataframe.dask_expr._cumulative import CumulativeAggregations
 from dask.dataframe.dask_expr._expr import Blockwise, Expr, Partitions, PartitionsFiltered
 from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr._shuffle import Shuffle
-from dask.dataframe.dask_expr.io.io import BlockwiseIO
+from dask.dataframe.dask_expr.io.io import BlockwiseIO, FusedParquetIO
 
 __all__ = [
     "Alias",
@@ -14,6 +14,7 @@ __all__ = [
     "BlockwiseIO",
     "CumulativeAggregations",
     "Expr",
+    "FusedParquetIO",
     "List",
     "Partitions",
     "PartitionsFiltered",

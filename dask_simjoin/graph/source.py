@@ -90,6 +90,11 @@ def itself(value: Any) -> Any:
     return value
 
 
+def pick(parts: Any, number: int) -> Any:
+    """One of some values."""
+    return parts[number]
+
+
 class MapPartition(Blockwise):
     """One task for each partition; what it returns need not be a frame."""
 
