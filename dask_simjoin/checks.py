@@ -19,11 +19,8 @@ NEED = 5
 LEAST_WORKER = 640 * 2**20
 """Memory limit of a worker that takes part in a p2p shuffle: one of 500 MB was paused for ever."""
 
-EDGE_BYTES = 12
-"""Of an edge in one direction: the other end, and a number."""
-
-ORDER_BYTES = 150
-"""Of a row, while OPTICS puts all of them in order."""
+EDGE_BYTES = 16
+"""Of an edge in one direction: the other end, a number, and at most as many of rows and their degrees."""
 
 MOST_TASKS = 1_000_000
 """Block pairs, and partitions of a result: Dask needs about a millisecond for each."""
@@ -101,16 +98,20 @@ def check_result(rows: float, pair_bytes: float, budget: Budget, spec: JoinSpec)
     )
 
 
-def check_edges(pairs: float, rows: int, max_eps: float, resources: Resources, free: int) -> None:
-    """Refuse edges that do not fit the disk, or rows that one task cannot order."""
-    remedy = "Use a smaller max_eps, or mode='forest', which keeps a spanning forest and not all edges"
+def check_edges(pairs: float, max_eps: float, memory: int, free: int) -> None:
+    """Refuse edges that fit neither the memory that they may have nor the disk."""
     need = 2 * pairs * 2 * EDGE_BYTES  # in both directions, by block and then by chunk
-    if need > free:
+    if need > memory and need > free:
         raise BudgetError(
             f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a sample, whose edges "
-            f"take {format_bytes(int(need))}, and {format_bytes(free)} are free on disk. {remedy}."
+            f"take {format_bytes(int(need))}, and {format_bytes(free)} are free on disk. Use a smaller "
+            "max_eps, or mode='forest', which keeps a spanning forest and not all edges."
         )
-    need = ORDER_BYTES * rows
+
+
+def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
+    """Refuse rows that one worker cannot put in order."""
+    need = row_bytes * rows
     if rows > MOST_ROWS or (resources.limit is not None and need > resources.limit):
         limit = "no limit" if resources.limit is None else format_bytes(resources.limit)
         raise BudgetError(

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import numbers
 from typing import Any, TypeVar
 
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+from dask.base import is_dask_collection
 
 from dask_simjoin import clusterings
 from dask_simjoin.arrays import to_host, values_of
 from dask_simjoin.clusterings import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.errors import OptionError
+from dask_simjoin.inputs import checked_spec, example_of
+from dask_simjoin.optional import optional
 
 __all__ = ["DBSCAN", "OPTICS", "cluster_optics_dbscan", "cluster_optics_xi"]
 
@@ -44,15 +48,30 @@ class _Estimator:
         vars(self).update(parameters)
         return self
 
-    def _frame(self, X: Any) -> Any:
-        """A frame of what was given, and the number of its columns that count."""
-        frame = X
-        if isinstance(X, da.Array):
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({given})"
+
+    def __sklearn_tags__(self) -> Any:
+        utils = optional("sklearn.utils", "scikit-learn", "Tags of scikit-learn")
+        return utils.Tags(estimator_type="clusterer", target_tags=utils.TargetTags(required=False))
+
+    def _frame(self, X: Any, eps: float) -> Any:
+        """A frame of what was given."""
+        if hasattr(X, "columns"):
+            frame = X
+        elif getattr(X, "ndim", np.ndim(X)) != 2 or hasattr(X, "tocsr"):
+            shape = getattr(X, "shape", np.shape(X))
+            raise OptionError(
+                f"X of shape {shape} is not allowed; use a dense array (n, d) of NumPy or Dask, or a "
+                "DataFrame."
+            )
+        elif isinstance(X, da.Array):
             frame = dd.from_dask_array(X.rechunk({1: -1}))
-        elif not hasattr(X, "columns"):
+        else:
             frame = pd.DataFrame(np.asarray(X))
-        on = getattr(self, "on", None)
-        self.n_features_in_ = len(frame.columns) if on is None else np.size(on)
+        meta = example_of(frame)
+        self.n_features_in_ = len(checked_spec(meta, eps, on=getattr(self, "on", None)).on)
         return frame
 
     def _as_given(self, column: Any, X: Any) -> Any:
@@ -117,7 +136,7 @@ class DBSCAN(_Estimator):
         """
         parameters = self.get_params()
         eps = parameters.pop("eps")
-        self.labels_ = self._as_given(clusterings.dbscan(self._frame(X), eps, **parameters), X)
+        self.labels_ = self._as_given(clusterings.dbscan(self._frame(X, eps), eps, **parameters), X)
         return self
 
 
@@ -148,9 +167,8 @@ class OPTICS(_Estimator):
         After `fit`, what `SimJoinAccessor.optics` gives: lazy for a Dask DataFrame or array.
     labels_, reachability_, core_distances_, predecessor_ : array or Series (n,)
         In the order of the rows; lazy where `X` is.
-    ordering_ : array or Series (n,), int64
-        The rows in order. Of a Dask array or DataFrame it is lazy, and what it has instead is each row's
-        place in the order.
+    ordering_ : array (n,), int64
+        The rows in order. Not of a Dask array or DataFrame: ``optics_["ordering"]`` has their places in it.
     n_features_in_ : int
 
     Examples
@@ -186,16 +204,16 @@ class OPTICS(_Estimator):
         X : array (n, d) of NumPy or Dask, or a DataFrame of Dask, pandas or cuDF
         y : ignored
         """
-        eps = self.max_eps if self.eps is None else self.eps
+        eps = self.max_eps if self.eps is None or self.cluster_method != "dbscan" else self.eps
         if self.cluster_method not in ("xi", "dbscan"):
             raise OptionError(
                 f"cluster_method={self.cluster_method!r} is not allowed; use one of 'xi', 'dbscan'."
             )
-        if eps > self.max_eps:
+        if not isinstance(eps, numbers.Real) or eps > self.max_eps:
             raise OptionError(f"eps={eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
         found = clusterings.optics(
-            self._frame(X), self.max_eps, self.min_samples, mode=self.mode, metric=self.metric, on=self.on,
-            dropna=self.dropna, method=self.method, partitioning=self.partitioning, blocksize=self.blocksize,
+            self._frame(X, self.max_eps), self.max_eps, self.min_samples, mode=self.mode, metric=self.metric,
+            on=self.on, dropna=self.dropna, method=self.method, partitioning=self.partitioning, blocksize=self.blocksize,
         )  # fmt: skip
         self.optics_ = found
         if self.cluster_method == "dbscan":
@@ -209,7 +227,6 @@ class OPTICS(_Estimator):
         self.reachability_ = self._as_given(found["reachability"], X)
         self.core_distances_ = self._as_given(found["core_distance"], X)
         self.predecessor_ = self._as_given(found["predecessor"], X)
-        self.ordering_ = self._as_given(found["ordering"], X)
-        if isinstance(self.ordering_, np.ndarray):
-            self.ordering_ = np.argsort(self.ordering_)
+        if not is_dask_collection(found):
+            self.ordering_ = np.argsort(to_host(values_of(found["ordering"])))
         return self

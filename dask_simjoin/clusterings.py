@@ -14,7 +14,7 @@ from dask_simjoin.backends.base import backend_for, searcher_for
 from dask_simjoin.density.components import components_of_ids, forest_of_ids, no_components
 from dask_simjoin.density.dbscan import dbscan_of_chunk
 from dask_simjoin.density.edges import Room
-from dask_simjoin.density.extract import whole_labels
+from dask_simjoin.density.extract import steep_clusters, whole_labels
 from dask_simjoin.density.forest import forest_of_chunk
 from dask_simjoin.density.optics import COLUMNS, optics_of_chunk
 from dask_simjoin.errors import ColumnError, OptionError
@@ -163,6 +163,10 @@ def cluster_optics_xi(optics: Any, min_samples: int, *, xi: float = 0.05, min_cl
     >>> cluster_optics_xi(df.simjoin.optics(20.0, min_samples=2), 2).tolist()
     [0, 0, 0, 1, 1, 1]
     """
+    if isinstance(xi, bool) or not isinstance(xi, numbers.Real) or not 0 <= xi <= 1:
+        raise OptionError(f"xi={xi!r} is not allowed; use a number from 0 to 1.")
+    _check_samples(min_samples, 2)
+    steep_clusters()  # it is missing now, and not when a lazy result is computed
     options = {
         "min_samples": min_samples, "xi": xi, "min_cluster_size": min_cluster_size,
         "predecessor_correction": predecessor_correction,

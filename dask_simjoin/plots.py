@@ -14,7 +14,7 @@ from dask_simjoin.inputs import example_of
 from dask_simjoin.optional import new_axes
 
 MOST_DRAWN = 100_000
-"""Points of a curve; of more rows a picture shows no more."""
+"""Points of a curve, and bars: a picture shows no more of them."""
 
 
 def plot_k_distances(distances: Any, ax: Any = None) -> Any:
@@ -100,9 +100,14 @@ def plot_reachability(optics: Any, eps: float | None = None, ax: Any = None) -> 
     labels = np.zeros(number, np.int64)
     if eps is not None:
         labels = _values(cluster_optics_dbscan(optics, eps))[order]
+    # of neighbours in the order that are drawn at one place, the one that is reached from furthest
     step = max(1, number // MOST_DRAWN)
-    where = np.arange(0, number, step)
-    where = where[np.isfinite(reach[where])]
+    starts = np.arange(0, number, step)
+    finite = np.where(np.isfinite(reach), reach, -1.0)
+    most = np.maximum.reduceat(finite, starts) if number else finite
+    group = np.repeat(most, np.diff(np.append(starts, number)))
+    where = np.flatnonzero((finite == group) & (finite >= 0))
+    where = where[np.unique(where // step, return_index=True)[1]]
     colours = np.where(labels[where] < 0, -1, labels[where] % 9)
     ax = new_axes(ax)
     for colour in np.unique(colours):

@@ -44,8 +44,8 @@ class Held:
         except FileNotFoundError:
             raise ScratchError(
                 f"The file {self.path!r}, written on {self.host!r}, is not there on "
-                f"{socket.gethostname()!r}. Give all workers local directories on a disk that they share "
-                "(dask worker --local-directory), or use mode='forest', which writes no files."
+                f"{socket.gethostname()!r}. Set Dask's configuration temporary-directory of the client to a "
+                "folder that all workers share, or use mode='forest', which writes no files."
             ) from None
 
     def __getitem__(self, piece: slice) -> np.ndarray:

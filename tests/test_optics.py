@@ -12,21 +12,24 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin import clusterings
+from dask_simjoin.budget import Resources
 from dask_simjoin.cluster import OPTICS, cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.density.edges import Room
 from dask_simjoin.density.forest import least_eps
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, ScratchError
 from dask_simjoin.graph import optics as graph_optics
+from dask_simjoin.graph.space import scratch_directory
 from dask_simjoin.scratch import Held, Store
 from dask_simjoin.testing import frame_of
 from tests.test_dbscan import SETS, split
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
+sklearn_base = pytest.importorskip("sklearn.base")
 
 NAMES = ["ordering", "reachability", "core_distance", "predecessor"]
 
@@ -180,6 +183,18 @@ def test_few_rows(rows, mode):
         assert np.isinf(found.reachability).all() and np.isinf(found.core_distance).all()
 
 
+def test_where_scikit_learn_takes_whole_nodes():
+    """Its tree accepts a node whose far end is within the rounded root; the definition here has no roots."""
+    x = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+    eps = math.sqrt(3)
+    assert eps * eps < 3
+    frame = frame_of(x)
+    assert frame.simjoin.dbscan(eps, 2).tolist() == [-1, -1]
+    assert frame.simjoin.dbscan(math.nextafter(eps, 2), 2).tolist() == [0, 0]
+    order = frame.simjoin.optics(eps, 2)
+    assert order.core_distance.tolist() == [eps, eps] and np.isinf(order.reachability).all()
+
+
 # --- clusters of an order -------------------------------------------------------------------------
 
 
@@ -246,6 +261,45 @@ def test_least_eps(squared):
         assert ((less * less < squared) | (eps == 0) | np.isinf(squared)).all()
 
 
+def test_many_samples_of_few_neighbours():
+    """Neither memory nor time grows with `min_samples` where rows have not so many neighbours."""
+    frame = frame_of(np.arange(3000.0)[:, None])
+    for mode in ("edges", "forest"):
+        order = frame.simjoin.optics(1.0, 10**12, mode=mode)
+        assert np.isinf(order.core_distance).all() and order.ordering.tolist() == list(range(3000))
+        lazy = dd.from_pandas(frame, npartitions=3).simjoin.optics(1.0, 4000, mode=mode)
+        assert_same(lazy.compute(scheduler="sync"), order)
+
+
+def test_rows_that_no_worker_can_order_are_refused(monkeypatch):
+    lazy = dd.from_pandas(frame_of(np.zeros((400, 2))), npartitions=3)
+    monkeypatch.setattr(graph_optics, "resources", lambda library: Resources(limit=50_000))
+    for mode, bytes_ in (("edges", "58.59 kiB"), ("forest", "195.31 kiB")):
+        with pytest.raises(BudgetError, match=rf"all 400 rows in order, which takes {bytes_}.*48.83 kiB"):
+            lazy.simjoin.optics(1.0, mode=mode).compute()
+
+
+def test_files_outlive_the_workers_that_wrote_them():
+    """Workers come and go; what Dask thinks is there must be there."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        directory = scratch_directory()
+        workers = list(client.scheduler_info()["workers"])
+        held = client.submit(_stored, directory, workers=workers[:1], allow_other_workers=True)
+        wait(held)
+        client.retire_workers(workers[:1])
+        assert client.submit(lambda one: one.array().sum(), held).result() == 4950
+        held.result().discard()
+
+
+def _stored(directory):
+    store = Store(np.int32, directory, 0)
+    store.append(np.arange(100, dtype=np.int32))
+    return store.finish()
+
+
 # --- what is refused, and files -------------------------------------------------------------------
 
 
@@ -263,18 +317,28 @@ def test_bad_options():
     with pytest.raises(ColumnError, match="no column 'ordering'"):
         cluster_optics_xi(frame, 5)
     with pytest.raises(OptionError, match=r"eps=3.0 is not allowed; use at most max_eps=2.0"):
-        OPTICS(2.0, eps=3.0).fit(np.zeros((9, 2)))
+        OPTICS(2.0, eps=3.0, cluster_method="dbscan").fit(np.zeros((9, 2)))
     with pytest.raises(OptionError, match="cluster_method='x'"):
         OPTICS(2.0, cluster_method="x").fit(np.zeros((9, 2)))
+    order = frame.simjoin.optics(1.0)
+    for some in (order.iloc[3:], pd.concat([order, order])):
+        with pytest.raises(ColumnError, match="all rows of one result"):
+            cluster_optics_dbscan(some, 1.0)
+    with pytest.raises(OptionError, match="xi=3 is not allowed; use a number from 0 to 1"):
+        cluster_optics_xi(dd.from_pandas(order, npartitions=2), 5, xi=3)
+    for x in (np.zeros(3), np.zeros((2, 2, 2)), da.zeros(3)):
+        with pytest.raises(OptionError, match=r"X of shape .* is not allowed; use a dense array \(n, d\)"):
+            OPTICS(2.0).fit(x)
 
 
 def test_edges_that_do_not_fit_the_disk_are_refused(monkeypatch):
     ddf = dd.from_pandas(frame_of(np.zeros((400, 2))), npartitions=3)
     lazy = ddf.simjoin.optics(1.0)
-    monkeypatch.setattr(graph_optics, "free_space", lambda: 10**6)
-    with pytest.raises(BudgetError, match=r"79,800 pairs.*3.65 MiB.*0.95 MiB are free.*mode='forest'"):
+    monkeypatch.setattr(graph_optics, "IN_MEMORY", 10**6)
+    monkeypatch.setattr(graph_optics, "free_space", lambda directory: 10**6)
+    with pytest.raises(BudgetError, match=r"79,800 pairs.*4.87 MiB.*0.95 MiB are free.*mode='forest'"):
         lazy.compute()
-    monkeypatch.setattr(graph_optics, "free_space", lambda: 10**7)
+    monkeypatch.setattr(graph_optics, "free_space", lambda directory: 10**8)
     assert lazy.compute().reachability.iloc[1] == 0.0
 
 
@@ -323,8 +387,15 @@ def test_estimator(method):
     for name in names:
         assert isinstance(getattr(tool, name), np.ndarray)
         assert getattr(tool, name).tolist() == getattr(want, name).tolist(), name
-    frame = frame_of(x).assign(other=1.0)
+    assert tool.fit(frame_of(x)).ordering_.tolist() == want.ordering_.tolist()
+    assert (
+        sklearn_base.is_clusterer(tool)
+        and "max_eps=0.2" in repr(tool)
+        and sklearn_base.clone(tool).max_eps == 0.2
+    )
+    frame = frame_of(x).assign(other=1.0, text="a")
     tool.set_params(on=["c0", "c1"])
+    assert tool.fit(frame).n_features_in_ == 2
     for one in (frame, dd.from_pandas(frame, npartitions=3)):
         labels = tool.fit_predict(one)
         assert (labels if one is frame else labels.compute()).tolist() == want.labels_.tolist()

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dask_simjoin import plots
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.plots import plot_k_distances, plot_reachability
 from dask_simjoin.testing import frame_of
@@ -52,3 +53,13 @@ def test_a_new_figure():
     ax = plot_k_distances(pd.Series([1.0, 2.0]))
     assert ax.get_ylabel() == "distance"
     pyplot.close(ax.figure)
+
+
+def test_no_peak_is_lost(ax, monkeypatch):
+    monkeypatch.setattr(plots, "MOST_DRAWN", 20)
+    rng = np.random.default_rng(0)
+    frame = frame_of(np.concatenate([rng.normal(5 * k, 0.3, (300, 2)) for k in range(3)]))
+    order = frame.simjoin.optics(10.0, 5)
+    plot_reachability(order, eps=1.0, ax=ax)
+    heights = [s[1][1] for c in ax.collections for s in c.get_segments()]
+    assert len(heights) <= 21 and max(heights) == order.reachability[np.isfinite(order.reachability)].max()

@@ -24,7 +24,7 @@ class Room:
     most : int
         Bytes of each array up to which it stays in memory.
     buffer : int
-        Edges that are sorted at a time.
+        Pairs that are sorted at a time, and edges that are gathered.
     """
 
     directory: str
@@ -38,43 +38,68 @@ class Runs:
 
     Attributes
     ----------
-    ends : list of array (n + 1,), int64
-        For each run where each row's edges begin and end in it.
-    starts : list of int
-        Where each run begins.
+    starts : list of (int, int)
+        Where each run begins in the rows and in the edges; and in the end where the last one ends.
+    rows, counts : Held
+        The rows (int32) that have edges in a run, and how many (int32).
     others, squared : Held
         The rows of the other chunk (int32), and squares of distances (float64).
     """
 
-    ends: list[np.ndarray]
-    starts: list[int]
+    starts: list[tuple[int, int]]
+    rows: Held
+    counts: Held
     others: Held
     squared: Held
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """All of its arrays."""
+        return self.rows, self.counts, self.others, self.squared
 
 
 class _Side:
     """Collects the edges of the rows of one chunk."""
 
     def __init__(self, rows: int, room: Room) -> None:
-        self._rows = rows
-        self._ends: list[np.ndarray] = []
-        self._starts: list[int] = []
-        self._others = Store(np.int32, room.directory, room.most)
-        self._squared = Store(np.float64, room.directory, room.most)
+        self._number = rows
+        self._starts = [(0, 0)]
+        kinds = (np.int32, np.int32, np.int32, np.float64)
+        self._stores = [Store(kind, room.directory, room.most) for kind in kinds]
 
     def add(self, rows: np.ndarray, others: np.ndarray, squared: np.ndarray) -> None:
         """Make one run of edges."""
-        ends = np.zeros(self._rows + 1, np.int64)
+        ends = np.zeros(self._number + 1, np.int64)
         out, values = np.empty(len(rows), np.int32), np.empty(len(rows))
         host_kernels("optics").by_row(rows, others, squared, ends, out, values)
-        self._ends.append(ends)
-        self._starts.append(self._others.size)
-        self._others.append(out)
-        self._squared.append(values)
+        counts = np.diff(ends).astype(np.int32)
+        some = np.flatnonzero(counts)
+        columns: list[np.ndarray] = [some.astype(np.int32), counts[some], out, values]
+        for store, column in zip(self._stores, columns, strict=True):
+            store.append(column)
+        self._starts.append((self._stores[0].size, self._stores[2].size))
 
     def finish(self) -> Runs:
         """All runs."""
-        return Runs(self._ends, self._starts, self._others.finish(), self._squared.finish())
+        return Runs(self._starts, *(store.finish() for store in self._stores))
+
+
+class _Run:
+    """One run, from which pieces are read."""
+
+    def __init__(self, runs: Runs, number: int) -> None:
+        (first, self._edge), (last, _) = runs.starts[number : number + 2]
+        self._runs = runs
+        self.rows, self.counts = runs.rows[first:last], runs.counts[first:last]
+        self._before = np.append(0, np.cumsum(self.counts, dtype=np.int64))
+
+    def piece(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the edges of rows start ... stop-1 end (stop - start + 1,), the others, and the squares."""
+        first, last = np.searchsorted(self.rows, [start, stop])
+        ends = np.zeros(stop - start + 1, np.int64)
+        ends[self.rows[first:last] - start + 1] = self.counts[first:last]
+        some = slice(self._edge + int(self._before[first]), self._edge + int(self._before[last]))
+        return np.cumsum(ends), self._runs.others[some], self._runs.squared[some]
 
 
 def edges_of_block(q: Chunk, d: Chunk, layout: Any, room: Room, same: bool) -> tuple[Runs, Runs | None]:
@@ -143,41 +168,37 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
     Numbers are rounded as scikit-learn does it, to 15 decimals.
     """
     runs = [
-        (ends, part, start, node)
+        (_Run(part, number), node)
         for part, node in zip(parts, first_nodes, strict=True)
-        for ends, start in zip(part.ends, part.starts, strict=True)
+        for number in range(len(part.starts) - 1)
     ]
     degree = np.zeros(rows, np.int64)
-    for ends, *_ in runs:
-        degree += np.diff(ends)
+    for run, _ in runs:
+        degree[run.rows] += run.counts
     total = np.append(0, np.cumsum(degree))
     core, kept = np.full(rows, np.inf), np.zeros(rows, np.int32)
     others = Store(np.int32, room.directory, room.most)
     reach = Store(np.float64, room.directory, room.most)
-    start = 0
+    kernels, start = host_kernels("optics"), 0
     while start < rows:
         stop = int(np.searchsorted(total, total[start] + room.buffer, side="right")) - 1
-        stop = min(max(stop, start + 1), rows)
+        stop = min(max(stop, start + 1), rows, start + room.buffer)
         some = slice(start, stop)
         number = int(total[stop] - total[start])
         nodes, squared = np.empty(number, np.int32), np.empty(number)
         at = total[start:stop] - total[start]
-        for ends, part, offset, node in runs:
-            a, b = int(ends[start]), int(ends[stop])
-            piece = slice(offset + a, offset + b)
-            host_kernels("optics").append_rows(
-                ends, part.others[piece], part.squared[piece], start, a, node, at, nodes, squared
-            )
-        best = np.full((stop - start, min_samples - 1), np.inf)
-        row = np.repeat(np.arange(stop - start), degree[some])
-        host_kernels("optics").keep_smallest(best, row, squared)
-        far = np.sqrt(best[:, -1])
+        for run, node in runs:
+            kernels.append_rows(*run.piece(start, stop), node, at, nodes, squared)
+        far = np.full(stop - start, np.inf)
+        kernels.kth_smallest(total[start : stop + 1] - total[start], squared, min_samples - 1, far)
+        far = np.sqrt(far)
         core[some] = np.round(np.where(far <= max_eps, far, np.inf), 15)
+        row = np.repeat(np.arange(stop - start), degree[some])
         near = (squared <= max_eps * max_eps) & np.isfinite(core[some])[row]
         row = row[near]
         kept[some] = np.bincount(row, minlength=stop - start)
         others.append(nodes[near])
         reach.append(np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15))
         start = stop
-    used = tuple(held for part in parts for held in (part.others, part.squared) if held.values is None)
+    used = tuple(held for part in parts for held in part.held if held.values is None)
     return Reachable(core, kept, others.finish(), reach.finish(), used)

@@ -10,6 +10,7 @@ import numpy as np
 from dask_simjoin.arrays import to_host
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.density.optics import COLUMNS
+from dask_simjoin.errors import ColumnError
 from dask_simjoin.optional import optional
 
 
@@ -25,12 +26,17 @@ def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: flo
     return labels
 
 
+def steep_clusters() -> Any:
+    """Scikit-learn's function for clusters by steepness."""
+    return optional("sklearn.cluster", "scikit-learn", "Clusters by steepness").cluster_optics_xi
+
+
 def by_steepness(order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, options: Any) -> np.ndarray:
     """Labels (n,) of the clusters between steep parts of the plot (section 4.3.2), by scikit-learn."""
     if not len(order):
         return order
-    extract = optional("sklearn.cluster", "scikit-learn", "Clusters by steepness").cluster_optics_xi
-    found: np.ndarray = extract(reachability=reach, predecessor=predecessor, ordering=order, **options)[0]
+    known = {"reachability": reach, "predecessor": predecessor, "ordering": order}
+    found: np.ndarray = steep_clusters()(**known, **options)[0]
     return found.astype(np.int64)
 
 
@@ -39,8 +45,14 @@ def labels_of(parts: Sequence[Any], eps: float | None, options: Any) -> np.ndarr
     place, reach, core, predecessor = (
         np.concatenate([to_host(part[name].values) for part in parts]) for name in COLUMNS
     )
-    order = np.empty(len(place), np.int64)
-    order[place] = np.arange(len(place))
+    number = len(place)
+    if place.min(initial=0) < 0 or (np.bincount(place, minlength=number) != 1).any():
+        raise ColumnError(
+            f"The column 'ordering' of {number:,} rows is no order of them; give all rows of one result of "
+            "optics()."
+        )
+    order = np.empty(number, np.int64)
+    order[place] = np.arange(number)
     if eps is not None:
         return at_distance(order, reach, core, eps)
     return by_steepness(order, reach, predecessor, options)

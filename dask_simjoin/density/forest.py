@@ -65,10 +65,9 @@ def smallest_of_block(q: Chunk, d: Chunk, layout: Any, number: int, same: bool) 
     return best
 
 
-def merge_smallest(parts: list[np.ndarray]) -> np.ndarray:
-    """The smallest of what several blocks tell of a chunk's rows."""
-    number = parts[0].shape[1]
-    return np.sort(np.concatenate(parts, axis=1), axis=1)[:, :number]
+def merge_smallest(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The smallest of what two blocks tell of a chunk's rows."""
+    return np.sort(np.concatenate([one, other], axis=1), axis=1)[:, : one.shape[1]]
 
 
 def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
@@ -147,11 +146,15 @@ def row_names(rows: int, names: Names) -> np.ndarray:
 
 
 def merge_forests(*parts: Edges) -> Edges:
-    """The forest of all these edges."""
-    weight, low, high = (np.concatenate(column) for column in zip(NO_EDGES, *parts, strict=True))
-    names, nodes = np.unique(np.concatenate([low, high]), return_inverse=True)
-    weight, low, high = _forest(len(names), weight, *nodes.reshape(2, -1))
-    return weight, names[low], names[high]
+    """The forest of all these edges; one after the other, so that no more than two are in memory twice."""
+    forest: Edges = NO_EDGES
+    for part in parts:
+        weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
+        names = np.unique(np.concatenate([low, high]))
+        low, high = np.searchsorted(names, low), np.searchsorted(names, high)
+        weight, low, high = _forest(len(names), weight, low, high)
+        forest = weight, names[low], names[high]
+    return forest
 
 
 def merge_attached(rows: int, *parts: Attached) -> Attached:
@@ -196,7 +199,8 @@ def order_forest(names: list[np.ndarray], cores: list[np.ndarray], attached: lis
 def forest_of_chunk(chunk: Chunk, layout: Any, min_samples: int) -> np.ndarray:
     """The result (n, 4) for the rows of one chunk that is all there is."""
     names = np.arange(len(chunk["ids"]))
-    core = core_of(smallest_of_block(chunk, chunk, layout, min_samples - 1, True)[0])
+    number = max(1, min(min_samples - 1, len(names)))
+    core = core_of(smallest_of_block(chunk, chunk, layout, number, True)[0])
     forest, attached = forest_of_block(chunk, chunk, (core, core), [names, names], layout, True)
     return order_forest([names], [core], attached, forest)[0]
 

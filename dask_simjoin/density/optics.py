@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.arrays import to_host
 from dask_simjoin.backends.base import host_kernels
 from dask_simjoin.chunks import Chunk
 from dask_simjoin.density.edges import Reachable, Room, Runs, edges_of_block, gather_edges
@@ -44,10 +45,10 @@ def order_rows(names: list[Any], parts: list[Reachable]) -> list[np.ndarray]:
     sizes = [len(part.core) for part in parts]
     firsts = np.cumsum([0, *sizes])
     n = int(firsts[-1])
-    if any(isinstance(name, np.ndarray) for name in names):
-        by_rank = np.argsort(np.concatenate(names), kind="stable").astype(np.int32)
-    else:
+    if all(isinstance(name, int) for name in names):
         by_rank = np.arange(n, dtype=np.int32)
+    else:
+        by_rank = np.argsort(np.concatenate([to_host(name) for name in names])).astype(np.int32)
     rank = np.empty(n, np.int32)
     rank[by_rank] = np.arange(n, dtype=np.int32)
     nodes_at, weights_at = np.empty(n, np.int64), np.empty(n, np.int64)

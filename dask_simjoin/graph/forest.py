@@ -24,15 +24,19 @@ from dask_simjoin.graph.private import List, Task, TaskRef
 from dask_simjoin.graph.source import pick
 from dask_simjoin.plan import Plan
 
+FORESTS = 4
+"""Forests that one task merges: each may be of all rows."""
+
 
 class ForestRows(Named):
     """The result for the rows of each chunk, from a forest.
 
-    Core distances come first, then the forest of each block pair, merged in a tree.
+    Core distances come first, then the forest of each block pair, merged in a tree.  `neighbors`: how many
+    a core row has.
     """
 
     _label = "simjoin_optics_order"
-    _parameters = ["chunks", "plan", "min_samples"]
+    _parameters = ["chunks", "plan", "neighbors"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
@@ -40,54 +44,49 @@ class ForestRows(Named):
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_optics", self.deterministic_token)
-        add, layout, number = steps.add, plan.layout, self.operand("min_samples") - 1
+        add, layout, number = steps.add, plan.layout, self.operand("neighbors")
         every, blocks = range(len(plan.chunks)), plan.blocks.tolist()
         refs = [chunk_refs(self.chunks, c, c)[0] for c in every]
 
-        def of_sides(step: str, found: list[TaskRef]) -> list[list[TaskRef]]:
-            own: list[list[TaskRef]] = [[] for _ in every]
+        def of_sides(found: list[TaskRef]) -> list[tuple[list[int], list[TaskRef]]]:
+            own: list[tuple[list[int], list[TaskRef]]] = [([], []) for _ in every]
             for b, (i, j) in enumerate(blocks):
                 for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
-                    own[c].append(add(step, (b, side), pick, found[b], side))
+                    own[c][0].append(side)
+                    own[c][1].append(found[b])
             return own
 
-        found = [
+        smallest = [
             add("smallest", b, smallest_of_block, refs[i], refs[j], layout, number, i == j)
             for b, (i, j) in enumerate(blocks)
         ]
-        smallest = of_sides("smallest_side", found)
-        cores = []
-        for c in every:
-            least = [add("none", c, _none, refs[c], number), *smallest[c]]
-            cores.append(add("core", c, core_of, steps.merged("least", _least, least, c)))
+        cores = [
+            add("core", c, _core, refs[c], number, sides, *found)
+            for c, (sides, found) in enumerate(of_sides(smallest))
+        ]
         names = [add("rows", c, _row_names, refs[c], name) for c, name in enumerate(steps.names(plan, refs))]
-        found = [
-            add(
-                "forest",
-                b,
-                _forest,
-                layout,
-                i == j,
-                *(some[c] for some in (refs, cores, names) for c in (i, j)),
-            )
+        forests = [
+            add("forest", b, _forest, layout, i == j, *(x[c] for x in (refs, cores, names) for c in (i, j)))
             for b, (i, j) in enumerate(blocks)
         ]
-        trees = [add("trees", b, pick, forest, 0) for b, forest in enumerate(found)]
-        reached = of_sides("reached_side", [add("reached", b, pick, f, 1) for b, f in enumerate(found)])
-        forest = steps.merged("merge", merge_forests, trees)
-        attached = [add("attached", c, _attached, cores[c], *reached[c]) for c in every]
+        trees = [add("trees", b, pick, forest, 0) for b, forest in enumerate(forests)]
+        reached = [add("reached", b, pick, forest, 1) for b, forest in enumerate(forests)]
+        forest = steps.merged("merge", merge_forests, trees, fan_in=FORESTS)
+        attached = [
+            add("attached", c, _attached, cores[c], sides, *found)
+            for c, (sides, found) in enumerate(of_sides(reached))
+        ]
         order = add("visit", 0, order_forest, List(*names), List(*cores), List(*attached), forest)
         for c in every:
             steps.layer[(self._name, c)] = Task((self._name, c), pick, order, c)
         return steps.layer
 
 
-def _none(chunk: Chunk, number: int) -> np.ndarray:
-    return np.full((len(chunk["ids"]), number), np.inf)
-
-
-def _least(*parts: np.ndarray) -> np.ndarray:
-    return merge_smallest(list(parts))
+def _core(chunk: Chunk, number: int, sides: list[int], *found: list[np.ndarray]) -> np.ndarray:
+    best = np.full((len(chunk["ids"]), number), np.inf)
+    for side, some in zip(sides, found, strict=True):
+        best = merge_smallest(best, some[side])
+    return core_of(best)
 
 
 def _row_names(chunk: Chunk, names: Any) -> np.ndarray:
@@ -99,5 +98,5 @@ def _forest(layout: Any, same: bool, q: Chunk, d: Chunk, q_core: Any, d_core: An
     return forest_of_block(q, d, (q_core, d_core), [q_names, d_names], layout, same)
 
 
-def _attached(core: np.ndarray, *parts: Any) -> Any:
-    return merge_attached(len(core), *parts)
+def _attached(core: np.ndarray, sides: list[int], *found: list[Any]) -> Any:
+    return merge_attached(len(core), *(some[side] for side, some in zip(sides, found, strict=True)))

@@ -102,16 +102,15 @@ class Steps:
         self.layer[key] = Task(key, function, *arguments)
         return TaskRef(key)
 
-    def merged(
-        self, step: str, function: Callable[..., Any], parts: list[TaskRef], place: Any = 0
-    ) -> TaskRef:
+    def merged(self, step: str, function: Callable[..., Any], parts: list[TaskRef],
+               fan_in: int = SUM_FAN_IN) -> TaskRef:  # fmt: skip
         """Add tasks that merge some values in a tree."""
         depth = 0
-        while len(parts) > SUM_FAN_IN:
-            groups = [parts[s : s + SUM_FAN_IN] for s in range(0, len(parts), SUM_FAN_IN)]
-            parts = [self.add(step, (place, depth, n), function, *g) for n, g in enumerate(groups)]
+        while len(parts) > fan_in:
+            groups = [parts[s : s + fan_in] for s in range(0, len(parts), fan_in)]
+            parts = [self.add(step, (depth, n), function, *group) for n, group in enumerate(groups)]
             depth += 1
-        return self.add(step, (place, depth, 0), function, *parts)
+        return self.add(step, (depth, 0), function, *parts)
 
     def names(self, plan: Plan, chunks: list[TaskRef]) -> list[Any]:
         """For each chunk its rows' positions in the frame, or its number if chunks follow each other."""

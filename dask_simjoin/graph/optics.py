@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.budget import SHARE
-from dask_simjoin.checks import check_edges
+from dask_simjoin.checks import check_edges, check_order
 from dask_simjoin.chunks import Chunk
 from dask_simjoin.density.edges import Reachable, Room, Runs, edges_of_block, gather_edges
 from dask_simjoin.density.optics import discard, order_rows
@@ -25,8 +25,11 @@ from dask_simjoin.plan import Plan
 IN_MEMORY = 2**30
 """Bytes of edges that are kept in memory where no limit is known."""
 
-SORTED = 48
-"""Bytes of an edge while it is sorted."""
+SORTED = 96
+"""Bytes of a pair while its edges are sorted."""
+
+ORDER_BYTES, FOREST_BYTES = 150, 500
+"""Of a row on the worker that puts all of them in order, from all edges or from a forest."""
 
 EDGES, FOREST = MODES = ("edges", "forest")
 
@@ -40,17 +43,19 @@ class Ordered(FoundByChunk):
         return 64 + smallest  # a row's name, degree, distances and results
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        samples = self.operand("min_samples")
-        if self.operand("mode") == FOREST:
-            return ForestRows(chunks, plan, samples)
-        spec = self.operand("spec")
-        have = resources(spec.library)
-        check_edges(plan.estimate.total_low, plan.rows, self.operand("max_eps"), have, free_space())
+        samples, max_eps = self.operand("min_samples"), self.operand("max_eps")
+        forest = self.operand("mode") == FOREST
+        have = resources(self.operand("spec").library)
+        check_order(plan.rows, FOREST_BYTES if forest else ORDER_BYTES, have)
+        if forest:
+            return ForestRows(chunks, plan, max(1, min(samples - 1, plan.rows)))
         limit = None if have.gpu else have.memory
         together = IN_MEMORY if limit is None else limit // SHARE
-        rooms = (plan.budget.chunk // 4, together // max(1, len(plan.chunks)))
+        directory = scratch_directory()
+        check_edges(plan.estimate.total_low, max_eps, together, free_space(directory))
+        rooms = (together // (8 * max(1, len(plan))), together // (2 * max(1, len(plan.chunks))))
         buffer = int(np.clip((limit or IN_MEMORY) // SHARE // SORTED, 1 << 16, 1 << 22))
-        return OrderedRows(chunks, plan, samples, self.operand("max_eps"), rooms, buffer)
+        return OrderedRows(chunks, plan, samples, max_eps, directory, rooms, buffer)
 
 
 class SomeOrder(Ordered, SomeAligned):
@@ -74,11 +79,12 @@ class OrderedRows(Named):
     Each block pair sorts its edges by row; those of each chunk's rows are gathered, with which its core
     distances are known; and one task visits all rows.
 
-    `rooms`: bytes up to which an array of a block's edges, and one of a chunk's, stays in memory.
+    `rooms`: bytes up to which an array of a block's edges, and one of a chunk's, stays in memory; others
+    are files in `directory`.
     """
 
     _label = "simjoin_optics_order"
-    _parameters = ["chunks", "plan", "min_samples", "max_eps", "rooms", "buffer"]
+    _parameters = ["chunks", "plan", "min_samples", "max_eps", "directory", "rooms", "buffer"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
@@ -88,17 +94,18 @@ class OrderedRows(Named):
         steps = Steps("simjoin_optics", self.deterministic_token)
         every = range(len(plan.chunks))
         refs = [chunk_refs(self.chunks, c, c)[0] for c in every]
-        (block, chunk), buffer = self.operand("rooms"), self.operand("buffer")
+        directory, buffer = self.operand("directory"), self.operand("buffer")
+        block, chunk = (Room(directory, most, buffer) for most in self.operand("rooms"))
         sizes = [steps.add("sizes", c, _size, refs[c]) for c in every]
         firsts = steps.add("nodes", 0, _first_nodes, *sizes)
         runs: list[list[TaskRef]] = [[] for _ in every]
         sides: list[list[tuple[int, int]]] = [[] for _ in every]
         for b, (i, j) in enumerate(plan.blocks.tolist()):
-            found = steps.add("edges", b, _edges, refs[i], refs[j], plan.layout, (block, buffer), i == j)
+            found = steps.add("edges", b, edges_of_block, refs[i], refs[j], plan.layout, block, i == j)
             for c, other, side in ((i, j, 0), (j, i, 1))[: 1 + (i != j)]:
                 runs[c].append(found)
                 sides[c].append((side, other))
-        how = self.operand("max_eps"), self.operand("min_samples"), (chunk, buffer)
+        how = self.operand("max_eps"), self.operand("min_samples"), chunk
         gathered = [
             steps.add("gather", c, _gather, sizes[c], firsts, *how, sides[c], *runs[c]) for c in every
         ]
@@ -118,19 +125,11 @@ def _first_nodes(*sizes: int) -> list[int]:
     return firsts
 
 
-def _room(most: int, buffer: int) -> Room:
-    return Room(scratch_directory(), most, buffer)
-
-
-def _edges(q: Chunk, d: Chunk, layout: Any, room: tuple[int, int], same: bool) -> Any:
-    return edges_of_block(q, d, layout, _room(*room), same)
-
-
-def _gather(rows: int, firsts: list[int], max_eps: float, min_samples: int, room: tuple[int, int],
+def _gather(rows: int, firsts: list[int], max_eps: float, min_samples: int, room: Room,
             sides: list[tuple[int, int]], *found: tuple[Runs, Runs]) -> Reachable:  # fmt: skip
     parts = [both[side] for both, (side, _) in zip(found, sides, strict=True)]
     nodes = [firsts[other] for _, other in sides]
-    return gather_edges(rows, max_eps, min_samples, nodes, _room(*room), *parts)
+    return gather_edges(rows, max_eps, min_samples, nodes, room, *parts)
 
 
 def _order(names: list[Any], gathered: list[Reachable]) -> list[np.ndarray]:

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import tempfile
 
 import dask
-from distributed import get_worker
 
 from dask_simjoin.graph.cluster import current_client
 
 
 @functools.cache
 def _own(parent: str | None) -> tempfile.TemporaryDirectory[str]:
-    """A directory that is removed when this process ends."""
+    if parent is not None:
+        os.makedirs(parent, exist_ok=True)
     return tempfile.TemporaryDirectory(prefix="simjoin-", dir=parent)
 
 
 def scratch_directory() -> str:
-    """The worker's local directory, or without one a new one in Dask's temporary directory."""
-    try:
-        return str(get_worker().local_directory)
-    except ValueError:
-        return _own(dask.config.get("temporary-directory", None)).name
+    """A new directory in Dask's temporary directory; it is removed when this process ends.
+
+    It is the client's, where there is one: workers come and go, and their directories with them.
+    """
+    return _own(dask.config.get("temporary-directory", None)).name
 
 
-def _free() -> int:
-    return shutil.disk_usage(scratch_directory()).free
+def _free(directory: str) -> int:
+    os.makedirs(directory, exist_ok=True)
+    return shutil.disk_usage(directory).free
 
 
-def free_space() -> int:
+def free_space(directory: str) -> int:
     """Bytes that are free there, on the machine that has least."""
     client = current_client()
     if client is None or client.asynchronous:
-        return _free()
-    return min(client.run(_free).values(), default=0)
+        return _free(directory)
+    return min(client.run(_free, directory).values(), default=0)

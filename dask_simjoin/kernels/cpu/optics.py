@@ -61,19 +61,26 @@ def by_row(rows: Any, others: Any, values: Any, ends: Any, out: Any, out_values:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def append_rows(ends: Any, others: Any, values: Any, start: int, first: int, node: int, at: Any,
-                out: Any, out_values: Any) -> None:  # fmt: skip
-    """Put edges of the rows from `start` on behind those that each has already.
+def append_rows(ends: Any, others: Any, values: Any, node: int, at: Any, out: Any, out_values: Any) -> None:
+    """Put edges of rows behind those that each has already.
 
-    `ends`: of all rows; `others`, `values`: edges from number `first` on, to rows of which the first is
-    a `node`; `at`: where each row's next edge goes.
+    `ends` (n + 1,): where each row's begin and end; `others`: rows of which the first is a `node`;
+    `at` (n,): where each row's next edge goes.
     """
     for i in range(at.size):
         to = at[i]
-        for e in range(ends[start + i] - first, ends[start + i + 1] - first):
+        for e in range(ends[i], ends[i + 1]):
             out[to], out_values[to] = others[e] + node, values[e]
             to += 1
         at[i] = to
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def kth_smallest(ends: Any, values: Any, k: int, out: Any) -> None:
+    """The k-th smallest value of each row that has so many; `ends` (n + 1,): where each row's are."""
+    for i in range(out.size):
+        if ends[i + 1] - ends[i] >= k:
+            out[i] = np.partition(values[ends[i] : ends[i + 1]], k - 1)[k - 1]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
