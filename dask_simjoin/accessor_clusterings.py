@@ -21,10 +21,10 @@ class ClusteringVerbs:
         """Clusters of rows by density: DBSCAN.
 
         Labels are those of ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for
-        every number of partitions. (There is one exception: its tree takes in whole nodes whose far end is
-        within the rounded `eps`, so pairs whose squared distance lies between ``eps*eps`` as rounded and as it
-        is may be neighbours there, and are none here.) No list of neighbours is made: memory holds the chunks of a task, a few
-        numbers for each row, and the chunks' components.
+        every number of partitions. There is one exception: its tree takes in whole nodes whose far end is
+        within the rounded `eps`, so pairs whose squared distance lies between ``eps*eps`` as rounded and as
+        it is may be neighbours there, and are none here. No list of neighbours is made: memory holds the
+        chunks of a task, a few numbers for each row, and the chunks' components.
 
         Parameters
         ----------
@@ -78,10 +78,10 @@ class ClusteringVerbs:
             A row with at least so many rows within `max_eps`, itself included, is a core row; at least 2.
         mode : {"edges", "forest"}
             "edges": the result of ``sklearn.cluster.OPTICS(max_eps=..., algorithm="kd_tree")``, ties
-            included (but for the exception that `dbscan` has). It takes all edges, 24 bytes for each pair in each direction, in files if they are
-            many, and one task that visits all rows. "forest": for larger data; what is kept is a minimum
-            spanning forest, no larger than the rows. For every ``eps <= max_eps`` it has the same core
-            rows as ``dbscan(eps, min_samples)``, in the same clusters.
+            included, but for the exception that `dbscan` has. It takes all edges, at most 32 bytes for each
+            pair in each direction, in files if they are many, and one task that visits all rows. "forest": for
+            larger data; what is kept is a minimum spanning forest, no larger than the rows. For every
+            ``eps <= max_eps`` it has the same core rows as ``dbscan(eps, min_samples)``, in the same clusters.
         on, id, metric, dropna, method, partitioning, blocksize
             As in `self_join`; `id` only says which column is no coordinate.
 

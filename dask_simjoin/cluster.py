@@ -213,7 +213,8 @@ class OPTICS(_Estimator):
             raise OptionError(f"eps={eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
         found = clusterings.optics(
             self._frame(X, self.max_eps), self.max_eps, self.min_samples, mode=self.mode, metric=self.metric,
-            on=self.on, dropna=self.dropna, method=self.method, partitioning=self.partitioning, blocksize=self.blocksize,
+            on=self.on, dropna=self.dropna, method=self.method, partitioning=self.partitioning,
+            blocksize=self.blocksize,
         )  # fmt: skip
         self.optics_ = found
         if self.cluster_method == "dbscan":
