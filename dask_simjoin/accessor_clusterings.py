@@ -79,9 +79,10 @@ class ClusteringVerbs:
         mode : {"edges", "forest"}
             "edges": the result of ``sklearn.cluster.OPTICS(max_eps=..., algorithm="kd_tree")``, ties
             included, but for the exception that `dbscan` has. It takes all edges, at most 32 bytes for each
-            pair in each direction, in files if they are many, and one task that visits all rows. "forest": for
-            larger data; what is kept is a minimum spanning forest, no larger than the rows. For every
-            ``eps <= max_eps`` it has the same core rows as ``dbscan(eps, min_samples)``, in the same clusters.
+            pair in each direction, in files if they are many, and one task that visits all rows.
+            "forest": for larger data; what is kept is a minimum spanning forest, no larger than the rows.
+            For every ``eps <= max_eps`` it has the same core rows as ``dbscan(eps, min_samples)``, in the
+            same clusters.
         on, id, metric, dropna, method, partitioning, blocksize
             As in `self_join`; `id` only says which column is no coordinate.
 
