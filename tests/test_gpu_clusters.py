@@ -18,6 +18,7 @@ from dask_simjoin.cluster import cluster_optics_dbscan
 from dask_simjoin.density.components import new_nodes
 from dask_simjoin.index.device import ENGINES, make_device_layout
 from dask_simjoin.testing import brute_force, cases, frame_of, squared_distances
+from tests.test_gpu_engine import layout_for
 from tests.test_gpu_frames import computed, lay
 
 pytestmark = pytest.mark.gpu
@@ -102,7 +103,7 @@ def test_any_points_on_every_engine(case, min_samples, engine):
     """Ties, borders and roots, of one index and of two, with both types of nodes."""
     x = case.x.astype(np.float64)
     n = len(x)
-    near = squared_distances(x, x) <= case.eps**2
+    near = squared_distances(x, x) <= case.eps * case.eps
     core = near.sum(1) >= min_samples
     edges = near & core[:, None] & core
     want = np.arange(n)
@@ -111,8 +112,7 @@ def test_any_points_on_every_engine(case, min_samples, engine):
             [want[row].min() if row.any() else i for i, row in zip(want, edges, strict=True)], int
         )
     low = np.array([np.flatnonzero(row & core).min(initial=n) for row in near], int)
-    moments = (x.min(0), x.max(0), x.mean(0), x.var(0)) if n else (np.zeros(x.shape[1]),) * 4
-    layout = make_device_layout(*moments, case.eps**2, engine)
+    layout = layout_for(x, case.eps, engine)
     ends = [0, *case.cuts, n]
     parts = [(a, BACKEND.build(cupy.asarray(x[a:b]), layout)) for a, b in itertools.pairwise(ends)]
     taking, labels = cupy.asarray(core), cupy.where(cupy.asarray(core), cupy.arange(n), -1)

@@ -166,7 +166,7 @@ def test_more_pairs_than_a_batch_holds(engine, monkeypatch):
     monkeypatch.setattr(gpu_engine, "BATCH", 1 << 20)
     batches = [len(f.places) for f in gpu_engine.batches(index, index, layout, same=True)]
     assert len(batches) > 5
-    assert max(batches) <= (1 << 20) + gpu_engine._Launch(index, index, layout, True, False, None).slack
+    assert max(batches) <= (1 << 20) + gpu_engine._Launch(index, index, layout, True).slack
     found = BACKEND.pairs(index, index, layout, same=True)
     keys = [cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)]
     assert len(keys[0]) == sum(batches) > 30_000_000
@@ -181,7 +181,7 @@ def test_many_ranges_of_tiles(engine, monkeypatch):
     index = BACKEND.build(cupy.asfortranarray(cupy.asarray(x)), layout)
     assert len(index["levels"]) > 3
     monkeypatch.setattr(gpu_engine, "MOST_UNITS", 1)
-    assert gpu_engine._Launch(index, index, layout, True, False, None).span > 1
+    assert gpu_engine._Launch(index, index, layout, True).span > 1
     pairs = BACKEND.pairs(index, index, layout, same=True)
     cells = np.floor(x / 0.001).astype(np.int64)
     order = np.lexsort((cells[:, 1], cells[:, 0]))
