@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,13 @@ class Store:
         else:
             values.tofile(self._file)
 
+    def abandon(self) -> None:
+        """Remove the file, if there is one: nothing will be read."""
+        if self._file is not None:
+            self._file.close()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+
     def finish(self) -> Held:
         """The whole array; nothing can be added any more."""
         known = (socket.gethostname(), self._dtype, self.size)
@@ -102,3 +110,14 @@ class Store:
             return Held(None, self._path, *known)
         parts = self._parts or [np.empty(0, self._dtype)]
         return Held(parts[0] if len(parts) == 1 else np.concatenate(parts), "", *known)
+
+
+@contextlib.contextmanager
+def kept(*stores: Store) -> Iterator[None]:
+    """A context in which stores are filled; if that fails, as on a full disk, their files are removed."""
+    try:
+        yield
+    except BaseException:
+        for store in stores:
+            store.abandon()
+        raise

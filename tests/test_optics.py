@@ -361,6 +361,22 @@ def test_stores(tmp_path):
     assert Store(np.int32, str(tmp_path), 0).finish().array().tolist() == []
 
 
+def test_no_file_is_left_where_a_disk_is_full(tmp_path, monkeypatch):
+    monkeypatch.setattr(clusterings, "Room", lambda directory, most, buffer: Room(str(tmp_path), 0, 200))
+    written = []
+
+    def full(self, values, old=Store.append):
+        written.append(values)
+        if len(written) == 3:
+            raise OSError("No space left on device")
+        old(self, values)
+
+    monkeypatch.setattr(Store, "append", full)
+    with pytest.raises(OSError, match="No space left"):
+        frame_of(SETS["moons"][0]).simjoin.optics(0.2)
+    assert not list(tmp_path.iterdir())
+
+
 def test_files_go_with_the_process(tmp_path):
     code = (
         "import dask\n"

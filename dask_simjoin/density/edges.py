@@ -10,7 +10,7 @@ import numpy as np
 from dask_simjoin.arrays import to_host
 from dask_simjoin.backends.base import backend_for, host_kernels
 from dask_simjoin.chunks import Chunk
-from dask_simjoin.scratch import Held, Store
+from dask_simjoin.scratch import Held, Store, kept
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class _Side:
         self._number = rows
         self._starts = [(0, 0)]
         kinds = (np.int32, np.int32, np.int32, np.float64)
-        self._stores = [Store(kind, room.directory, room.most) for kind in kinds]
+        self.stores = [Store(kind, room.directory, room.most) for kind in kinds]
 
     def add(self, rows: np.ndarray, others: np.ndarray, squared: np.ndarray) -> None:
         """Make one run of edges."""
@@ -75,13 +75,13 @@ class _Side:
         counts = np.diff(ends).astype(np.int32)
         some = np.flatnonzero(counts)
         columns: list[np.ndarray] = [some.astype(np.int32), counts[some], out, values]
-        for store, column in zip(self._stores, columns, strict=True):
+        for store, column in zip(self.stores, columns, strict=True):
             store.append(column)
-        self._starts.append((self._stores[0].size, self._stores[2].size))
+        self._starts.append((self.stores[0].size, self.stores[2].size))
 
     def finish(self) -> Runs:
         """All runs."""
-        return Runs(self._starts, *(store.finish() for store in self._stores))
+        return Runs(self._starts, *(store.finish() for store in self.stores))
 
 
 class _Run:
@@ -129,8 +129,9 @@ def edges_of_block(q: Chunk, d: Chunk, layout: Any, room: Room, same: bool) -> t
         if number >= room.buffer:
             sort()
 
-    backend_for(q["example"]).visit(q, d, layout, visitor, same=same)
-    sort()
+    with kept(*(store for side in sides for store in side.stores)):
+        backend_for(q["example"]).visit(q, d, layout, visitor, same=same)
+        sort()
     first, *second = [side.finish() for side in sides]
     return first, second[0] if second else None
 
@@ -176,29 +177,30 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
     for run, _ in runs:
         degree[run.rows] += run.counts
     total = np.append(0, np.cumsum(degree))
-    core, kept = np.full(rows, np.inf), np.zeros(rows, np.int32)
+    core, left = np.full(rows, np.inf), np.zeros(rows, np.int32)
     others = Store(np.int32, room.directory, room.most)
     reach = Store(np.float64, room.directory, room.most)
     kernels, start = host_kernels("optics"), 0
-    while start < rows:
-        stop = int(np.searchsorted(total, total[start] + room.buffer, side="right")) - 1
-        stop = min(max(stop, start + 1), rows, start + room.buffer)
-        some = slice(start, stop)
-        number = int(total[stop] - total[start])
-        nodes, squared = np.empty(number, np.int32), np.empty(number)
-        at = total[start:stop] - total[start]
-        for run, node in runs:
-            kernels.append_rows(*run.piece(start, stop), node, at, nodes, squared)
-        far = np.full(stop - start, np.inf)
-        kernels.kth_smallest(total[start : stop + 1] - total[start], squared, min_samples - 1, far)
-        far = np.sqrt(far)
-        core[some] = np.round(np.where(far <= max_eps, far, np.inf), 15)
-        row = np.repeat(np.arange(stop - start), degree[some])
-        near = (squared <= max_eps * max_eps) & np.isfinite(core[some])[row]
-        row = row[near]
-        kept[some] = np.bincount(row, minlength=stop - start)
-        others.append(nodes[near])
-        reach.append(np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15))
-        start = stop
+    with kept(others, reach):
+        while start < rows:
+            stop = int(np.searchsorted(total, total[start] + room.buffer, side="right")) - 1
+            stop = min(max(stop, start + 1), rows, start + room.buffer)
+            some = slice(start, stop)
+            number = int(total[stop] - total[start])
+            nodes, squared = np.empty(number, np.int32), np.empty(number)
+            at = total[start:stop] - total[start]
+            for run, node in runs:
+                kernels.append_rows(*run.piece(start, stop), node, at, nodes, squared)
+            far = np.full(stop - start, np.inf)
+            kernels.kth_smallest(total[start : stop + 1] - total[start], squared, min_samples - 1, far)
+            far = np.sqrt(far)
+            core[some] = np.round(np.where(far <= max_eps, far, np.inf), 15)
+            row = np.repeat(np.arange(stop - start), degree[some])
+            near = (squared <= max_eps * max_eps) & np.isfinite(core[some])[row]
+            row = row[near]
+            left[some] = np.bincount(row, minlength=stop - start)
+            others.append(nodes[near])
+            reach.append(np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15))
+            start = stop
     used = tuple(held for part in parts for held in part.held if held.values is None)
-    return Reachable(core, kept, others.finish(), reach.finish(), used)
+    return Reachable(core, left, others.finish(), reach.finish(), used)

@@ -22,7 +22,9 @@ class Unplanned(Named):
 
     def __str__(self) -> str:
         spec = self.operand("spec")
-        return f"{type(self).__name__}({self.operand('source')}, eps={spec.eps!r}, on={list(spec.on)})"
+        asked = next((name for name in ("max_eps", "k") if name in self._parameters), None)
+        what = f"{asked}={self.operand(asked)!r}" if asked else f"eps={spec.eps!r}"
+        return f"{type(self).__name__}({self.operand('source')}, {what}, on={list(spec.on)})"
 
     @property
     def plan(self) -> Plan:

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
+from dask_simjoin.kernels.cpu.components import find
 from dask_simjoin.kernels.cpu.vectors import F64, I32, I64, const, load
 
 
@@ -166,13 +167,7 @@ def spanning(left: Any, right: Any, parent: Any, kept: Any) -> int:
     """Keep the edges that join sets of nodes, in their order; their number."""
     number = 0
     for n in range(left.size):
-        a, b = left[n], right[n]
-        while parent[a] != a:
-            parent[a] = parent[parent[a]]
-            a = parent[a]
-        while parent[b] != b:
-            parent[b] = parent[parent[b]]
-            b = parent[b]
+        a, b = find(parent, left[n]), find(parent, right[n])
         if a != b:
             if a < b:
                 parent[b] = a
