@@ -19,15 +19,17 @@ VERBS = {
 }
 
 
-@pytest.fixture(scope="module", params=[(8, 2), (25, 4)])
-def written(request, tmp_path_factory):
-    """A frame in files by pandas, whose labels count on or restart, and by Dask; and what it has."""
-    files, columns = request.param
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("files"), 8, 2)
+
+
+def write(folder, files, columns):
+    """A frame in files by pandas, whose labels count on or restart, and by Dask."""
     rng = np.random.default_rng(files)
     rows = 20 * files
     frame = pd.DataFrame({name: rng.integers(0, 12, rows) * 1.0 for name in ON})
     frame = frame.assign(**{f"c{k}": rng.normal(size=rows) for k in range(columns)})
-    folder = tmp_path_factory.mktemp("files")
     for kind in ("counting", "restarting"):
         (folder / kind).mkdir()
         for n in range(files):
@@ -56,3 +58,15 @@ def test_beside_a_frame_of_merged_partitions(written, kind, filesystem, verb):
         kept = ddf.assign(v=lazy)[lazy > 1][["y", "v"]].compute()
         assert kept.v.tolist() == want[want > 1].tolist() and kept.y.tolist() == frame.y[want > 1].tolist()
         assert ddf[lazy <= 1].c0.compute().tolist() == frame.c0[want <= 1].tolist()
+
+
+@pytest.mark.parametrize(("files", "columns"), [(10, 2), (25, 2), (25, 8), (16, 30)])
+def test_other_numbers_of_files_and_columns(files, columns, tmp_path):
+    """Dask merges partitions by both."""
+    ddf = dd.read_parquet(write(tmp_path, files, columns) / "counting")
+    with dask.config.set(scheduler="sync"):
+        want = ddf.compute().simjoin.neighbor_counts(1.0, on=ON)
+        lazy = ddf.simjoin.neighbor_counts(1.0, on=ON)
+        assert ddf.assign(v=lazy)[["x", "v"]].compute().v.tolist() == want.tolist()
+        assert ddf.assign(v=lazy).v.compute().tolist() == want.tolist()
+        assert (lazy + ddf.c1).compute().index.tolist() == want.index.tolist()
