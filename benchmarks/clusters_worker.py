@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.worker import THREADS, pin
+from benchmarks.worker import pin, run_apart
 
 TOOLS = ("ours", "sklearn")
 
@@ -35,17 +34,9 @@ def cluster_apart(tool: str, points: str, file: Path, labels: Path | None,
     """
     command = [sys.executable, "-m", "benchmarks.clusters_worker", tool, points, str(file)]
     command += [str(labels)] if labels else []
-    environment = os.environ | dict.fromkeys(THREADS, "1")
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=patience, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"failed": f"given up after {patience:g} s"}
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:]
-        return {"failed": f"exit status {done.returncode}: {' '.join(last)}"}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found = run_apart(command, patience)
+    if "failed" in found:
+        return found
     return found | {"loadavg": [round(load, 2) for load in os.getloadavg()]}
 
 

@@ -16,20 +16,28 @@ PATIENCE = 300
 """Seconds after which a measurement is given up."""
 
 
-def measure_apart(tool: str, row: str, repeat: int, quick: bool) -> dict[str, Any]:
-    """Measure in a new process; the result has the key "failed" if there is none."""
-    command = [sys.executable, "-m", "benchmarks.worker", tool, row, str(repeat), str(int(quick))]
+def run_apart(command: list[str], patience: float) -> dict[str, Any]:
+    """The JSON that a process on one thread prints at last, or "failed"."""
     environment = os.environ | dict.fromkeys(THREADS, "1")
     try:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+            command, env=environment, capture_output=True, text=True, timeout=patience, check=False
         )
     except subprocess.TimeoutExpired:
-        return {"failed": f"given up after {PATIENCE} s"}
+        return {"failed": f"given up after {patience:g} s"}
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:]
         return {"failed": f"exit status {done.returncode}: {' '.join(last)}"}
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def measure_apart(tool: str, row: str, repeat: int, quick: bool) -> dict[str, Any]:
+    """Measure in a new process; the result has the key "failed" if there is none."""
+    command = [sys.executable, "-m", "benchmarks.worker", tool, row, str(repeat), str(int(quick))]
+    result = run_apart(command, PATIENCE)
+    if "failed" in result:
+        return result
     # more than 1 tells that something else ran as well and may have slowed this down
     return result | {"load": round(os.getloadavg()[0], 2)}
 

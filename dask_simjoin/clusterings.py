@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -174,13 +174,17 @@ def cluster_optics_xi(optics: Any, min_samples: int, *, xi: float = 0.05, min_cl
     return _extracted(optics, None, options)
 
 
-def _extracted(optics: Any, eps: float | None, options: dict[str, Any]) -> Any:
+def example_of_order(optics: Any, columns: Iterable[str]) -> Any:
+    """The empty example of a result of `optics`; refuses what has not these columns of it."""
     meta = example_of(optics)
-    for name in COLUMNS:
+    for name in columns:
         if name not in meta.columns:
-            raise ColumnError(
-                f"The frame has no column {name!r}; give a result of optics() with all columns."
-            )
+            raise ColumnError(f"The frame has no column {name!r}; give a whole result of optics().")
+    return meta
+
+
+def _extracted(optics: Any, eps: float | None, options: dict[str, Any]) -> Any:
+    meta = example_of_order(optics, COLUMNS)
     if not is_dask_collection(optics):
         return whole_labels(optics, eps, options, LABELS)
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)

@@ -8,9 +8,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.arrays import to_host
-from dask_simjoin.clusterings import cluster_optics_dbscan
-from dask_simjoin.errors import ColumnError
-from dask_simjoin.inputs import example_of
+from dask_simjoin.clusterings import cluster_optics_dbscan, example_of_order
 from dask_simjoin.optional import new_axes
 
 MOST_DRAWN = 100_000
@@ -88,9 +86,7 @@ def plot_reachability(optics: Any, eps: float | None = None, ax: Any = None) -> 
     >>> plot_reachability(df.simjoin.optics(5.0, min_samples=2)).get_ylabel()  # doctest: +SKIP
     'reachability'
     """
-    for name in ("ordering", "reachability"):
-        if name not in example_of(optics).columns:
-            raise ColumnError(f"The frame has no column {name!r}; give a whole result of optics().")
+    example_of_order(optics, ("ordering", "reachability"))
     if is_dask_collection(optics):
         optics = optics.compute()
     place, reach = _values(optics["ordering"]), _values(optics["reachability"])

@@ -21,7 +21,7 @@ from dask_simjoin.density.dbscan import (
 )
 from dask_simjoin.graph.aligned import Aligned, SomeAligned, add_counts
 from dask_simjoin.graph.chunked import Chunks, chunk_refs
-from dask_simjoin.graph.found import FoundByChunk, Steps
+from dask_simjoin.graph.found import FoundByChunk, Steps, blocks_of_chunks
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Expr, Task, TaskRef
 from dask_simjoin.plan import Plan
@@ -83,14 +83,12 @@ class ChunkLabels(Named):
         firsts = [add("firsts", c, first_rows, within[c], names[c]) for c in every]
         numbering = add("number", 0, number_clusters, steps.merged("merge", merge_edges, edges), *firsts)
         cores = [add("cores", c, label_cores, within[c], names[c], numbering) for c in every]
-        low: list[list[Any]] = [[] for _ in every]
-        for b, (i, j) in enumerate(blocks):
-            found = add("border", b, _border, refs[i], refs[j], cores[i], cores[j], layout, i == j)
-            low[i].append((found, 0))
-            if i != j:
-                low[j].append((found, 1))
-        for c in every:
-            sides, parts = [side for _, side in low[c]], (ref for ref, _ in low[c])
+        low = [
+            add("border", b, _border, refs[i], refs[j], cores[i], cores[j], layout, i == j)
+            for b, (i, j) in enumerate(blocks)
+        ]
+        for c, met in enumerate(blocks_of_chunks(plan)):
+            sides, parts = [side for _, side, _ in met], (low[b] for b, _, _ in met)
             steps.layer[(self._name, c)] = Task((self._name, c), _final, cores[c], sides, *parts)
         return steps.layer
 

@@ -18,7 +18,7 @@ from dask_simjoin.density.forest import (
     smallest_of_block,
 )
 from dask_simjoin.graph.chunked import chunk_refs
-from dask_simjoin.graph.found import Steps
+from dask_simjoin.graph.found import Steps, blocks_of_chunks
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import List, Task, TaskRef
 from dask_simjoin.graph.source import pick
@@ -47,14 +47,10 @@ class ForestRows(Named):
         add, layout, number = steps.add, plan.layout, self.operand("neighbors")
         every, blocks = range(len(plan.chunks)), plan.blocks.tolist()
         refs = [chunk_refs(self.chunks, c, c)[0] for c in every]
+        met = blocks_of_chunks(plan)
 
         def of_sides(found: list[TaskRef]) -> list[tuple[list[int], list[TaskRef]]]:
-            own: list[tuple[list[int], list[TaskRef]]] = [([], []) for _ in every]
-            for b, (i, j) in enumerate(blocks):
-                for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
-                    own[c][0].append(side)
-                    own[c][1].append(found[b])
-            return own
+            return [([side for _, side, _ in own], [found[b] for b, _, _ in own]) for own in met]
 
         smallest = [
             add("smallest", b, smallest_of_block, refs[i], refs[j], layout, number, i == j)

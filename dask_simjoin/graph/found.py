@@ -83,6 +83,16 @@ def _told(chunk: Chunk, values: Any, offsets: np.ndarray) -> Any:
     return tell(chunk["position"], values, offsets, backend_for(chunk["example"]))
 
 
+def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
+    """For each chunk its block pairs: their numbers, which side of them it is, and the other side's chunk."""
+    own: list[list[tuple[int, int, int]]] = [[] for _ in range(len(plan.chunks))]
+    for b, (i, j) in enumerate(plan.blocks.tolist()):
+        own[i].append((b, 0, j))
+        if i != j:
+            own[j].append((b, 1, i))
+    return own
+
+
 class Steps:
     """Tasks of a clustering: their names begin with a label, and say which step they are.
 

@@ -15,9 +15,9 @@ from dask_simjoin.graph.aligned import Aligned, SomeAligned
 from dask_simjoin.graph.chunked import Chunks, chunk_refs
 from dask_simjoin.graph.cluster import resources
 from dask_simjoin.graph.forest import ForestRows
-from dask_simjoin.graph.found import FoundByChunk, Steps
+from dask_simjoin.graph.found import FoundByChunk, Steps, blocks_of_chunks
 from dask_simjoin.graph.named import Named
-from dask_simjoin.graph.private import Expr, List, Task, TaskRef
+from dask_simjoin.graph.private import Expr, List, Task
 from dask_simjoin.graph.source import pick
 from dask_simjoin.graph.space import free_space, scratch_directory
 from dask_simjoin.plan import Plan
@@ -98,17 +98,15 @@ class OrderedRows(Named):
         block, chunk = (Room(directory, most, buffer) for most in self.operand("rooms"))
         sizes = [steps.add("sizes", c, _size, refs[c]) for c in every]
         firsts = steps.add("nodes", 0, _first_nodes, *sizes)
-        runs: list[list[TaskRef]] = [[] for _ in every]
-        sides: list[list[tuple[int, int]]] = [[] for _ in every]
-        for b, (i, j) in enumerate(plan.blocks.tolist()):
-            found = steps.add("edges", b, edges_of_block, refs[i], refs[j], plan.layout, block, i == j)
-            for c, other, side in ((i, j, 0), (j, i, 1))[: 1 + (i != j)]:
-                runs[c].append(found)
-                sides[c].append((side, other))
-        how = self.operand("max_eps"), self.operand("min_samples"), chunk
-        gathered = [
-            steps.add("gather", c, _gather, sizes[c], firsts, *how, sides[c], *runs[c]) for c in every
+        runs = [
+            steps.add("edges", b, edges_of_block, refs[i], refs[j], plan.layout, block, i == j)
+            for b, (i, j) in enumerate(plan.blocks.tolist())
         ]
+        how = self.operand("max_eps"), self.operand("min_samples"), chunk
+        gathered = []
+        for c, met in enumerate(blocks_of_chunks(plan)):
+            sides, own = [(side, other) for _, side, other in met], (runs[b] for b, _, _ in met)
+            gathered.append(steps.add("gather", c, _gather, sizes[c], firsts, *how, sides, *own))
         names = steps.names(plan, refs)
         order = steps.add("visit", 0, _order, List(*names), List(*gathered))
         for c in every:
