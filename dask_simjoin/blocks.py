@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,12 +52,14 @@ def _pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns:
            rows: tuple[int, int] | None) -> dict[str, Any]:  # fmt: skip
     """The pairs of two chunks as columns."""
     backend = backend_for(q["example"])
-    distance = spec.return_distance and "distance" in columns
+    distance = None
+    if spec.return_distance and "distance" in columns:
+        distance = functools.partial(spec.measure.distance, xp=backend.xp)
     mixed = not same and "position" in q  # then either row may come first in the frame
     labels = None if q["labels"] is None or d["labels"] is None or mixed else (q["labels"], d["labels"])
     found = backend.pairs(q, d, layout, same=same, distance=distance, labels=labels, rows=rows)
     left, right = found.left, found.right
-    out: dict[str, Any] = {"distance": found.distance} if distance else {}
+    out: dict[str, Any] = {} if distance is None else {"distance": found.distance}
     if mixed:
         ids = joined([q["ids"], d["ids"]])
         swap = d["position"][right] < q["position"][left]

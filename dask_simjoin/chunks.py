@@ -105,7 +105,7 @@ def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec:
     x, places = read["x"], read["places"]
     backend = backend_for(read["example"])
     xp = backend.xp
-    own, rows, needing = backend.regions(x, chunks.regions, chunks.reach, chunks.threshold)
+    own, rows, needing = backend.regions(x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm)
     position = (xp.arange(len(x)) if places is None else places) + int(chunks.offsets[known[0]])
     cell = chunks.own_chunk(own, position)
     halo_cell = chunks.halo_chunk(needing, position[rows])

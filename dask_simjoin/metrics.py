@@ -1,13 +1,52 @@
-"""The metrics: what a distance is, and when two rows are a pair."""
+"""The metrics: what a distance is, and when two rows are a pair.
+
+Every metric is a norm of differences (see `dask_simjoin.norms`) of its columns or of what they are embedded
+as.  Two rows are a pair if their total is at most a threshold that follows from `eps`; a distance that is
+returned is a function of the total.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from dask_simjoin.norms import Norm
 
 
-class Euclidean:
+@dataclass(frozen=True)
+class Metric:
+    """See the module's text.
+
+    Attributes
+    ----------
+    norm : int or float
+        Of the differences: 1, 2, 3, ... or infinity.
+    """
+
+    norm: Norm = 2
+
+    name = ""
+    embeds = False
+    """Whether coordinates are others than the columns."""
+
+    def dims(self, columns: int) -> int:
+        """Dimensions of the space in which so many columns are joined."""
+        return columns
+
+    def embed(self, x: Any, xp: Any) -> Any:
+        """Coordinates (n, dims) of columns (n, columns), float64; NaN stays in its row."""
+        return x
+
+    def threshold(self, eps: float) -> float:
+        """What totals are compared with."""
+        raise NotImplementedError
+
+    def distance(self, total: Any, xp: Any) -> Any:
+        """Distances of totals (n,) float64, whose memory may be used for them."""
+        raise NotImplementedError
+
+
+class Euclidean(Metric):
     """Straight-line distance.
 
     Two rows p, q are a pair if ``d2 <= eps*eps``, both sides float64, where
@@ -22,26 +61,28 @@ class Euclidean:
 
     name = "euclidean"
 
-    @staticmethod
-    def threshold(eps: float) -> float:
-        """What `d2` is compared with."""
+    def threshold(self, eps: float) -> float:
         return eps * eps
 
-    @staticmethod
-    def box_gap(lower_a: Any, upper_a: Any, lower_b: Any, upper_b: Any) -> Any:
-        """Lower bound of `d2` between points of two boxes; arrays (..., d), result (...).
+    def distance(self, total: Any, xp: Any) -> Any:
+        return xp.sqrt(total, out=total)
 
-        It is computed with the operations of `d2`, in their order.  Rounding is monotone
-        and every gap is at most the points' difference, so this is at most their `d2` as
-        computed: no slack is needed.
-        """
-        total: Any = 0.0
-        with np.errstate(over="ignore"):
-            for k in range(lower_a.shape[-1]):
-                gap = np.maximum(lower_a[..., k] - upper_b[..., k], lower_b[..., k] - upper_a[..., k])
-                gap = np.maximum(gap, 0.0)
-                total = total + gap * gap
+
+class SquaredEuclidean(Metric):
+    """The square of the straight-line distance: pairs have ``d2 <= eps``, and `d2` is the distance."""
+
+    name = "sqeuclidean"
+
+    def threshold(self, eps: float) -> float:
+        return eps
+
+    def distance(self, total: Any, xp: Any) -> Any:
         return total
 
 
-METRICS = {Euclidean.name: Euclidean}
+METRICS = {kind.name: kind for kind in (Euclidean, SquaredEuclidean)}
+
+
+def make_metric(name: str, p: Norm = 2) -> Metric:
+    """The metric of a name; `p` is Minkowski's."""
+    return METRICS[name]()

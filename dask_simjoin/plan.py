@@ -25,8 +25,8 @@ from dask_simjoin.checks import (
 from dask_simjoin.chunking import EntityChunks, entity_chunks, spatial_chunks
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.estimate import Estimate, SamplePoints, estimate, gather_samples, sample_pairs
-from dask_simjoin.index.grid import reach
 from dask_simjoin.index.regions import make_regions
+from dask_simjoin.norms import reach
 from dask_simjoin.outputs import directions, least_rows, most_rows, query_slices, whole_slices
 from dask_simjoin.partition import Moments, PartitionSummary, box_digest, merge_moments
 from dask_simjoin.region_chunks import Chunking, region_chunks
@@ -142,7 +142,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     every = merge_moments(moments)
     bounds = _bounds(every, spec)
     backend = backend_named(spec.library)
-    layout = backend.layout(spec.method, *bounds, spec.threshold)
+    layout = backend.layout(spec.method, *bounds, spec.threshold, spec.norm)
     rows = [summary.moments.rows for summary in summaries]
     id_bytes = float(np.average([s.id_bytes for s in summaries], weights=rows if sum(rows) else None))
     row_bytes = 8 * len(spec.on) + id_bytes + (known or 0)
@@ -203,7 +203,7 @@ def _replicated(summaries: list[PartitionSummary], spec: JoinSpec, budget: Budge
         return None
     rows = sum(summary.source_rows for summary in summaries)
     if rows * row_bytes <= budget.chunk and rows <= MOST_ROWS:
-        return entity_chunks(summaries, max(rows, 1), max(rows, 1), spec.metric, spec.threshold)
+        return entity_chunks(summaries, max(rows, 1), max(rows, 1), spec.norm, spec.threshold)
     if spec.partitioning == "replicated":
         raise BudgetError(
             f"partitioning='replicated' makes one chunk of all {rows:,} rows of {row_bytes:.0f} bytes, "
@@ -220,7 +220,7 @@ def _choose(summaries: list[PartitionSummary], points: SamplePoints, every: Mome
     most = int(min(max(budget.chunk // row_bytes, 1), MOST_ROWS))
     least = most if budget.chosen else min(most, least_rows(len(spec.on)))
     together = most if budget.chosen else _clip(every.rows / math.sqrt(2 * resources.threads), least, most)
-    entity = entity_chunks(summaries, together, most, spec.metric, spec.threshold)
+    entity = entity_chunks(summaries, together, most, spec.norm, spec.threshold)
     if spec.partitioning == "entity" or every.rows == 0:
         return entity
     if spec.partitioning == "auto" and len(entity) < 2:
@@ -228,13 +228,13 @@ def _choose(summaries: list[PartitionSummary], points: SamplePoints, every: Mome
     target = (
         most if budget.chosen else _clip(every.rows / (CHUNKS_PER_THREAD * resources.threads), least, most)
     )
-    away = reach(spec.threshold)
+    away = reach(spec.norm, spec.threshold)
     regions = make_regions(points.x, points.weight, every.lower, every.upper, away, target, MOST_REGIONS)
     spatial: Chunking
     if halos:
-        spatial = spatial_chunks(points, regions, away, spec.threshold, most, offsets, method)
+        spatial = spatial_chunks(points, regions, spec.norm, away, spec.threshold, most, offsets, method)
     else:
-        spatial = region_chunks(points, regions, spec.metric, spec.threshold, most, offsets, method)
+        spatial = region_chunks(points, regions, spec.norm, spec.threshold, most, offsets, method)
     if spec.partitioning == "spatial" or _cost(spatial) <= _cost(entity):
         return spatial
     return entity

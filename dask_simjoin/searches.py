@@ -14,7 +14,7 @@ from dask_simjoin.budget import Resources
 from dask_simjoin.checks import check_blocks
 from dask_simjoin.chunking import EntityChunks, serpentine
 from dask_simjoin.estimate import SamplePoints, gather_samples
-from dask_simjoin.metrics import METRICS
+from dask_simjoin.norms import box_gap
 from dask_simjoin.partition import PartitionSummary, merge_moments
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.region_chunks import Chunking
@@ -91,11 +91,10 @@ def _searches(chunks: Chunking, points: SamplePoints, spec: JoinSpec,
               neighbors: int) -> tuple[np.ndarray, ...]:  # fmt: skip
     """For each chunk those that may hold neighbours of its rows."""
     lower, upper, filled = _boxes(chunks)
-    gap = METRICS[spec.metric].box_gap
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(chunks)
     for c, limit in zip(filled.tolist(), _limits(points.x, lower, upper, neighbors), strict=True):
         at = int(np.searchsorted(filled, c))
-        away = gap(lower[at], upper[at], lower, upper)
+        away = box_gap(spec.norm, lower[at], upper[at], lower, upper)
         away[at] = -1.0
         near = np.flatnonzero(~(away > limit))  # so also where gaps are no numbers
         found[c] = filled[near[np.argsort(away[near], kind="stable")]]

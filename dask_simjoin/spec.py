@@ -16,7 +16,8 @@ import numpy as np
 from dask_simjoin.budget import Settings, current_settings, parse_size
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.index.layout import METHODS, SWEEP_MAX_DIMS
-from dask_simjoin.metrics import METRICS
+from dask_simjoin.metrics import METRICS, Metric, make_metric
+from dask_simjoin.norms import Norm
 
 ROW_ID = "row_id"
 """Name of the column that `with_row_id` adds; never a coordinate unless `on` names it."""
@@ -43,7 +44,10 @@ class JoinSpec:
         Coordinate columns, in the order in which squares are summed.
     id : hashable or None
         The column that names the rows; None: the index.
-    metric, pairs, method : str
+    metric : str
+    p : int or float
+        Minkowski's.
+    pairs, method : str
     include_self, return_distance, dropna : bool
     partitioning : str
     blocksize : int or None
@@ -60,6 +64,7 @@ class JoinSpec:
     on: tuple[Hashable, ...]
     id: Hashable | None = None
     metric: str = "euclidean"
+    p: Norm = 2
     pairs: str = "unique"
     include_self: bool = False
     return_distance: bool = False
@@ -72,9 +77,19 @@ class JoinSpec:
     library: str = "pandas"
 
     @property
+    def measure(self) -> Metric:
+        """The metric itself."""
+        return make_metric(self.metric, self.p)
+
+    @property
+    def norm(self) -> Norm:
+        """Of the metric's decision."""
+        return self.measure.norm
+
+    @property
     def threshold(self) -> float:
         """What the metric's decision compares with."""
-        return METRICS[self.metric].threshold(self.eps)
+        return self.measure.threshold(self.eps)
 
     @property
     def columns(self) -> list[Hashable]:

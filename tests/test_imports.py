@@ -17,8 +17,8 @@ PACKAGE = "dask_simjoin"
 ROOT = Path(dask_simjoin.__file__).parent
 
 FLOORS = [
-    {"arrays", "errors", "metrics"},
-    {"budget", "late", "optional", "picture", "sample", "scratch"},
+    {"arrays", "errors", "norms"},
+    {"budget", "late", "metrics", "optional", "picture", "sample", "scratch"},
     {"index", "index.bounds", "index.filter", "index.grid", "index.kdorder", "index.regions", "index.tiles"},
     {"index.half", "index.layout", "index.nearest"},
     {"index.device"},

@@ -8,8 +8,12 @@ from typing import Any, NamedTuple, Protocol
 
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.index.regions import Regions
+from dask_simjoin.norms import Norm
 
 Visitor = Callable[[Any, Any, Any], None]
+
+Measured = Callable[[Any], Any]
+"""Makes distances of totals."""
 
 
 class Pairs(NamedTuple):
@@ -20,6 +24,7 @@ class Pairs(NamedTuple):
     left, right : array (pairs,), int32 or int64
         The rows of the left and of the right chunk: positions, or labels.
     distance : array (pairs,), float64, or None
+        What `distance` made of the pairs' totals.
     decided, refused : int
         How many pairs only the float64 decision could tell, and how many of them it refused.
     """
@@ -48,8 +53,8 @@ class Backend(Protocol):
     """Dimensions that it serves; None: any number."""
 
     def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
-               eps2: float) -> Any:  # fmt: skip
-        """How to index chunks, from moments (d,) of all points and the threshold of the decision."""
+               threshold: float, norm: Norm = 2) -> Any:  # fmt: skip
+        """How to index chunks, from moments (d,) of all points and the decision's threshold and norm."""
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
         """The columns as an array (n, d) of float64, NaN where a value is missing."""
@@ -58,10 +63,11 @@ class Backend(Protocol):
         """Index of a chunk: a plain dict of arrays, so that it can be spilled and sent."""
 
     def pairs(self, q: dict[str, Any], d: dict[str, Any], layout: Any, *, same: bool,
-              distance: bool = False, labels: tuple[Any, Any] | None = None,
+              distance: Measured | None = None, labels: tuple[Any, Any] | None = None,
               rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
         """All pairs of two indexes, or of one with itself (`same`: each once, smaller position first).
 
+        `distance`: makes distances of totals (pairs,) float64, in their memory if it likes.
         `labels`: what to name the rows of both sides (n,) int64, in their index's order; None:
         their positions.  `rows`: only what `weights` counts for the first side's places start ...
         stop-1, multiples of the layout's `grain` or its end.
@@ -71,7 +77,7 @@ class Backend(Protocol):
               same: bool) -> None:  # fmt: skip
         """Show all pairs of two indexes, or of one with itself, to `visitor`, some at a time.
 
-        It gets positions (int32) in the first and in the second, and squares of distances (float64);
+        It gets positions (int32) in the first and in the second, and totals (float64);
         arrays that it must not keep.
         """
 
@@ -103,7 +109,8 @@ class Backend(Protocol):
     def weights(self, q: dict[str, Any], d: dict[str, Any], layout: Any, *, same: bool) -> Any:
         """Numbers of pairs (int64) that the places of the first side give in `pairs`, in their order."""
 
-    def regions(self, x: Any, regions: Regions, reach: float, threshold: float) -> tuple[Any, Any, Any]:
+    def regions(self, x: Any, regions: Regions, reach: float, threshold: float,
+                norm: Norm = 2) -> tuple[Any, Any, Any]:  # fmt: skip
         """The region of each point (n,), and pairs of points and other regions that need them."""
 
     def result(self, columns: dict[str, Any], rows: int) -> Any:

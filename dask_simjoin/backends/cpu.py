@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.backends import cpu_nearest
-from dask_simjoin.backends.base import Pairs, Visitor, columns_like
+from dask_simjoin.backends.base import Measured, Pairs, Visitor, columns_like
 from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Shown
 from dask_simjoin.backends.cpu_engine import build_tiles, count_pairs, find_pairs, part
 from dask_simjoin.index import grid, tiles
@@ -19,6 +19,7 @@ from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cpu import components, finish
 from dask_simjoin.kernels.cpu import regions as region_kernels
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
+from dask_simjoin.norms import Norm
 
 Index = dict[str, Any]
 
@@ -35,8 +36,8 @@ class CpuBackend:
     most_dims = None
 
     def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
-               eps2: float) -> Layout:  # fmt: skip
-        return make_layout(method, lower, upper, mean, variance, eps2)
+               threshold: float, norm: Norm = 2) -> Layout:  # fmt: skip
+        return make_layout(method, lower, upper, mean, variance, threshold)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
         x = np.empty((len(frame), len(columns)), order="F")
@@ -55,7 +56,7 @@ class CpuBackend:
             return grid.build(x, layout.grid, SWEEP_LANES)
         return build_tiles(x, layout)
 
-    def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: bool = False,
+    def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: Measured | None = None,
               labels: tuple[Any, Any] | None = None,
               rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
         if rows is None:
@@ -129,8 +130,8 @@ class CpuBackend:
             count_pairs(q, d, layout, same, *counts)
         return counts[0][: len(counts[0]) - SWEEP_LANES]
 
-    def regions(self, x: np.ndarray, regions: Regions, reach: float,
-                threshold: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
+                norm: Norm = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         own = np.empty(len(x), np.int64)
         region_kernels.own_regions(x, regions.dim, regions.split, regions.child, own)
         room = len(x) // 4 + 64
@@ -162,14 +163,14 @@ class CpuBackend:
 BACKEND = CpuBackend()
 
 
-def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, distance: bool,
+def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, distance: Measured | None,
            labels: tuple[Any, Any] | None) -> Pairs:  # fmt: skip
     """Pairs of two indexes; `one_chunk`: of parts of one chunk, so that the smaller position is left."""
     sides, room = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
         room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MOST_ROOM) + tiles.TILE**2
     sink: Positions | Labels
-    if labels is None and not distance:
+    if labels is None and distance is None:
         sink = Positions(room)
         names = [s["order"] for s in sides]
     else:  # what the sink looks up lies in the index's order

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dask_simjoin.backends.base import Measured
 from dask_simjoin.kernels.cpu import finish
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
 
@@ -98,11 +99,12 @@ class Labels:
         index's order.
     same : bool
         Whether both sides are one chunk: then the row of the smaller position is the left one.
-    distance : bool
+    distance : callable or None
+        Makes distances of totals.
     """
 
-    def __init__(self, room: int, sides: Any, *, same: bool, distance: bool) -> None:
-        self.segments = Segments((np.int64, np.int64) + (np.float64,) * distance, room)
+    def __init__(self, room: int, sides: Any, *, same: bool, distance: Measured | None) -> None:
+        self.segments = Segments((np.int64, np.int64) + (np.float64,) * (distance is not None), room)
         self._sides, self._same, self._distance = sides, same, distance
         self._used = 0
         self._scratch(SCRATCH)
@@ -120,9 +122,9 @@ class Labels:
         (q_y, q_order, q_labels), (d_y, d_order, d_labels) = self._sides
         places = self.left[:n], self.right[:n]
         finish.label(q_order, q_labels, d_order, d_labels, self._same, *places, *out[:2])
-        if self._distance:
+        if self._distance is not None:
             finish.square(q_y, d_y, *places, out[2])
-            np.sqrt(out[2], out=out[2])
+            out[2][:] = self._distance(out[2])
         self._used += n
 
     def full(self, n: int, least: int) -> None:

@@ -12,6 +12,7 @@ from dask_simjoin.index.layout import Layout
 from dask_simjoin.kernels.cpu import pack, sweep
 from dask_simjoin.kernels.cpu import tiles as tile_kernels
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
+from dask_simjoin.norms import reach
 
 Index = dict[str, Any]
 
@@ -43,17 +44,17 @@ def part(index: Index, layout: Layout, start: int, stop: int) -> Index:
 def _sweep_sides(q: Index, d: Index, layout: Layout, same: bool) -> tuple[Any, ...]:
     assert layout.grid is not None
     offsets = layout.grid.offsets(half=same)
-    return offsets, grid.reach(layout.eps2), layout.grid.sweep, np.zeros(len(offsets), np.int64)
+    return offsets, reach(2, layout.eps2), layout.grid.sweep, np.zeros(len(offsets), np.int64)
 
 
 def _sweep_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
                  sink: Sink) -> tuple[int, int]:  # fmt: skip
-    offsets, reach, swept, at = _sweep_sides(q, d, layout, same)
+    offsets, most, swept, at = _sweep_sides(q, d, layout, same)
     state = np.array([*sweep.FRESH, 0], np.int64)
     while True:
         n = sweep.pairs(
             swept, q["cols"], q["keys"], q["starts"], names[0], d["cols"], d["keys"], d["starts"],
-            names[1], offsets, reach, layout.eps2, same, sink.left, sink.right, 0, sink.room,
+            names[1], offsets, most, layout.eps2, same, sink.left, sink.right, 0, sink.room,
             state, at,
         )  # fmt: skip
         if state[5] == 0:
@@ -64,9 +65,9 @@ def _sweep_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.
 
 def _sweep_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
                   d_counts: np.ndarray) -> None:  # fmt: skip
-    offsets, reach, swept, at = _sweep_sides(q, d, layout, same)
+    offsets, most, swept, at = _sweep_sides(q, d, layout, same)
     sweep.counts(
-        swept, q["cols"], q["keys"], q["starts"], d["cols"], d["keys"], d["starts"], offsets, reach,
+        swept, q["cols"], q["keys"], q["starts"], d["cols"], d["keys"], d["starts"], offsets, most,
         layout.eps2, same, q_counts, d_counts, at,
     )  # fmt: skip
 
@@ -122,15 +123,15 @@ def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.nd
     if layout.filter is None:
         limit = np.array([layout.eps2])
         q_terms, d_terms = (q["z"], limit, limit), (d["z"], limit, limit)
-        reach: Any = layout.eps2
+        most: Any = layout.eps2
     else:
         q_terms = (q["z"], q["limit"], q["sure"])
         d_terms = (d["z"], d["start"], d["tile_sure"])
-        reach = layout.filter.box_reach(max(q["norm"], d["norm"]))
+        most = layout.filter.box_reach(max(q["norm"], d["norm"]))
     tree = (d["lower"], d["upper"], d["levels"])
     done: int = tile_kernels.join(
         q_terms, q["z"], q["y"], q["low"], q["high"], names[0], d_terms, d["y"], d["low"], d["high"],
-        tree, names[1], reach, layout.eps2, same, counting, left, right, 0, room, state,
+        tree, names[1], most, layout.eps2, same, counting, left, right, 0, room, state,
     )  # fmt: skip
     return done
 

@@ -10,13 +10,14 @@ import cupy
 import numpy as np
 
 from dask_simjoin.backends import gpu_engine
-from dask_simjoin.backends.base import Pairs, Visitor, columns_like
+from dask_simjoin.backends.base import Measured, Pairs, Visitor, columns_like
 from dask_simjoin.backends.joined_nearest import JoinedLayout, plain_index
 from dask_simjoin.errors import PartitionSizeError
 from dask_simjoin.index import device
 from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cuda import load
+from dask_simjoin.norms import Norm
 
 Index = dict[str, Any]
 
@@ -57,10 +58,10 @@ class GpuBackend:
         self._lock = threading.Lock()
 
     def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
-               eps2: float) -> DeviceLayout:  # fmt: skip
+               threshold: float, norm: Norm = 2) -> DeviceLayout:  # fmt: skip
         # of this process's GPU; all of a cluster's are taken to be alike
         shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-        return make_device_layout(lower, upper, mean, variance, eps2, shared=shared)
+        return make_device_layout(lower, upper, mean, variance, threshold, shared=shared)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
         chosen = frame[list(columns)]
@@ -80,7 +81,7 @@ class GpuBackend:
             self.built += 1
         return device.build(x, layout, cupy)
 
-    def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: bool = False,
+    def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: Measured | None = None,
               labels: tuple[Any, Any] | None = None,
               rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
         kind = cupy.int32 if labels is None else cupy.int64
@@ -93,22 +94,24 @@ class GpuBackend:
         for found in gpu_engine.batches(q, d, layout, same=same, rows=rows):
             n = len(found.places)
             left, right = cupy.empty(n, kind), cupy.empty(n, kind)
-            away = cupy.empty(n) if distance else None
+            away = None if distance is None else cupy.empty(n)
             if n:
                 arguments = (
                     found.places, np.uint64(n), q["order"], d["order"], *names, np.int32(same), q["y"],
                     d["y"], left, right, np.uint64(0) if away is None else away,
                 )  # fmt: skip
                 function(*_shape(n), arguments)
+            if distance is not None:
+                away = distance(away)
             parts.append((left, right, away))
             told = (found.decided, found.refused)
         if len(parts) == 1:
             return Pairs(*parts[0], *told)
         none = cupy.empty(0, kind)
-        columns = [cupy.concatenate(c) for c in list(zip(*parts, strict=True))[: 2 + distance]]
+        columns = [cupy.concatenate(c) for c in list(zip(*parts, strict=True))[: 2 + (distance is not None)]]
         if not parts:
-            columns = [none, none] + [cupy.empty(0)] * distance
-        return Pairs(columns[0], columns[1], columns[2] if distance else None, *told)
+            columns = [none, none] + [cupy.empty(0)] * (distance is not None)
+        return Pairs(columns[0], columns[1], None if distance is None else columns[2], *told)
 
     def visit(self, q: Index, d: Index, layout: DeviceLayout, visitor: Visitor, *, same: bool) -> None:
         function = load.kernel("finish", "square_distances", DIMS=layout.dims, EXACT=True, LABELS=False)
@@ -150,7 +153,8 @@ class GpuBackend:
     def weights(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool) -> Any:
         return gpu_engine.count(q, d, layout, same=same, both=False)[0]
 
-    def regions(self, x: Any, regions: Regions, reach: float, threshold: float) -> tuple[Any, Any, Any]:
+    def regions(self, x: Any, regions: Regions, reach: float, threshold: float,
+                norm: Norm = 2) -> tuple[Any, Any, Any]:  # fmt: skip
         x = cupy.asfortranarray(x)
         n = len(x)
         own = cupy.empty(n, cupy.int64)
