@@ -14,7 +14,8 @@ from dask_simjoin.budget import Resources
 from dask_simjoin.checks import check_blocks
 from dask_simjoin.chunking import EntityChunks, serpentine
 from dask_simjoin.estimate import SamplePoints, gather_samples
-from dask_simjoin.norms import box_gap
+from dask_simjoin.metrics import Metric
+from dask_simjoin.norms import Norm, add, box_gap
 from dask_simjoin.partition import PartitionSummary, merge_moments
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.region_chunks import Chunking
@@ -53,7 +54,7 @@ def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbo
     offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
     samples = [s.sample for s in summaries if s.sample is not None]
     points = gather_samples(samples, offsets, len(spec.on))
-    guessed = replace(spec, eps=_guess(points, neighbors))
+    guessed = replace(spec, eps=_guess(points, neighbors, spec.measure))
     plan = make_plan(summaries, guessed, resources, method, counting=True, known=known)
     searches = _searches(plan.chunks, points, spec, neighbors)
     check_blocks(sum(map(len, searches)), len(plan.chunks), plan.budget)
@@ -61,7 +62,7 @@ def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbo
     sides = (every.lower, every.upper, every.mean, every.variance)
     if not every.rows:
         sides = (np.zeros(len(spec.on)),) * 4
-    layout = searcher_named(spec.library).layout(*sides, points.x)
+    layout = searcher_named(spec.library).layout(*sides, points.x, spec.norm)
     pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
     known_of = {f.name: getattr(plan, f.name) for f in fields(plan)}
@@ -69,7 +70,7 @@ def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbo
     return NearestPlan(**known_of, searches=searches)
 
 
-def _guess(points: SamplePoints, neighbors: int) -> float:
+def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
     """About how far the neighbours of a row are; only how rows are cut into regions goes by it."""
     m = len(points.x)
     if m < 2:
@@ -78,12 +79,14 @@ def _guess(points: SamplePoints, neighbors: int) -> float:
     some = points.x[random.choice(m, min(m, GUESSED), replace=False)]
     share = len(some) / max(1, points.rows)
     place = min(len(some) - 1, max(1, math.ceil(neighbors * share)))
-    far = []
+    far = np.empty(len(some))
     with np.errstate(over="ignore"):
-        for x in some:
-            away = np.sqrt(np.einsum("ij,ij->i", some - x, some - x))
-            far.append(float(np.partition(away, place)[place]))
-    typical = float(np.median(far))
+        for n, x in enumerate(some):
+            total = np.zeros(len(some))
+            for k in range(some.shape[1]):
+                total = add(total, np.abs(some[:, k] - x[k]), metric.norm)
+            far[n] = np.partition(total, place)[place]
+        typical = float(np.median(metric.distance(far, np)))
     return typical if math.isfinite(typical) else 0.0
 
 
@@ -92,7 +95,8 @@ def _searches(chunks: Chunking, points: SamplePoints, spec: JoinSpec,
     """For each chunk those that may hold neighbours of its rows."""
     lower, upper, filled = _boxes(chunks)
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(chunks)
-    for c, limit in zip(filled.tolist(), _limits(points.x, lower, upper, neighbors), strict=True):
+    limits = _limits(points.x, lower, upper, neighbors, spec.norm)
+    for c, limit in zip(filled.tolist(), limits, strict=True):
         at = int(np.searchsorted(filled, c))
         away = box_gap(spec.norm, lower[at], upper[at], lower, upper)
         away[at] = -1.0
@@ -111,13 +115,14 @@ def _boxes(chunks: Chunking) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return chunks.regions.lower[region], chunks.regions.upper[region], np.arange(len(chunks))
 
 
-def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int) -> np.ndarray:
-    """For each box how far, squared, the neighbours of any point in it are at most.
+def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
+            norm: Norm) -> np.ndarray:  # fmt: skip
+    """For each box the largest total that a point in it can have with one of its neighbours.
 
-    Points of the sample are rows: so many, and one more as one may be the point itself, within that distance
-    of the whole box are as many neighbours, or nearer ones.  Distances to the box's far ends are computed
-    with the operations of `d2` in their order, and rounding is monotone: no point in the box is
-    further as computed.
+    Points of the sample are rows: so many, and one more as one may be the point itself, within that total
+    of the whole box are as many neighbours, or nearer ones.  Totals with the box's far ends are computed
+    with the operations of all totals in their order, and rounding is monotone: no point in the box has
+    a larger one as computed.
     """
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
@@ -130,6 +135,6 @@ def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int)
             total = np.zeros(len(x))
             for k in range(x.shape[1]):
                 far = np.maximum(np.abs(x[:, k] - lower[c, k]), np.abs(upper[c, k] - x[:, k]))
-                total = total + far * far
+                total = add(total, far, norm)
             limits[c] = np.partition(total, neighbors)[neighbors]
     return limits
