@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 
 from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.tile_simd import REGISTER
-from dask_simjoin.kernels.cpu.totals import add_terms, larger, zeros
+from dask_simjoin.kernels.cpu.totals import Squares, add_terms, larger, zeros
 from dask_simjoin.kernels.cpu.vectors import F32, F64, bits, const, load, splat, store
 
 VECTORS = 4
@@ -25,8 +25,11 @@ UNROLLED_DIMS = 4
 """Up to here there is code without a loop over dimensions."""
 
 
-def _by_dims(builder: Any, dims: Any, emit: Callable[[int | None], None]) -> None:
+def _by_dims(builder: Any, dims: Any, kind: Any, emit: Callable[[int | None], None]) -> None:
     """Run ``emit(d)`` for the few dimensions with code of their own, ``emit(None)`` for others."""
+    if kind.instance_class is not Squares:
+        emit(None)
+        return
     done = builder.append_basic_block("dims.done")
     general = builder.append_basic_block("dims.any")
     switch = builder.switch(dims, general)
@@ -97,7 +100,7 @@ def tile_totals(typingctx: Any, tile: Any, dims: Any, point: Any, limit: Any, ou
                     near = builder.shl(near, const(g * vector.count))
                     builder.store(builder.or_(builder.load(mask), near), mask)
 
-        _by_dims(builder, dims_, emit)
+        _by_dims(builder, dims_, norm, emit)
         return builder.load(mask)
 
     return sig, codegen
@@ -167,7 +170,7 @@ def box_gaps(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: 
                     near = builder.shl(near, const(g * vector.count))
                     builder.store(builder.or_(builder.load(mask), near), mask)
 
-        _by_dims(builder, dims_, emit)
+        _by_dims(builder, dims_, norm, emit)
         return builder.load(mask)
 
     return sig, codegen

@@ -203,7 +203,7 @@ def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, threshold: Any
 
                 add_terms(builder, norm, norm_, slots, difference)
 
-            _accumulate(builder, dims_, step, 2)
+            _accumulate(builder, dims_, step, 2 if parts == 1 else 1)
             near += [builder.fcmp_ordered("<=", builder.load(slot), limit) for slot in slots]
         return _join_bits(builder, near)
 
