@@ -41,6 +41,24 @@ def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return d2
 
 
+def totals(x: np.ndarray, y: np.ndarray, norm: float) -> np.ndarray:
+    """All totals of two sets of points (n, d) and (m, d), as a norm defines them."""
+    total = np.zeros((len(x), len(y)))
+    with np.errstate(over="ignore", under="ignore"):
+        for k in range(x.shape[1]):
+            t = np.abs(x[:, k, None].astype(np.float64) - y[None, :, k].astype(np.float64))
+            total = np.maximum(total, t) if norm == math.inf else total + _raised(t, int(norm))
+    return total
+
+
+def _raised(t: np.ndarray, p: int) -> np.ndarray:
+    """``t**p``: the square of the power half as high, and once more `t` where p is odd."""
+    if p == 1:
+        return t
+    half = _raised(t, p // 2)
+    return half * half * t if p % 2 else half * half
+
+
 def brute_force(x: np.ndarray, eps: float) -> set[tuple[int, int]]:
     """The pairs i < j of points (n, d) within eps, by the definition."""
     near = np.triu(squared_distances(x, x) <= eps * eps, 1)
