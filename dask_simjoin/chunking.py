@@ -211,6 +211,8 @@ class SpatialChunks:
     method: str
     offsets: np.ndarray
 
+    everywhere = False
+
     def __len__(self) -> int:
         return len(self.own_rows)
 

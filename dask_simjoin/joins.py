@@ -89,7 +89,7 @@ def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | No
     chunk, plan = whole_chunk(frame, spec, named=False)
     if not len(plan):
         return example
-    counts, _ = blocks.count_block(chunk, chunk, plan.layout, True)
+    counts, _ = blocks.count_block(chunk, chunk, spec, plan.layout, True)
     return backend_for(meta).series(counts, chunk["ids"], COUNTS)
 
 

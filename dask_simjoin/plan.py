@@ -104,6 +104,11 @@ class Plan:
         whole = tuple(((n, 0, rows),) for n, (rows, _) in enumerate(self.sources))
         return isinstance(self.chunks, EntityChunks) and self.chunks.pieces == whole
 
+    @property
+    def counted(self) -> Any:
+        """The chunks of the rows whose neighbours are counted."""
+        return self.chunks
+
     def output(self, number: int) -> tuple[int, int, int]:
         """Of a partition of the result: its block pair, the slice of that, and how many there are."""
         block = int(np.searchsorted(self._ends, number, side="right"))

@@ -19,7 +19,7 @@ from dask_simjoin.estimate import SamplePoints
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.norms import Norm, box_gap
 
-NO_HALO = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
+NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
 """What makes a backend's `regions` find no point that another region needs."""
 
 
@@ -53,6 +53,7 @@ class RegionChunks(Meetings):
     offsets: np.ndarray
 
     reach, threshold = NO_HALO["reach"], NO_HALO["threshold"]
+    everywhere = False
 
     def __len__(self) -> int:
         return len(self.rows)

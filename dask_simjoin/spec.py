@@ -58,6 +58,14 @@ class JoinSpec:
         Of the ids, by the frame's example; partitions may hold others of the same values.
     library : str
         The data frame library that partitions are of.
+    radius : hashable or None
+        The column of each row's own largest distance; `eps` is then the largest of them, once it is known.
+    keep : tuple
+        Columns whose values the result has.
+    names : tuple of str
+        What they are called there, where their row is the left one; and as many where it is the right one.
+    other : JoinSpec or None
+        Of a join of two tables: what is asked of the right one.
     """
 
     eps: float
@@ -75,6 +83,10 @@ class JoinSpec:
     settings: Settings = field(default_factory=current_settings)
     id_dtype: Any = None
     library: str = "pandas"
+    radius: Hashable | None = None
+    keep: tuple[Hashable, ...] = ()
+    names: tuple[str, ...] = ()
+    other: JoinSpec | None = None
 
     @property
     def measure(self) -> Metric:
@@ -94,8 +106,21 @@ class JoinSpec:
     @property
     def columns(self) -> list[Hashable]:
         """The columns of the frame that the join reads."""
-        own = [] if self.id is None or self.id in self.on else [self.id]
-        return [*self.on, *own]
+        own = [] if self.id is None else [self.id]
+        own += [] if self.radius is None else [self.radius]
+        return list(dict.fromkeys([*self.on, *own, *self.keep]))
+
+    @property
+    def kept_left(self) -> dict[str, Hashable]:
+        """Columns of the result, and which columns of the left row they are."""
+        return dict(zip(self.names, self.keep, strict=False))
+
+    @property
+    def kept_right(self) -> dict[str, Hashable]:
+        """The same of the right row."""
+        if self.other is not None:
+            return self.other.kept_left
+        return dict(zip(self.names[len(self.keep) :], self.keep, strict=True))
 
 
 def known_options(function: F) -> F:

@@ -53,6 +53,7 @@ FLOORS = [
     {"density.dbscan", "density.edges"},
     {"density.optics"},
     {"density.extract", "density.forest"},
+    {"matches"},
     {"blocks", "neighbors", "report", "searches"},
     {"graph", "graph.cluster", "graph.memory", "graph.private"},
     {"graph.named", "graph.source", "graph.space"},

@@ -79,7 +79,16 @@ class CpuBackend:
         away = np.concatenate([f.distance for f in found]) if distance else None
         return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found))
 
-    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool) -> None:
+    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
+              rows: tuple[int, int] | None = None) -> None:  # fmt: skip
+        if rows is not None:
+            start, stop = rows
+            some = part(q, layout, start, stop)
+            self.visit(some, some if same else d, layout, visitor, same=same)
+            if same:
+                rest = part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
+                self.visit(some, rest, layout, visitor, same=False)
+            return
         y = [s["cols"].T if layout.grid is not None else s["y"] for s in (q, d)]
 
         def show(left: np.ndarray, right: np.ndarray) -> None:
@@ -131,19 +140,28 @@ class CpuBackend:
         return counts[0][: len(counts[0]) - SWEEP_LANES]
 
     def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
-                norm: Norm = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+                norm: Norm = 2, *,
+                everywhere: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         own = np.empty(len(x), np.int64)
         region_kernels.own_regions(x, regions.dim, regions.split, regions.child, own)
+        until = np.full(len(x), len(regions)) if everywhere else own
         room = len(x) // 4 + 64
         while True:
             rows, needing = np.empty(room, np.int64), np.empty(room, np.int64)
-            n = region_kernels.halo_regions(x, *regions.arrays, own, reach, threshold, rows, needing)
+            n = region_kernels.halo_regions(x, *regions.arrays, until, reach, threshold, rows, needing)
             if n <= room:
                 return own, rows[:n], needing[:n]
             room = n
 
     def result(self, columns: dict[str, Any], rows: int) -> pd.DataFrame:
         return pd.DataFrame(columns, index=pd.RangeIndex(rows), copy=False)
+
+    def values(self, frame: pd.DataFrame, name: Any, places: np.ndarray) -> Any:
+        column = frame[name]
+        return (column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array).take(places)
+
+    def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
+        return pd.concat(frames, ignore_index=True)
 
     def series(self, values: np.ndarray, index: pd.Index, name: str) -> pd.Series:
         return pd.Series(values, index, name=name)

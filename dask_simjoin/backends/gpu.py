@@ -113,9 +113,10 @@ class GpuBackend:
             columns = [none, none] + [cupy.empty(0)] * (distance is not None)
         return Pairs(columns[0], columns[1], None if distance is None else columns[2], *told)
 
-    def visit(self, q: Index, d: Index, layout: DeviceLayout, visitor: Visitor, *, same: bool) -> None:
+    def visit(self, q: Index, d: Index, layout: DeviceLayout, visitor: Visitor, *, same: bool,
+              rows: tuple[int, int] | None = None) -> None:  # fmt: skip
         function = load.kernel("finish", "square_distances", DIMS=layout.dims, EXACT=True, LABELS=False)
-        for found in gpu_engine.batches(q, d, layout, same=same, most=VISITED):
+        for found in gpu_engine.batches(q, d, layout, same=same, rows=rows, most=VISITED):
             n = len(found.places)
             if n:
                 away = cupy.empty(n)
@@ -154,7 +155,7 @@ class GpuBackend:
         return gpu_engine.count(q, d, layout, same=same, both=False)[0]
 
     def regions(self, x: Any, regions: Regions, reach: float, threshold: float,
-                norm: Norm = 2) -> tuple[Any, Any, Any]:  # fmt: skip
+                norm: Norm = 2, *, everywhere: bool = False) -> tuple[Any, Any, Any]:  # fmt: skip
         x = cupy.asfortranarray(x)
         n = len(x)
         own = cupy.empty(n, cupy.int64)
@@ -166,7 +167,8 @@ class GpuBackend:
         constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": regions.depth + 2}
         load.kernel("regions", "own_regions", **constants)(*shape, (*points, np.int64(len(dim)), own))
         halo = load.kernel("regions", "halo_regions", **constants)
-        limits = (middle, lower, upper, own, np.float64(reach), np.float64(threshold))
+        until = cupy.full(n, len(regions), cupy.int64) if everywhere else own
+        limits = (middle, lower, upper, until, np.float64(reach), np.float64(threshold))
         begin = cupy.empty(n, cupy.int64)
         none = np.uint64(0)
         halo(*shape, (*points, *limits, begin, none, none))
@@ -187,6 +189,12 @@ class GpuBackend:
         for name, values in columns.items():  # one by one: nothing is aligned
             frame[name] = values
         return frame
+
+    def values(self, frame: Any, name: Any, places: Any) -> Any:
+        return frame[name].take(places).reset_index(drop=True)
+
+    def stacked(self, frames: list[Any]) -> Any:
+        return cudf.concat(frames, ignore_index=True)
 
     def series(self, values: Any, index: Any, name: str) -> Any:
         return cudf.Series(values, index=index, name=name)
