@@ -120,6 +120,17 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
         )
 
 
+def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
+    """Refuse distances of rows that are none."""
+    for number, summary in enumerate(summaries):
+        if summary.bad_radii:
+            raise CoordinateError(
+                f"eps={spec.radius!r} names a column of distances, of which {summary.bad_radii} in partition "
+                f"{number} are missing, negative or infinite; they must be finite numbers >= 0: fill or "
+                "drop those rows first."
+            )
+
+
 def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     """Refuse NaN, infinite and missing values, and integers that float64 cannot hold."""
     problems = []

@@ -89,6 +89,8 @@ class EntityChunks(Meetings):
     norm: Norm
     threshold: float
 
+    kind = "entity"
+
     def __len__(self) -> int:
         return len(self.pieces)
 
@@ -211,6 +213,7 @@ class SpatialChunks:
     method: str
     offsets: np.ndarray
 
+    kind = "spatial"
     everywhere = False
 
     def __len__(self) -> int:

@@ -45,17 +45,22 @@ class SamplePoints:
         Points that each of them stands for.
     rows : int
         Points that they were drawn from.
+    limit : array (m,), float64, or None
+        Their own thresholds.
     """
 
     x: np.ndarray
     position: np.ndarray
     weight: np.ndarray
     rows: int
+    limit: np.ndarray | None = None
 
     def take(self, places: np.ndarray) -> SamplePoints:
         """Some of the points, standing for all."""
         scale = len(self.x) / max(1, len(places))
-        return SamplePoints(self.x[places], self.position[places], self.weight[places] * scale, self.rows)
+        limit = None if self.limit is None else self.limit[places]
+        weight = self.weight[places] * scale
+        return SamplePoints(self.x[places], self.position[places], weight, self.rows, limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +105,19 @@ def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> Sam
         np.concatenate([sample.places + offsets[n] for n, sample in parts]),
         np.concatenate([np.full(len(sample.x), sample.rows / len(sample.x)) for _, sample in parts]),
         rows,
+        np.concatenate([s.limit for _, s in parts]) if parts[0][1].limit is not None else None,
     )
 
 
-def sample_pairs(points: SamplePoints, layout: Any,
-                 backend: Backend) -> tuple[SamplePoints, np.ndarray, np.ndarray]:  # fmt: skip
-    """The pairs of the sample, or of as many of its points as give not too many; and those points."""
+Sampled = tuple[Any, np.ndarray, np.ndarray, Any]
+"""Points that were joined; of each pair its places, and how much of a pair it is (1.0 without limits)."""
+
+
+def sample_pairs(points: SamplePoints, layout: Any, backend: Backend) -> Sampled:
+    """The pairs of the sample, or of as many of its points as give not too many.
+
+    Where points have limits, a pair that is one in one direction only is half of one.
+    """
     random = np.random.default_rng(len(points.x))
     m = len(points.x)
     asarray = backend.xp.asarray
@@ -118,13 +130,30 @@ def sample_pairs(points: SamplePoints, layout: Any,
             m = max(PROBE // 2, int(m * math.sqrt(MOST_PAIRS / expected)))
             points = points.take(np.sort(random.choice(len(points.x), m, replace=False)))
     index = backend.build(asarray(points.x), layout)
-    found: Any = backend.pairs(index, index, layout, same=True)
-    return points, to_host(found.left), to_host(found.right)
+    made = None if points.limit is None else _itself
+    found = backend.pairs(index, index, layout, same=True, distance=made)
+    return points, *_decided(found, points, points)
+
+
+def _itself(totals: Any) -> Any:
+    return totals
+
+
+def _decided(found: Any, first: SamplePoints, second: SamplePoints) -> tuple[np.ndarray, np.ndarray, Any]:
+    left, right = to_host(found.left), to_host(found.right)
+    if first.limit is None:
+        return left, right, 1.0
+    totals = to_host(found.distance)
+    share = (totals <= first.limit[left]).astype(float)
+    if second.limit is not None:
+        share = (share + (totals <= second.limit[right])) / 2
+    kept = share > 0
+    return left[kept], right[kept], share[kept]
 
 
 def sample_pairs_two(first: SamplePoints, second: SamplePoints, layout: Any,
-                     backend: Backend) -> tuple[Any, ...]:  # fmt: skip
-    """The same of two tables: the points of both samples that were joined, and their pairs."""
+                     backend: Backend) -> Sampled:  # fmt: skip
+    """The same of two tables, of which only the first may have limits."""
     random = np.random.default_rng(len(first.x) + len(second.x))
     asarray = backend.xp.asarray
     if len(first.x) > PROBE:
@@ -135,8 +164,9 @@ def sample_pairs_two(first: SamplePoints, second: SamplePoints, layout: Any,
         if part < 1:
             first, second = (_thinned(side, part, random) for side in (first, second))
     left, right = (backend.build(asarray(side.x), layout) for side in (first, second))
-    pairs: Any = backend.pairs(left, right, layout, same=False)
-    return first, second, to_host(pairs.left), to_host(pairs.right)
+    made = None if first.limit is None else _itself
+    pairs = backend.pairs(left, right, layout, same=False, distance=made)
+    return (first, second), *_decided(pairs, first, second)
 
 
 def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> SamplePoints:
@@ -145,15 +175,14 @@ def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> 
     return points.take(np.sort(random.choice(m, fewer, replace=False)))
 
 
-def estimate(points: SamplePoints, left: np.ndarray, right: np.ndarray, blocks: np.ndarray,
-             sizes: np.ndarray,
+def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
              block_of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Estimate:  # fmt: skip
     """Estimate the pairs of all blocks.
 
     Parameters
     ----------
-    points, left, right
-        As `sample_pairs` gives them.
+    sampled
+        As `sample_pairs` gives it.
     blocks : array (B, 2)
         The chunks that meet.
     sizes : array (B,), float64
@@ -161,12 +190,13 @@ def estimate(points: SamplePoints, left: np.ndarray, right: np.ndarray, blocks: 
     block_of : callable
         Blocks of pairs of sample points, by their places.
     """
+    points, left, right, share = sampled
     m, rows = len(points.x), points.rows
     if m < 2 or not len(blocks):
         return _nothing_seen(sizes, blocks, m < rows, m)
     # a point stands for w points, and a pair for w * w; drawing without replacement, a little less
     own = points.weight[left] == points.weight[right]
-    value = points.weight[left] * points.weight[right]
+    value = points.weight[left] * points.weight[right] * share
     value = np.where(own, value * (1 - 1 / rows) / (1 - 1 / m), value)
     degree = np.bincount(left, minlength=m) + np.bincount(right, minlength=m)
     n, shared = len(left), 0.0
@@ -178,12 +208,11 @@ def estimate(points: SamplePoints, left: np.ndarray, right: np.ndarray, blocks: 
     return _told(found, blocks, sizes)
 
 
-def estimate_two(points: tuple[SamplePoints, SamplePoints], left: np.ndarray, right: np.ndarray,
-                 blocks: np.ndarray, sizes: np.ndarray,
+def estimate_two(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
                  block_of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Estimate:  # fmt: skip
     """The same of two tables' samples: a U-statistic of two samples."""
-    first, second = points
-    exact = all(len(some.x) >= some.rows for some in points)
+    (first, second), left, right, share = sampled
+    exact = all(len(some.x) >= some.rows for some in (first, second))
     if not (len(first.x) and len(second.x) and len(blocks)):
         return _nothing_seen(sizes, blocks, not exact, len(first.x))
     n, shared = len(left), 0.0
@@ -194,7 +223,7 @@ def estimate_two(points: tuple[SamplePoints, SamplePoints], left: np.ndarray, ri
             own = np.bincount(places, minlength=len(some.x))
             variance = _shared(own, once, float(len(others.x)))
             shared += max(0.0, variance) * (1 - len(some.x) / some.rows)
-    value = first.weight[left] * second.weight[right]
+    value = first.weight[left] * second.weight[right] * share
     each = float(np.mean(first.weight) * np.mean(second.weight))
     return _told(Found(value, block_of(left, right), degree, shared, each, exact), blocks, sizes)
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dask_simjoin.arrays import module_of, to_host
 from dask_simjoin.backends.base import backend_for
-from dask_simjoin.ids import IdSummary, id_bytes, row_ids, summarise_ids
+from dask_simjoin.ids import IdSummary, id_bytes, row_ids, summarise_ids, value_bytes
 from dask_simjoin.sample import Sample, draw
 from dask_simjoin.spec import JoinSpec
 
@@ -56,6 +56,12 @@ class PartitionSummary:
         Memory of one row's id.
     sample : Sample or None
         Some of the rows that take part; None if it was not asked for.
+    kept_bytes : float
+        Memory of one row's columns that the result keeps.
+    largest_radius : float
+        The largest of the rows' own distances.
+    bad_radii : int
+        How many of them are missing, negative or infinite.
     """
 
     source_rows: int
@@ -65,6 +71,9 @@ class PartitionSummary:
     ids: IdSummary | None = None
     id_bytes: float = 8.0
     sample: Sample | None = None
+    kept_bytes: float = 0.0
+    largest_radius: float = 0.0
+    bad_radii: int = 0
 
 
 def summarise(frame: Any, number: int, spec: JoinSpec, named: bool,
@@ -86,12 +95,18 @@ def summarise(frame: Any, number: int, spec: JoinSpec, named: bool,
     for k, name in enumerate(spec.on):
         if found.rows and not (np.isfinite(found.lower[k]) and np.isfinite(found.upper[k])):
             bad[name] = (int(xp.isnan(x[:, k]).sum()), int(xp.isinf(x[:, k]).sum()))
+    radius, limit = (0.0, 0), None
+    if spec.radius is not None:
+        r = backend_for(frame).coordinates(frame, (spec.radius,))[:, 0]
+        wrong = ~(xp.isfinite(r) & (r >= 0))
+        radius, limit = (float(r.max()) if len(r) else 0.0, int(wrong.sum())), spec.measure.threshold(r)
     sample = None
     if partitions and not bad:
         # the number too: of partitions that are alike, other rows must be drawn in each
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
-        sample = draw(x, None if kept is None else to_host(kept), partitions, seed)
-    return PartitionSummary(rows, found, bad, _inexact(frame, spec), ids, size, sample)
+        sample = draw(x, None if kept is None else to_host(kept), partitions, seed, limit)
+    kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
+    return PartitionSummary(rows, found, bad, _inexact(frame, spec), ids, size, sample, kept_bytes, *radius)
 
 
 def points(frame: Any, spec: JoinSpec) -> tuple[Any, Any]:
