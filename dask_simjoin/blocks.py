@@ -15,11 +15,12 @@ from dask_simjoin.spec import JoinSpec
 
 
 def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
-               cuts: Any = None, number: int = 0) -> Any:  # fmt: skip
+               cuts: Any = None, number: int = 0, like: Any = None) -> Any:  # fmt: skip
     """All pairs of two chunks, or (`same`) of one with itself.
 
     `columns`: of the result.  `cuts`, as `cut_block` gives them, or how many parts of equally many
-    rows to make, and `number`: only the pairs of that part of the first chunk's rows.
+    rows to make, and `number`: only the pairs of that part of the first chunk's rows.  `like`: an example of
+    what it returns, if dtypes are others than the columns'.
     """
     backend = backend_for(q["example"])
     rows = None
@@ -33,7 +34,20 @@ def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, colu
     if spec.include_self and same:
         parts.append(_selves(q, spec, columns, rows))
     total = sum(number for number, _ in parts)
-    return backend.result({c: _concat([part[c] for _, part in parts], backend) for c in columns}, total)
+    found = backend.result({c: _concat([part[c] for _, part in parts], backend) for c in columns}, total)
+    return found if like is None else found.astype(dict(like.dtypes))
+
+
+def unmatched(q: Chunk, counts: Any, spec: JoinSpec, like: Any) -> Any:
+    """The rows of a chunk that are in no pair, as rows of a result; `counts`: of its pairs, by position."""
+    backend = backend_for(q["example"])
+    xp, n = backend.xp, len(q["ids"])
+    order = q["order"][:n]
+    places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
+    places = places[xp.argsort(order[places])]
+    own = _named(((q,), places), None, spec, [c for c in like.columns if c == "left" or c in spec.kept_left])
+    columns = {c: own[c] if c in own else backend.missing(like[c].dtype, len(places)) for c in like.columns}
+    return backend.result(columns, len(places)).astype(dict(like.dtypes))
 
 
 Part = tuple[int, dict[str, Any]]
@@ -76,6 +90,8 @@ def _named(left: Any, right: Any, spec: JoinSpec, columns: list[str]) -> dict[st
     part: dict[str, Any] = {}
     for name in columns:
         for side, id_name, columns_of in ((left, "left", spec.kept_left), (right, "right", spec.kept_right)):
+            if side is None:
+                continue
             if name == id_name:
                 part[name] = names(*side)
             elif name in columns_of:

@@ -218,7 +218,7 @@ def check_columns(meta: Any) -> None:
 def _check_on(meta: Any, on: Any, id: Hashable | None) -> tuple[Hashable, ...]:
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     if on is None:
-        found = [c for c, t in dtypes.items() if c not in (id, ROW_ID) and _kind(t) in ("i", "u", "f")]
+        found = numeric_columns(meta, (id, ROW_ID))
         if not found:
             raise ColumnError(
                 f"The frame has no numeric column to join on besides ids and booleans (columns: "
@@ -252,6 +252,23 @@ def _check_on(meta: Any, on: Any, id: Hashable | None) -> tuple[Hashable, ...]:
                 ".astype('float64')."
             )
     return tuple(names)
+
+
+def numeric_columns(meta: Any, besides: tuple[Any, ...]) -> list[Hashable]:
+    """The columns of real numbers, those of truth values and some others left out."""
+    kinds = zip(meta.columns, meta.dtypes, strict=True)
+    return [name for name, dtype in kinds if name not in besides and _kind(dtype) in ("i", "u", "f")]
+
+
+def check_named(option: str, name: Any, tables: list[Any]) -> None:
+    """Refuse the name of a column that none of the tables has."""
+    if not any(_has(table.columns, name) for table in tables):
+        columns = " and ".join(_listed(table.columns) for table in tables)
+        raise ColumnError(
+            f"{option}= names {name!r}, which is not a column"
+            f"{_did_you_mean(name, [c for table in tables for c in table.columns], 0.5)}; the columns are "
+            f"{columns}."
+        )
 
 
 def _kind(dtype: Any) -> str:

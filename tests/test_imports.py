@@ -23,6 +23,7 @@ FLOORS = [
     {"index.half", "index.layout", "index.nearest"},
     {"index.device"},
     {"spec"},
+    {"keeping"},
     {
         "kernels",
         "kernels.cpu",
@@ -65,7 +66,8 @@ FLOORS = [
     {"graph.dbscan", "graph.forest", "graph.neighbors"},
     {"graph.optics"},
     {"inputs"},
-    {"clusterings", "joins"},
+    {"tables"},
+    {"clusterings", "joins", "two_joins"},
     {"accessor_clusterings", "accessor_joins", "cluster", "plots"},
     {"accessor"},
     {""},

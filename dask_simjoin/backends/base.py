@@ -126,6 +126,12 @@ class Backend(Protocol):
     def stacked(self, frames: list[Any]) -> Any:
         """Frames of the same columns one after the other, numbered anew."""
 
+    def optional(self, dtype: Any) -> Any:
+        """The dtype of values like those, some of which may be missing."""
+
+    def missing(self, dtype: Any, rows: int) -> Any:
+        """So many missing values of an optional dtype, as `result` takes them."""
+
     def series(self, values: Any, index: Any, name: str) -> Any:
         """A series of that library."""
 

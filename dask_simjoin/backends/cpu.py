@@ -27,6 +27,14 @@ ROOM_PER_POINT = 32
 """Pairs of each point for which memory is reserved at first."""
 
 
+NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
+    "i": lambda dtype: f"Int{8 * dtype.itemsize}",
+    "u": lambda dtype: f"UInt{8 * dtype.itemsize}",
+    "b": lambda dtype: "boolean",
+}
+"""pandas' dtypes of numbers that may be missing: as float64 large ids would change."""
+
+
 class CpuBackend:
     """See `Backend`."""
 
@@ -144,6 +152,8 @@ class CpuBackend:
                 everywhere: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         own = np.empty(len(x), np.int64)
         region_kernels.own_regions(x, regions.dim, regions.split, regions.child, own)
+        if everywhere and len(regions) == 1:  # whose tree has no node to start from
+            return own, np.arange(len(x)), own
         until = np.full(len(x), len(regions)) if everywhere else own
         room = len(x) // 4 + 64
         while True:
@@ -162,6 +172,14 @@ class CpuBackend:
 
     def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
         return pd.concat(frames, ignore_index=True)
+
+    def optional(self, dtype: Any) -> Any:
+        if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+            return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
+        return dtype
+
+    def missing(self, dtype: Any, rows: int) -> Any:
+        return pd.Series(np.full(rows, np.nan)).astype(dtype)
 
     def series(self, values: np.ndarray, index: pd.Index, name: str) -> pd.Series:
         return pd.Series(values, index, name=name)

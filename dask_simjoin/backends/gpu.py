@@ -167,6 +167,8 @@ class GpuBackend:
         constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": regions.depth + 2}
         load.kernel("regions", "own_regions", **constants)(*shape, (*points, np.int64(len(dim)), own))
         halo = load.kernel("regions", "halo_regions", **constants)
+        if everywhere and len(regions) == 1:  # whose tree has no node to start from
+            return own, cupy.arange(n), own
         until = cupy.full(n, len(regions), cupy.int64) if everywhere else own
         limits = (middle, lower, upper, until, np.float64(reach), np.float64(threshold))
         begin = cupy.empty(n, cupy.int64)
@@ -195,6 +197,12 @@ class GpuBackend:
 
     def stacked(self, frames: list[Any]) -> Any:
         return cudf.concat(frames, ignore_index=True)
+
+    def optional(self, dtype: Any) -> Any:
+        return dtype
+
+    def missing(self, dtype: Any, rows: int) -> Any:
+        return cudf.Series([None], dtype=dtype).take(cupy.zeros(rows, cupy.int32)).reset_index(drop=True)
 
     def series(self, values: Any, index: Any, name: str) -> Any:
         return cudf.Series(values, index=index, name=name)

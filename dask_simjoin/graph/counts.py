@@ -41,6 +41,21 @@ class NeighborCounts(Counted, Aligned):
     _some = SomeNeighborCounts
 
 
+class SomeMatchCounts(Counted, SomeAligned):
+    """Chosen partitions of `MatchCounts`."""
+
+    _label = "simjoin_match_counts"
+    _parameters = ["source", "other", "spec", "meta", "_partitions"]
+
+
+class MatchCounts(Counted, Aligned):
+    """Numbers of rows of another table near each row, before they are planned."""
+
+    _label = "simjoin_match_counts"
+    _parameters = ["frame", "source", "other", "spec", "meta"]
+    _some = SomeMatchCounts
+
+
 class CountBlocks(PartitionsFiltered, Named):
     """Counts of the block pairs of entity chunks, added up for each chunk in a tree."""
 
@@ -71,6 +86,13 @@ class CountPairs(Unplanned):
 
     def _lower(self) -> Expr:
         return CountTotal(self._chunks(), self.plan, self.operand("spec"), self._meta)
+
+
+class CountMatches(CountPairs):
+    """Number of pairs of two tables, before it is planned."""
+
+    _label = "simjoin_count_matches"
+    _parameters = ["source", "other", "spec", "meta"]
 
 
 class CountTotal(Named):
