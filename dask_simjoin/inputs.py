@@ -76,12 +76,14 @@ def whole_chunk(frame: Any, spec: JoinSpec, named: bool) -> tuple[Chunk, Plan]:
     return make_chunk(frame, (0, plan.sources[0]), spec, plan.layout), plan
 
 
-def whole_searched(frame: Any, spec: JoinSpec, neighbors: int) -> tuple[Chunk, Plan]:
+def whole_searched(frame: Any, spec: JoinSpec, neighbors: int, named: bool = False) -> tuple[Chunk, Plan]:
     """The same for a search for nearest neighbours."""
-    summary = summarise(frame, 0, spec, False, 1)
+    summary = summarise(frame, 0, spec, named, 1)
     check_rows(summary.source_rows, 0)
     whole = replace(spec, partitioning="entity", blocksize=MOST_BYTES)
     plan = make_nearest_plan([summary], whole, neighbors)
+    if summary.ids is not None:
+        check_summaries([summary.ids], spec.id)
     return make_chunk(frame, (0, plan.sources[0]), spec, plan.layout), plan
 
 

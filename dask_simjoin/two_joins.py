@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
@@ -10,16 +11,22 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin import blocks
-from dask_simjoin.backends.base import backend_for
+from dask_simjoin.backends.base import backend_for, searcher_for
+from dask_simjoin.checks import check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
 from dask_simjoin.errors import OptionError
 from dask_simjoin.graph.counts import MatchCounts
+from dask_simjoin.graph.nearest_join import NearestJoin
 from dask_simjoin.graph.pairs import LEFT, Join
 from dask_simjoin.graph.private import new_collection
 from dask_simjoin.graph.source import seal
 from dask_simjoin.ids import check_summaries
-from dask_simjoin.inputs import MOST_BYTES, example_ids, unnamed
+from dask_simjoin.inputs import MOST_BYTES, checked_spec, example_ids, example_of, unnamed, whole_searched
+from dask_simjoin.keeping import kept_columns
+from dask_simjoin.nearest_rows import named_rows, nearest_rows
+from dask_simjoin.neighbors import search_chunk
 from dask_simjoin.partition import points, summarise
+from dask_simjoin.searches import make_nearest_plan
 from dask_simjoin.spec import JoinSpec, known_options
 from dask_simjoin.tables import alike, two_specs
 from dask_simjoin.two_plan import TwoPlan, make_two_plan
@@ -61,12 +68,70 @@ def join(frame: Any, other: Any, eps: Any, *, how: str = "inner", on: Any = None
     return backend_for(left).stacked([found, alone])
 
 
+@known_options
+def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float | None = None, on: Any = None,
+             left_on: Any = None, right_on: Any = None, id: Hashable | None = None,
+             left_id: Hashable | None = None, right_id: Hashable | None = None, metric: str = "euclidean",
+             p: float = 2, keep: Any = None, suffixes: Any = ("_left", "_right"), dropna: bool = False,
+             partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
+    """The nearest rows of each row; see `SimJoinAccessor.knn_join`."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise OptionError(f"k={k!r} is not allowed; use a whole number >= 1.")
+    if partitioning == "replicated":
+        raise OptionError("partitioning='replicated' is not allowed; use one of 'auto', 'entity', 'spatial'.")
+    options = {"metric": metric, "p": p, "dropna": dropna, "partitioning": partitioning,
+               "blocksize": blocksize, "eps_name": "max_distance"}  # fmt: skip
+    eps, number = 0.0 if max_distance is None else max_distance, int(k)
+    if other is None:
+        sides = (left_on, right_on, left_id, right_id)
+        if any(side is not None for side in sides):
+            raise OptionError(
+                "left_on=, right_on=, left_id= and right_id= are of joins of two tables; use on= and id=."
+            )
+        left = right = example_of(frame)
+        spec = checked_spec(left, eps, on=on, id=id, **options)
+        of_left, _, names = kept_columns(keep, suffixes, left)
+        spec = replace(spec, keep=of_left, names=names)
+    else:
+        frame, other, left, right = alike(frame, other)
+        spec = two_specs(
+            left, right, eps, on=on, left_on=left_on, right_on=right_on, id=id, left_id=left_id,
+            right_id=right_id, keep=keep, suffixes=suffixes, **options,
+        )  # fmt: skip
+    searcher_for(left)
+    bound = math.inf if max_distance is None else spec.threshold
+    example = nearest_example(left, right, spec)
+    if is_dask_collection(frame):
+        source = seal(frame, spec.columns)
+        data = None if other is None else seal(other, _of(spec).columns)
+        return new_collection(NearestJoin(source, data, spec, number, bound, example))
+    if other is None:
+        q, plan = whole_searched(frame, spec, number, named=True)
+        d = q
+    else:
+        (q, d), plan = whole_chunks(frame, other, spec, named=True, neighbors=number)
+    if not (len(q["ids"]) and len(d["ids"])):
+        return example
+    state = search_chunk(q, d, plan.layout, number, (0, 0), same=other is None, bound2=bound)
+    return nearest_rows(q, state, spec, example, named_rows(state, d, 0, spec))
+
+
+def nearest_example(left: Any, right: Any, spec: JoinSpec) -> Any:
+    """An empty example of the rows of a nearest-neighbour join."""
+    pairs = pairs_example(left, right, replace(spec, return_distance=True), False)
+    columns = {name: pairs[name] for name in pairs.columns}
+    kept = {
+        name: columns.pop(name) for name in list(columns) if name in spec.kept_left or name in spec.kept_right
+    }
+    own = {"left": columns["left"], "right": columns["right"], "rank": np.zeros(0, np.int64)}
+    return backend_for(left).result(own | {"distance": columns["distance"]} | kept, 0)
+
+
 def pairs_example(left: Any, right: Any, spec: JoinSpec, optional: bool) -> Any:
     """An empty example of pairs; `optional`: right rows may be missing."""
     backend = backend_for(left)
-    other = _of(spec)
     none = np.zeros(0, np.int64)
-    columns = {"left": example_ids(left, spec), "right": example_ids(right, other)}
+    columns = {"left": example_ids(left, spec), "right": example_ids(right, spec.other or spec)}
     if spec.return_distance:
         columns["distance"] = np.empty(0)
     columns |= {called: backend.values(left, name, none) for called, name in spec.kept_left.items()}
@@ -83,13 +148,19 @@ def _of(spec: JoinSpec) -> JoinSpec:
     return spec.other
 
 
-def whole_chunks(frame: Any, other: Any, spec: JoinSpec, named: bool) -> tuple[tuple[Chunk, Chunk], TwoPlan]:
-    """One chunk of each of two plain frames, and their plan."""
+def whole_chunks(frame: Any, other: Any, spec: JoinSpec, named: bool,
+                 neighbors: int | None = None) -> tuple[tuple[Chunk, Chunk], TwoPlan]:  # fmt: skip
+    """One chunk of each of two plain frames, and their plan; `neighbors`: how many are sought of each row."""
     sides = [(frame, spec), (other, _of(spec))]
-    summaries = [summarise(side, 0, own, named, 0) for side, own in sides]
+    summaries = [summarise(side, 0, own, named, int(neighbors is not None)) for side, own in sides]
+    for summary in summaries:
+        check_rows(summary.source_rows, 0)
     settings = replace(spec.settings, output=None)
     whole = replace(spec, partitioning="entity", blocksize=MOST_BYTES, settings=settings)
-    plan = make_two_plan(summaries[:1], summaries[1:], whole)
+    if neighbors is None:
+        plan = make_two_plan(summaries[:1], summaries[1:], whole)
+    else:
+        plan = make_nearest_plan(summaries[:1], whole, neighbors, others=summaries[1:])
     for summary, (_, own) in zip(summaries, sides, strict=True):
         if summary.ids is not None:
             check_summaries([summary.ids], own.id)

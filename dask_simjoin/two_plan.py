@@ -56,9 +56,12 @@ class TwoPlan(Plan):
 
 
 def make_two_plan(summaries: list[PartitionSummary], others: list[PartitionSummary], spec: JoinSpec,
-                  resources: Resources | None = None, method: str = "tasks",
-                  counting: bool = False) -> TwoPlan:  # fmt: skip
-    """Plan a join of two tables whose partitions have these summaries; parameters as of `make_plan`."""
+                  resources: Resources | None = None, method: str = "tasks", counting: bool = False,
+                  known: int | None = None) -> TwoPlan:  # fmt: skip
+    """Plan a join of two tables whose partitions have these summaries; parameters as of `make_plan`.
+
+    `known` is of left rows; if it is given, right rows are in one chunk only, too.
+    """
     resources = resources or Resources()
     assert spec.other is not None
     left, right = make_side(summaries, spec), make_side(others, spec.other)
@@ -67,7 +70,7 @@ def make_two_plan(summaries: list[PartitionSummary], others: list[PartitionSumma
     backend = backend_named(spec.library)
     layout = backend.layout(spec.method, *moments_of([left, right]), spec.threshold, spec.norm)
     replicated = None if counting else _replicated(left, right, budget, resources)
-    chunks = replicated or _choose(left, right, budget, resources, method)
+    chunks = replicated or _choose(left, right, budget, resources, method, known)
     check_blocks(chunks.visits[0], len(chunks), budget)
     blocks = chunks.blocks()
     sampled = sample_pairs_two(left.points, right.points, layout, backend)
@@ -82,8 +85,8 @@ def make_two_plan(summaries: list[PartitionSummary], others: list[PartitionSumma
         check_outputs(float(slices.sum()), budget)
     if chunks.kind == "spatial":
         check_moving(method, resources)
-    for side, some in ((left, chunks.left), (right, chunks.right)):
-        check_chunks(some.rows, side.row_bytes, budget, resources)
+    for side, some, more in ((left, chunks.left, known or 0), (right, chunks.right, 0)):
+        check_chunks(some.rows, side.row_bytes + more, budget, resources)
     if not counting:
         check_result(found.total_low, pair_bytes, budget, spec)
     rows = left.every.rows + right.every.rows
@@ -102,13 +105,14 @@ def _replicated(left: Side, right: Side, budget: Budget, resources: Resources) -
     return TwoTables(sides[0], sides[1], left.spec.norm, left.spec.threshold)
 
 
-def _choose(left: Side, right: Side, budget: Budget, resources: Resources, method: str) -> TwoTables:
+def _choose(left: Side, right: Side, budget: Budget, resources: Resources, method: str,
+            known: int | None) -> TwoTables:  # fmt: skip
     """Entity or spatial chunks, whichever have rows visited less often; or those asked for."""
     spec, threads = left.spec, resources.threads
     norm, threshold = spec.norm, spec.threshold
     sides, most = [], []
-    for side in (left, right):
-        least, fits = rows_of_chunk(side, budget, side.row_bytes)
+    for side, more in ((left, known or 0), (right, 0)):
+        least, fits = rows_of_chunk(side, budget, side.row_bytes + more)
         together = clip(side.every.rows / math.sqrt(2 * threads), least, fits)
         sides.append(entity_chunks(side.summaries, together, fits, norm, threshold))
         most.append(fits)
@@ -119,7 +123,7 @@ def _choose(left: Side, right: Side, budget: Budget, resources: Resources, metho
     if spec.partitioning == "auto" and max(len(sides[0]), len(sides[1])) < 2:
         return entity
     target = clip(sum(rows) / (CHUNKS_PER_THREAD * threads), min(sum(rows), least), min(most))
-    spatial = two_regions(left, right, target, most, method, near=False)
+    spatial = two_regions(left, right, target, most, method, near=known is not None)
     if spec.partitioning == "spatial" or _cost(spatial) <= _cost(entity):
         return spatial
     return entity

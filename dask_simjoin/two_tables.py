@@ -25,7 +25,7 @@ class TwoTables:
     Attributes
     ----------
     left, right : EntityChunks or RegionChunks
-        Of regions, the right ones have all points within reach of them.
+        Of regions; the right ones have all points within reach of them, if they are ReachChunks.
     norm : int or float
     threshold : float
         Chunks meet whose boxes the norm says to be within it.
@@ -72,11 +72,16 @@ class TwoTables:
                 near = filled[gap <= self.threshold]
                 found.append(np.stack([np.full_like(near, i), near + first], axis=1))
             return serpentine(np.concatenate(found))
-        assert isinstance(self.left, RegionChunks) and isinstance(self.right, ReachChunks)
+        assert isinstance(self.left, RegionChunks) and isinstance(self.right, RegionChunks)
+        lower, upper = self.left.regions.lower, self.left.regions.upper
+        region = np.repeat(np.arange(len(self.right.own)), self.right.own)
         for r in range(len(self.left.own)):
             own = self.left.first[r] + np.arange(self.left.own[r])
-            near = self.right.first[r] + np.arange(self.right.own[r]) + first
-            found.append(np.stack(np.meshgrid(own, near, indexing="ij"), axis=-1).reshape(-1, 2))
+            near = region == r
+            if not isinstance(self.right, ReachChunks):
+                near |= (box_gap(self.norm, lower[r], upper[r], lower, upper) <= self.threshold)[region]
+            others = np.flatnonzero(near) + first
+            found.append(np.stack(np.meshgrid(own, others, indexing="ij"), axis=-1).reshape(-1, 2))
         return np.concatenate(found)
 
     def blocks(self) -> np.ndarray:
@@ -94,10 +99,15 @@ class TwoTables:
             sides = zip((self.left, self.right), points, strict=True)
             chunk = [np.searchsorted(c.starts, p.position, side="right") - 1 for c, p in sides]
             return lambda left, right: (chunk[0][left], chunk[1][right] + first)
-        assert isinstance(self.left, RegionChunks) and isinstance(self.right, ReachChunks)
+        assert isinstance(self.left, RegionChunks) and isinstance(self.right, RegionChunks)
         queries, data = self.left, self.right
         region = host().regions(points[0].x, queries.regions, **NO_HALO)[0]
         own = queries.own_chunk(region, points[0].position)
+
+        if not isinstance(data, ReachChunks):
+            others = host().regions(points[1].x, data.regions, **NO_HALO)[0]
+            there = data.own_chunk(others, points[1].position) + first
+            return lambda left, right: (own[left], there[right])
 
         def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return own[left], data.own_chunk(region[left], points[1].position[right]) + first

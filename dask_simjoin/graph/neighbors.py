@@ -13,7 +13,7 @@ from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Expr, Task, TaskRef
 from dask_simjoin.neighbors import State, kth_distance, search_chunk
 from dask_simjoin.plan import Plan
-from dask_simjoin.searches import NearestPlan
+from dask_simjoin.searches import NearestPlan, known_bytes
 
 
 class Searched(FoundByChunk):
@@ -26,7 +26,7 @@ class Searched(FoundByChunk):
 
     @property
     def _known(self) -> int:  # type: ignore[override]
-        return 40 + 32 * self._neighbors  # its name and distance, and what is known before and after a task
+        return known_bytes(self._neighbors)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         return ChunkDistances(chunks, plan, self._neighbors)

@@ -69,10 +69,12 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None
     summaries = tables[0][2]
     partitions = max(len(some) for _, _, some in tables)
     method = shuffle_method(spec.settings.shuffle, have, size, partitions, dtypes)
+    plan: Plan
     if neighbors is not None:
-        return make_nearest_plan(summaries, spec, neighbors, have, method, known or 0)
-    if other is not None:
-        plan: Plan = make_two_plan(summaries, tables[1][2], spec, have, method, counting=not named)
+        others = None if other is None else tables[1][2]
+        plan = make_nearest_plan(summaries, spec, neighbors, have, method, known or 0, others)
+    elif other is not None:
+        plan = make_two_plan(summaries, tables[1][2], spec, have, method, counting=not named)
     else:
         plan = make_plan(summaries, spec, have, method, counting=not named, known=known)
     if named:
