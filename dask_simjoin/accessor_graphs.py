@@ -31,7 +31,7 @@ class GraphVerbs:
             Whether entries are distances, or 1.
         include_self : bool
             Whether each row is a neighbour of itself.  scikit-learn's DBSCAN and OPTICS see to that
-            themselves.
+            themselves; its NearestNeighbors needs it, to be asked for neighbours of its own rows.
 
         Returns
         -------

@@ -7,15 +7,17 @@ of all entries, row after row.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from dask.utils import format_bytes
 
 from dask_simjoin.arrays import module_of, values_of
-from dask_simjoin.backends.base import backend_for, host_kernels
+from dask_simjoin.backends.base import backend_for
 from dask_simjoin.blocks import count_block
 from dask_simjoin.chunks import Chunk
+from dask_simjoin.entries import move, narrow, put, sort_rows, starts_of
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.optional import optional
 
@@ -30,20 +32,75 @@ ENTRY, DEVICE_ENTRY = 16, 12
 PIECE = 12
 """The same in the pieces that a matrix is put together from, which are there until it is."""
 
-SORTED = 1 << 24
-"""Entries that are sorted at a time where no kernel sorts them row by row."""
+ROW = 32
+"""Bytes of a row: where it begins, and what is only there until all are filled."""
 
 Part = dict[str, Any]
 
-Limits = list[tuple[int, int, str, str]]
-"""Bytes of an entry, bytes that there are, what they are of, and the remedy."""
+
+@dataclass(frozen=True)
+class Limit:
+    """Something that a matrix must fit.
+
+    Attributes
+    ----------
+    bytes : int
+        That there are.
+    entry, row : int
+        Bytes that an entry and a row take there.
+    where, remedy : str
+        What it is, and what helps, for people.
+    """
+
+    bytes: int
+    entry: int
+    row: int
+    where: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What a matrix of neighbours must fit.
+
+    Attributes
+    ----------
+    eps : float
+    rows : int
+    limits : list of Limit
+    most : int or None
+        Entries that it can have, whatever the memory.
+    """
+
+    eps: float
+    rows: int
+    limits: list[Limit]
+    most: int | None
+
+    def check(self, entries: float, sampled: bool = False) -> None:
+        """Refuse a matrix of so many entries; `sampled`: or more."""
+        about = f"eps={self.eps!r} gives {'at least ' if sampled else ''}{entries:,.0f} entries"
+        about += ", estimated from a sample" if sampled else ""
+        if self.most is not None and entries > self.most:
+            raise BudgetError(
+                f"{about}, and a sparse matrix of this CuPy has at most {self.most:,}, which int32 "
+                "numbers. Use CuPy 14.1 or newer, a smaller eps, or ddf.to_backend('pandas')."
+            )
+        for limit in self.limits:
+            need = entries * limit.entry + self.rows * limit.row
+            if need > limit.bytes:
+                raise BudgetError(
+                    f"{about}, which take {format_bytes(int(need))}, and {limit.where} "
+                    f"{format_bytes(limit.bytes)}. Use a smaller eps, {limit.remedy}, or self_join(), whose "
+                    "pairs are lazy and may exceed memory."
+                )
 
 
 def sparse(xp: Any) -> Any:
     """SciPy's sparse matrices, or for CuPy's arrays those that are like them."""
     if xp is np:
-        return optional("scipy.sparse", "SciPy", "Neighbor graphs")
-    return optional("cupyx.scipy.sparse", "CuPy", "Neighbor graphs of cuDF frames")
+        return optional("scipy.sparse", "scipy", "Neighbor graphs")
+    return optional("cupyx.scipy.sparse", "cupy", "Neighbor graphs of cuDF frames")
 
 
 def offset_type(xp: Any, most: int) -> Any:
@@ -62,107 +119,10 @@ def most_entries(xp: Any) -> int | None:
     return WIDE
 
 
-def check_entries(entries: float, limits: Limits, eps: float, most: int | None = None,
-                  sampled: bool = False) -> None:  # fmt: skip
-    """Refuse a matrix of so many entries that does not fit; `most`: how many it can have at all."""
-    about = f"eps={eps!r} gives {'at least ' if sampled else ''}{entries:,.0f} entries"
-    about += ", estimated from a sample" if sampled else ""
-    if most is not None and entries > most:
-        raise BudgetError(
-            f"{about}, and a sparse matrix of this CuPy has at most {most:,}, as it counts them with int32. "
-            "Use CuPy 14.1 or newer, a smaller eps, or ddf.to_backend('pandas')."
-        )
-    for each, limit, where, remedy in limits:
-        if entries * each > limit:
-            raise BudgetError(
-                f"{about}, which take {format_bytes(int(entries * each))} while the matrix is put together, "
-                f"and {where} {format_bytes(limit)}. Use a smaller eps, {remedy}, or self_join(), whose "
-                "pairs are lazy and may exceed memory."
-            )
-
-
-# --- entries and rows -----------------------------------------------------------------------------
-
-
 def weights_of(squared: Any, mode: str) -> Any:
     """What entries hold, from what a backend's `visit` shows of their distances."""
     xp = module_of(squared)
     return xp.sqrt(squared) if mode == DISTANCE else xp.ones(len(squared))
-
-
-def put(rows: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any) -> None:
-    """Put entries into their rows; `at` (n,): where each row's next entry goes."""
-    if module_of(at) is np:
-        host_kernels("rows").put(rows, columns, values, at, out, out_values)
-    else:
-        put_together(rows, columns, values, at, out, out_values)
-
-
-def put_together(rows: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any) -> None:
-    """The same, by arrays as a whole."""
-    xp = module_of(at)
-    order = xp.argsort(rows)
-    rows = rows[order]
-    place = at[rows] + xp.arange(len(rows)) - xp.searchsorted(rows, rows)
-    out[place], out_values[place] = columns[order], values[order]
-    at += xp.bincount(rows, minlength=len(at))
-
-
-def move(counts: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any) -> None:
-    """Put whole rows, of so many entries each, behind what those rows have."""
-    starts = starts_of(counts)
-    if module_of(at) is np:
-        host_kernels("rows").move(starts, columns, values, at, out, out_values)
-    else:
-        move_together(starts, columns, values, at, out, out_values)
-
-
-def move_together(starts: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any) -> None:
-    """The same, by arrays as a whole."""
-    xp = module_of(at)
-    for first in range(0, len(columns), SORTED):
-        some = slice(first, min(first + SORTED, len(columns)))
-        entry = xp.arange(some.start, some.stop)
-        row = xp.searchsorted(starts, entry, side="right") - 1
-        place = at[row] + entry - starts[row]
-        out[place], out_values[place] = columns[some], values[some]
-    at += starts[1:] - starts[:-1]
-
-
-def sort_rows(starts: Any, columns: Any, values: Any) -> None:
-    """Sort the entries of each row by value and then by column, in place."""
-    if module_of(starts) is np:
-        host_kernels("rows").sort(starts, columns, values)
-    else:
-        sort_together(starts, columns, values)
-
-
-def sort_together(starts: Any, columns: Any, values: Any) -> None:
-    """The same, by arrays as a whole."""
-    xp = module_of(starts)
-    row, rows = 0, len(starts) - 1
-    while row < rows:
-        # as many rows as make a slice, and one at least
-        stop = int(xp.searchsorted(starts, starts[row] + SORTED, side="right")) - 1
-        stop = max(stop, row + 1)
-        some = slice(int(starts[row]), int(starts[stop]))
-        own = xp.searchsorted(starts[row : stop + 1], xp.arange(some.start, some.stop), side="right")
-        # columns are below 2**53, so float64 holds them
-        keys = xp.stack([columns[some].astype(np.float64), values[some], own.astype(np.float64)])
-        order = xp.lexsort(keys)
-        columns[some], values[some] = columns[some][order], values[some][order]
-        row = stop
-
-
-def starts_of(counts: Any, kind: Any = np.int64) -> Any:
-    """Where rows of so many entries begin, and the last one ends (n + 1,)."""
-    xp = module_of(counts)
-    starts = xp.zeros(len(counts) + 1, kind)
-    xp.cumsum(counts, out=starts[1:], dtype=kind)
-    return starts
-
-
-# --- the steps ------------------------------------------------------------------------------------
 
 
 def names_of(chunk: Chunk, firsts: list[int], kind: Any) -> Any:
@@ -185,11 +145,6 @@ def count_entries(q: Chunk, d: Chunk, layout: Any, same: bool) -> tuple[Any, Any
     """Numbers of entries of the rows of two chunks in each other's columns, and of all of them."""
     counts = [None if c is None else narrow(c) for c in count_block(q, d, layout, same)]
     return counts[0], counts[1], sum(int(c.sum(dtype=np.int64)) for c in counts if c is not None)
-
-
-def narrow(counts: Any) -> Any:
-    """Counts in the smallest type that holds them: there are some for each row and block pair."""
-    return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))
 
 
 def fill_block(q: Chunk, d: Chunk, layout: Any, same: bool, counts: tuple[Any, ...], names: tuple[Any, Any],
@@ -221,7 +176,7 @@ def fill(q: Chunk, d: Chunk, layout: Any, same: bool, names: tuple[Any, Any], mo
     backend_for(q["example"]).visit(q, d, layout, visitor, same=same)
 
 
-def with_itself(rows: Any, names: Any, mode: str, at: Any, part: Part) -> None:
+def with_itself(names: Any, mode: str, at: Any, part: Part) -> None:
     """Put each row's entry for itself where the row's next entry goes."""
     part["columns"][at], part["values"][at] = names, float(mode == CONNECTIVITY)
     at += 1
@@ -237,7 +192,7 @@ def gather_rows(names: Any, itself: bool, mode: str, *blocks: Part) -> Part:
     part = _empty_part(narrow(counts), int(starts[-1]), names.dtype, xp)
     at = starts[:-1].copy()
     if itself:
-        with_itself(names, names, mode, at, part)
+        with_itself(names, mode, at, part)
     for block in blocks:
         move(block["counts"], block["columns"], block["values"], at, part["columns"], part["values"])
     sort_rows(starts, part["columns"], part["values"])
@@ -259,20 +214,20 @@ def assemble(rows: int, example: Any, names: list[Any], parts: list[Part]) -> An
     return matrix(values, columns, starts.astype(kind, copy=False))
 
 
-def graph_of_chunk(chunk: Chunk, layout: Any, rows: int, itself: bool, mode: str, check: Any) -> Any:
-    """The matrix (rows, rows) of one chunk that is all there is; `check` gets its number of entries."""
+def graph_of_chunk(chunk: Chunk, layout: Any, itself: bool, mode: str, fitting: Fitting) -> Any:
+    """The matrix of one chunk that is all there is."""
     xp = backend_for(chunk["example"]).xp
     names = names_of(chunk, [0], np.int64)
-    counts = xp.zeros(rows, np.int64)
+    counts = xp.zeros(fitting.rows, np.int64)
     counts[names] = count_block(chunk, chunk, layout, True)[0] + int(itself)
     starts = starts_of(counts)
     number = int(starts[-1])
-    check(number)
-    kind = offset_type(xp, max(number, rows))
+    fitting.check(number)
+    kind = offset_type(xp, max(number, fitting.rows))
     part = _empty_part(counts, number, kind, xp)
     at = starts[names]
     if itself:
-        with_itself(names, names, mode, at, part)
+        with_itself(names, mode, at, part)
     names = names.astype(kind, copy=False)
     fill(chunk, chunk, layout, True, (names, names), mode, [at], [part])
     sort_rows(starts, part["columns"], part["values"])

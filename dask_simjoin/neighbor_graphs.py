@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable
 from typing import Any
 
@@ -12,7 +11,7 @@ from dask_simjoin import csr
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.budget import Resources
 from dask_simjoin.errors import OptionError
-from dask_simjoin.graph.neighbor_graph import LazyGraph, NeighborGraph, limits_for
+from dask_simjoin.graph.neighbor_graph import LazyGraph, NeighborGraph, fitting_for
 from dask_simjoin.graph.source import seal
 from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk
 from dask_simjoin.spec import known_options, shown
@@ -42,11 +41,9 @@ def neighbor_graph(frame: Any, eps: float, *, on: Any = None, id: Hashable | Non
         return LazyGraph(NeighborGraph(seal(numbered, spec.columns), spec, mode, meta[spec.columns]))
     chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, named=False)
     own = backend.memory()
-    limits = limits_for(spec, Resources(memory=own, gpu=own is not None), pieces=False)
-    check = functools.partial(
-        csr.check_entries, limits=limits, eps=spec.eps, most=csr.most_entries(backend.xp)
-    )
-    return csr.graph_of_chunk(chunk, plan.layout, len(frame), spec.include_self, mode, check)
+    have = Resources(memory=own, gpu=own is not None)
+    fitting = fitting_for(spec, len(frame), meta, have, pieces=False)
+    return csr.graph_of_chunk(chunk, plan.layout, spec.include_self, mode, fitting)
 
 
 def _numbered(part: Any) -> Any:

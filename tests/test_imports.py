@@ -46,7 +46,7 @@ FLOORS = [
     {"backends.cpu_engine"},
     {"backends.cpu", "backends.gpu"},
     {"backends.gpu_nearest"},
-    {"estimate", "ids"},
+    {"entries", "estimate", "ids"},
     {"partition"},
     {"checks", "chunking"},
     {"region_chunks"},

@@ -61,32 +61,29 @@ class NeighborGraph(Unplanned):
 
     def _lower(self) -> Expr:
         plan, spec = self.plan, self.operand("spec")
-        limits = limits_for(spec, resources(spec.library), pieces=True)
-        most = csr.most_entries(backend_for(self._meta).xp)
-        found = 2 * plan.estimate.total_low + plan.rows * spec.include_self
-        csr.check_entries(found, limits, spec.eps, most, sampled=True)
-        fitting = limits, spec.eps, most
+        rows = sum(rows for rows, _ in plan.sources)
+        fitting = fitting_for(spec, rows, self._meta, resources(spec.library), pieces=True)
+        fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
         return GraphRows(self._chunks(), plan, spec, self.operand("mode"), self._meta, fitting)
 
 
-def limits_for(spec: JoinSpec, have: Resources, pieces: bool) -> csr.Limits:
+def fitting_for(spec: JoinSpec, rows: int, example: Any, have: Resources, pieces: bool) -> csr.Fitting:
     """What a matrix of neighbours must fit; `pieces`: it is put together from those of chunks."""
     gpu = have.gpu
     entry = csr.DEVICE_ENTRY if gpu else csr.ENTRY
-    each = entry + csr.PIECE * pieces
-    limits = [
-        (entry, spec.settings.result, "the configuration's simjoin.result-limit is", "a higher limit there")
-    ]
+    result, made = (entry, 8), (entry + csr.PIECE * pieces, csr.ROW)
+    where = "the configuration's simjoin.result-limit is"
+    limits = [csr.Limit(spec.settings.result, *result, where, "a higher limit there")]
     if gpu and have.memory is not None:
         whole = have.memory if have.cluster else have.memory * have.threads
-        limits.append((each, whole, "the smallest GPU has", "larger GPUs"))
+        limits.append(csr.Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
     elif have.limit is not None:
         room = max(int(PAUSED * have.limit) - ITSELF, have.limit // 3)
-        limits.append((each, room, "the smallest worker has room for", "workers with more memory"))
+        limits.append(csr.Limit(room, *made, "the smallest worker has room for", "larger workers"))
     if not gpu:
-        there = entry if have.cluster else each
-        limits.append((there, MEMORY_LIMIT, "this machine has", "one with more memory"))
-    return limits
+        here = result if have.cluster else made
+        limits.append(csr.Limit(MEMORY_LIMIT, *here, "this machine has", "a larger machine"))
+    return csr.Fitting(spec.eps, rows, limits, csr.most_entries(backend_for(example).xp))
 
 
 class GraphRows(Named):
@@ -110,8 +107,8 @@ class GraphRows(Named):
         every = range(len(plan.chunks))
         blocks = [(b, i, j) for b, (i, j) in enumerate(plan.blocks.tolist())]
         refs = [chunk_refs(self.chunks, c, c)[0] for c in every]
-        firsts = np.cumsum([0, *(rows for rows, _ in plan.sources)]).tolist()
-        rows = firsts.pop()
+        fitting: csr.Fitting = self.operand("fitting")
+        rows, firsts = fitting.rows, np.cumsum([0, *(rows for rows, _ in plan.sources)]).tolist()
         pieces = plan.chunks.pieces if isinstance(plan.chunks, EntityChunks) else [()] * len(plan.chunks)
         names = [
             add("names", c, csr.names_of, refs[c], [firsts[n] for n, _, _ in pieces[c]], name_type(rows))
@@ -120,7 +117,7 @@ class GraphRows(Named):
         counts = [add("count", b, csr.count_entries, refs[i], refs[j], layout, i == j) for b, i, j in blocks]
         numbers = [add("number", b, pick, count, 2) for b, count in enumerate(counts)]
         itself = plan.rows if spec.include_self else 0
-        fits = add("fits", 0, _check, List(*numbers), itself, *self.operand("fitting"))
+        fits = add("fits", 0, _check, List(*numbers), itself, fitting)
         filled = [
             add("fill", b, _fill, refs[i], refs[j], names[i], names[j], counts[b], layout, i == j, mode, fits)
             for b, i, j in blocks
@@ -139,8 +136,8 @@ def name_type(rows: int) -> Any:
     return np.int32 if rows <= csr.WIDE else np.int64
 
 
-def _check(numbers: list[int], itself: int, limits: csr.Limits, eps: float, most: int | None) -> None:
-    csr.check_entries(sum(numbers) + itself, limits, eps, most)
+def _check(numbers: list[int], itself: int, fitting: csr.Fitting) -> None:
+    fitting.check(sum(numbers) + itself)
 
 
 def _fill(q: Chunk, d: Chunk, q_names: Any, d_names: Any, counts: Any, layout: Any, same: bool, mode: str,
