@@ -20,6 +20,7 @@ from dask_simjoin.chunks import Chunk
 from dask_simjoin.entries import move, narrow, put, sort_rows, starts_of
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.optional import optional
+from dask_simjoin.spec import JoinSpec
 
 MODES = DISTANCE, CONNECTIVITY = ("distance", "connectivity")
 
@@ -119,10 +120,10 @@ def most_entries(xp: Any) -> int | None:
     return WIDE
 
 
-def weights_of(squared: Any, mode: str) -> Any:
-    """What entries hold, from what a backend's `visit` shows of their distances."""
-    xp = module_of(squared)
-    return xp.sqrt(squared) if mode == DISTANCE else xp.ones(len(squared))
+def weights_of(totals: Any, spec: JoinSpec, mode: str) -> Any:
+    """What entries hold, from the totals that a backend's `visit` shows; their memory may be used for it."""
+    xp = module_of(totals)
+    return spec.measure.distance(totals, xp) if mode == DISTANCE else xp.ones(len(totals))
 
 
 def names_of(chunk: Chunk, firsts: list[int], kind: Any) -> Any:
@@ -141,14 +142,14 @@ def names_of(chunk: Chunk, firsts: list[int], kind: Any) -> Any:
     return names
 
 
-def count_entries(q: Chunk, d: Chunk, layout: Any, same: bool) -> tuple[Any, Any, int]:
+def count_entries(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> tuple[Any, Any, int]:
     """Numbers of entries of the rows of two chunks in each other's columns, and of all of them."""
-    counts = [None if c is None else narrow(c) for c in count_block(q, d, layout, same)]
+    counts = [None if c is None else narrow(c) for c in count_block(q, d, spec, layout, same)]
     return counts[0], counts[1], sum(int(c.sum(dtype=np.int64)) for c in counts if c is not None)
 
 
-def fill_block(q: Chunk, d: Chunk, layout: Any, same: bool, counts: tuple[Any, ...], names: tuple[Any, Any],
-               mode: str) -> tuple[Part, Part | None]:  # fmt: skip
+def fill_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, counts: tuple[Any, ...],
+               names: tuple[Any, Any], mode: str) -> tuple[Part, Part | None]:  # fmt: skip
     """The entries of the rows of two chunks in each other's columns."""
     xp = backend_for(q["example"]).xp
     parts, at = [], []
@@ -156,7 +157,7 @@ def fill_block(q: Chunk, d: Chunk, layout: Any, same: bool, counts: tuple[Any, .
         starts = starts_of(count)
         parts.append(_empty_part(count, int(starts[-1]), names[0].dtype, xp))
         at.append(starts[:-1])
-    fill(q, d, layout, same, names, mode, at, parts)
+    fill(q, d, spec, layout, same, names, mode, at, parts)
     return parts[0], None if same else parts[1]
 
 
@@ -164,12 +165,12 @@ def _empty_part(counts: Any, entries: int, kind: Any, xp: Any) -> Part:
     return {"counts": counts, "columns": xp.empty(entries, kind), "values": xp.empty(entries)}
 
 
-def fill(q: Chunk, d: Chunk, layout: Any, same: bool, names: tuple[Any, Any], mode: str, at: list[Any],
-         parts: list[Part]) -> None:  # fmt: skip
+def fill(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, names: tuple[Any, Any], mode: str,
+         at: list[Any], parts: list[Part]) -> None:  # fmt: skip
     """Put the entries of two chunks, or of one with itself, where their rows' next entries go."""
 
-    def visitor(left: Any, right: Any, squared: Any) -> None:
-        values = weights_of(squared, mode)
+    def visitor(left: Any, right: Any, totals: Any) -> None:
+        values = weights_of(totals, spec, mode)
         for side, rows, columns in ((0, left, names[1][right]), (-1, right, names[0][left])):
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
 
@@ -214,22 +215,22 @@ def assemble(rows: int, example: Any, names: list[Any], parts: list[Part]) -> An
     return matrix(values, columns, starts.astype(kind, copy=False))
 
 
-def graph_of_chunk(chunk: Chunk, layout: Any, itself: bool, mode: str, fitting: Fitting) -> Any:
+def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Any, mode: str, fitting: Fitting) -> Any:
     """The matrix of one chunk that is all there is."""
     xp = backend_for(chunk["example"]).xp
     names = names_of(chunk, [0], np.int64)
     counts = xp.zeros(fitting.rows, np.int64)
-    counts[names] = count_block(chunk, chunk, layout, True)[0] + int(itself)
+    counts[names] = count_block(chunk, chunk, spec, layout, True)[0] + int(spec.include_self)
     starts = starts_of(counts)
     number = int(starts[-1])
     fitting.check(number)
     kind = offset_type(xp, max(number, fitting.rows))
     part = _empty_part(counts, number, kind, xp)
     at = starts[names]
-    if itself:
+    if spec.include_self:
         with_itself(names, mode, at, part)
     names = names.astype(kind, copy=False)
-    fill(chunk, chunk, layout, True, (names, names), mode, [at], [part])
+    fill(chunk, chunk, spec, layout, True, (names, names), mode, [at], [part])
     sort_rows(starts, part["columns"], part["values"])
     return matrix(part["values"], part["columns"], starts.astype(kind, copy=False))
 

@@ -43,7 +43,7 @@ def neighbor_graph(frame: Any, eps: float, *, on: Any = None, id: Hashable | Non
     own = backend.memory()
     have = Resources(memory=own, gpu=own is not None)
     fitting = fitting_for(spec, len(frame), meta, have, pieces=False)
-    return csr.graph_of_chunk(chunk, plan.layout, spec.include_self, mode, fitting)
+    return csr.graph_of_chunk(chunk, spec, plan.layout, mode, fitting)
 
 
 def _numbered(part: Any) -> Any:

@@ -123,6 +123,15 @@ def test_few_rows(rows, itself):
         check(lazy.compute(), want)
 
 
+def test_squares_of_distances(points):
+    frame = points[0].dropna()
+    graph = frame.simjoin.neighbor_graph(0.125, metric="sqeuclidean")
+    offsets, columns, _ = by_definition(frame[["c0", "c1"]].to_numpy(), np.sqrt(0.126))
+    x = frame[["c0", "c1"]].to_numpy()
+    row = np.repeat(np.arange(len(x)), np.diff(offsets))
+    check(graph, (offsets, columns, squared_distances(x, x)[row, columns]))
+
+
 # --- scikit-learn ---------------------------------------------------------------------------------
 
 

@@ -114,12 +114,13 @@ class GraphRows(Named):
             add("names", c, csr.names_of, refs[c], [firsts[n] for n, _, _ in pieces[c]], name_type(rows))
             for c in every
         ]
-        counts = [add("count", b, csr.count_entries, refs[i], refs[j], layout, i == j) for b, i, j in blocks]
+        meetings = [(refs[i], refs[j], spec, layout, i == j) for _, i, j in blocks]
+        counts = [add("count", b, csr.count_entries, *met) for b, met in enumerate(meetings)]
         numbers = [add("number", b, pick, count, 2) for b, count in enumerate(counts)]
         itself = plan.rows if spec.include_self else 0
         fits = add("fits", 0, _check, List(*numbers), itself, fitting)
         filled = [
-            add("fill", b, _fill, refs[i], refs[j], names[i], names[j], counts[b], layout, i == j, mode, fits)
+            add("fill", b, _fill, *meetings[b], counts[b], names[i], names[j], mode, fits)
             for b, i, j in blocks
         ]
         gathered = []
@@ -140,9 +141,9 @@ def _check(numbers: list[int], itself: int, fitting: csr.Fitting) -> None:
     fitting.check(sum(numbers) + itself)
 
 
-def _fill(q: Chunk, d: Chunk, q_names: Any, d_names: Any, counts: Any, layout: Any, same: bool, mode: str,
-          fits: None) -> Any:  # fmt: skip
-    return csr.fill_block(q, d, layout, same, counts[:2], (q_names, d_names), mode)
+def _fill(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, counts: Any, q_names: Any,
+          d_names: Any, mode: str, fits: None) -> Any:  # fmt: skip
+    return csr.fill_block(q, d, spec, layout, same, counts[:2], (q_names, d_names), mode)
 
 
 def _gather(names: Any, itself: bool, mode: str, sides: list[int], *found: Any) -> csr.Part:
