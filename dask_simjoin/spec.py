@@ -254,6 +254,19 @@ def _check_on(meta: Any, on: Any, id: Hashable | None) -> tuple[Hashable, ...]:
     return tuple(names)
 
 
+def own_radius(meta: Any, eps: Any) -> str | None:
+    """The column of rows' own distances, if that is what `eps` names; refuses one that has none."""
+    if not isinstance(eps, str):
+        return None
+    check_named("eps", eps, [meta])
+    if _kind(meta[eps].dtype) not in ("i", "u", "f"):
+        raise ColumnError(
+            f"eps={eps!r} names a column of dtype {meta[eps].dtype}, which holds no distances; name a column "
+            "of real numbers, or use a number for all rows."
+        )
+    return eps
+
+
 def numeric_columns(meta: Any, besides: tuple[Any, ...]) -> list[Hashable]:
     """The columns of real numbers, those of truth values and some others left out."""
     kinds = zip(meta.columns, meta.dtypes, strict=True)

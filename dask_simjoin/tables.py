@@ -14,7 +14,7 @@ from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.inputs import checked_spec, example_of
 from dask_simjoin.keeping import kept_columns
 from dask_simjoin.optional import optional
-from dask_simjoin.spec import ROW_ID, JoinSpec, numeric_columns
+from dask_simjoin.spec import ROW_ID, JoinSpec, numeric_columns, own_radius
 
 
 def alike(left: Any, right: Any) -> tuple[Any, Any, Any, Any]:
@@ -44,7 +44,10 @@ def two_specs(left: Any, right: Any, eps: Any, *, on: Any, left_on: Any, right_o
               **options: Any) -> JoinSpec:  # fmt: skip
     """The options of a join of two tables with these empty examples, checked."""
     ids = [id if own is None else own for own in (left_id, right_id)]
-    columns = _coordinates(left, right, on, left_on, right_on, ids)
+    radius = own_radius(left, eps)
+    if radius is not None:
+        eps = 0.0
+    columns = _coordinates(left, right, on, left_on, right_on, [*ids, radius])
     specs = [
         checked_spec(table, eps, on=own, id=name, **options)
         for table, own, name in zip((left, right), columns, ids, strict=True)
@@ -55,8 +58,8 @@ def two_specs(left: Any, right: Any, eps: Any, *, on: Any, left_on: Any, right_o
             f"one on {len(specs[1].on)}, {list(specs[1].on)!r}; name as many of both, in the same order."
         )
     of_left, of_right, names = kept_columns(keep, suffixes, left, right)
-    other = replace(specs[1], keep=of_right, names=names[len(of_left) :], radius=None)
-    return replace(specs[0], keep=of_left, names=names[: len(of_left)], other=other)
+    other = replace(specs[1], keep=of_right, names=names[len(of_left) :])
+    return replace(specs[0], radius=radius, keep=of_left, names=names[: len(of_left)], other=other)
 
 
 def _coordinates(left: Any, right: Any, on: Any, left_on: Any, right_on: Any, ids: list[Any]) -> list[Any]:
@@ -65,7 +68,7 @@ def _coordinates(left: Any, right: Any, on: Any, left_on: Any, right_on: Any, id
             return [on, on]
         shared = [
             name
-            for name in numeric_columns(left, (ids[0], ROW_ID))
+            for name in numeric_columns(left, (ids[0], ids[2], ROW_ID))
             if name in numeric_columns(right, (ids[1], ROW_ID))
         ]
         if not shared:

@@ -70,7 +70,7 @@ FLOORS = [
     {"inputs"},
     {"tables"},
     {"clusterings", "joins", "neighbor_graphs", "two_joins"},
-    {"accessor_clusterings", "accessor_graphs", "accessor_joins", "cluster", "plots"},
+    {"accessor_clusterings", "accessor_graphs", "accessor_joins", "accessor_tables", "cluster", "plots"},
     {"accessor"},
     {""},
     {"testing"},
