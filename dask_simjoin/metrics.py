@@ -207,9 +207,10 @@ class Haversine(Metric):
     radius R is 6,371,008.8 m.  Places are embedded as unit vectors
     ``(cos lat cos lon, cos lat sin lon, sin lat)``; two are a pair if the square of their chord, the `d2`
     of `Euclidean` of the vectors, is at most ``4 sin(eps/(2R))**2``, computed to 30 digits and rounded.
-    It is the haversine formula (Sinnott 1984, "Virtues of the haversine", Sky and Telescope 68, 159): a squared chord is four
-    times the haversine of the angle.  Sines and cosines are computed by products and sums only, the same on
-    every machine, each to within a unit in the last place: see `dask_simjoin.sphere`.
+    It is the haversine formula (Sinnott 1984, "Virtues of the haversine", Sky and Telescope 68, 159): a
+    squared chord is four times the haversine of the angle.  Sines and cosines are computed by products
+    and sums only, the same on every machine, each to within a unit in the last place: see
+    `dask_simjoin.sphere`.
 
     So pairs whose distance is within about 1e-9 m of `eps` are decided by rounding, alike everywhere; nearer
     to antipodes, by 1e-9 m divided by the cosine of half the angle.  ``eps=0`` finds equal places, among
