@@ -63,7 +63,8 @@ def vectors(column: Any) -> Any:
     if on_gpu(column):
         return _on_gpu(column)
     parts = list(_parts(column))
-    length = parts[0].length if parts else 1
+    told = lists_of(column.dtype)
+    length = parts[0].length if parts else (told and told.length) or 1
     out = np.empty((len(column), length), order="F")
     start = 0
     for part in parts:
@@ -169,9 +170,10 @@ def _object_part(values: np.ndarray) -> _Part:
             numbers = np.array([list(some) for some in lists])
         except ValueError:  # lists of lists
             numbers = np.empty(0, object)
-    if numbers.dtype.kind not in "iufb" or numbers.size != length * len(lists):
+        numbers = numbers.reshape(-1) if numbers.ndim == 2 else numbers.astype(object)
+    if numbers.dtype.kind not in "iufb":
         numbers = _one_by_one(values, np.flatnonzero(present))
-    return _Part(present, numbers.reshape(-1), length)
+    return _Part(present, numbers, length)
 
 
 def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
