@@ -16,9 +16,9 @@ class GraphVerbs:
 
     @known_options
     def neighbor_graph(self, eps: float, *, on: Any = None, id: Hashable | None = None,
-                       metric: str = "euclidean", mode: str = "distance", include_self: bool = False,
-                       dropna: bool = False, method: str = "auto", partitioning: str = "auto",
-                       blocksize: Any = None) -> Any:  # fmt: skip
+                       metric: str = "euclidean", p: float = 2, mode: str = "distance",
+                       include_self: bool = False, dropna: bool = False, method: str = "auto",
+                       partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
         """The rows within `eps` of each row as a sparse matrix, for ``metric="precomputed"``.
 
         Other parameters are those of `self_join`; `id` only says which column is no coordinate.
@@ -26,7 +26,7 @@ class GraphVerbs:
         Parameters
         ----------
         eps : float
-            Largest distance, finite and >= 0, in the units of the columns.
+            Largest distance, finite and >= 0, in the units of the metric.
         mode : {"distance", "connectivity"}
             Whether entries are distances, or 1.
         include_self : bool
@@ -78,6 +78,6 @@ class GraphVerbs:
         [0, 0, 0, -1]
         """
         return neighbor_graphs.neighbor_graph(
-            self._frame, eps, on=on, id=id, metric=metric, mode=mode, include_self=include_self,
+            self._frame, eps, on=on, id=id, metric=metric, p=p, mode=mode, include_self=include_self,
             dropna=dropna, method=method, partitioning=partitioning, blocksize=blocksize,
         )  # fmt: skip

@@ -17,7 +17,7 @@ class JoinVerbs:
 
     @known_options
     def self_join(self, eps: float, *, on: Any = None, id: Hashable | None = None,
-                  metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+                  metric: str = "euclidean", p: float = 2, pairs: str = "unique", include_self: bool = False,
                   return_distance: bool = False, dropna: bool = False,
                   method: str = "auto", partitioning: str = "auto",
                   blocksize: Any = None) -> Any:  # fmt: skip
@@ -26,15 +26,20 @@ class JoinVerbs:
         Parameters
         ----------
         eps : float
-            Largest distance, finite and >= 0, in the units of the columns.  0 finds duplicates.
+            Largest distance, finite and >= 0, in the units of the metric: with most those of the columns.
+            0 finds duplicates.
         on : column or list of columns, optional
-            The coordinates, in the order in which squares are summed.  Default: all numeric
+            The coordinates, in the order in which their differences' powers are summed.  Default: all numeric
             columns besides `id`, booleans and "row_id".
         id : column, optional
             The column that names rows in the result; its values must be unique.  Default: the
             index labels.
-        metric : {"euclidean"}
-            See `dask_simjoin.metrics`.
+        metric : {"euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"}
+            What a distance is; the formulas are in `dask_simjoin.metrics`.  "cosine": one minus the cosine
+            of the angle between rows.  "haversine": `on` names latitude and longitude, in this order and
+            in degrees, and distances are in metres.
+        p : int or float
+            Of "minkowski": 1, 2, 3, ... or ``float("inf")``.
         pairs : {"unique", "both"}
             "unique": each pair once, `left` being the row that comes first in the frame.
             "both": in both directions.
@@ -106,14 +111,14 @@ class JoinVerbs:
         0     0      1       1.0
         """
         return joins.self_join(
-            self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+            self._frame, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self,
             return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
             blocksize=blocksize,
         )  # fmt: skip
 
     @known_options
     def plan(self, eps: float, *, on: Any = None, id: Hashable | None = None,
-             metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+             metric: str = "euclidean", p: float = 2, pairs: str = "unique", include_self: bool = False,
              return_distance: bool = False, dropna: bool = False,
              method: str = "auto", partitioning: str = "auto",
              blocksize: Any = None) -> PlanReport:  # fmt: skip
@@ -180,14 +185,14 @@ class JoinVerbs:
           tasks          about 11
         """
         return joins.plan(
-            self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+            self._frame, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self,
             return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
             blocksize=blocksize,
         )  # fmt: skip
 
     @known_options
     def neighbor_counts(self, eps: float, *, on: Any = None, id: Hashable | None = None,
-                        metric: str = "euclidean", dropna: bool = False,
+                        metric: str = "euclidean", p: float = 2, dropna: bool = False,
                         method: str = "auto", partitioning: str = "auto",
                         blocksize: Any = None) -> Any:  # fmt: skip
         """How many rows lie within `eps` of each row, the row itself not counted.
@@ -210,15 +215,15 @@ class JoinVerbs:
         [1, 2, 1, 0]
         """
         return joins.neighbor_counts(
-            self._frame, eps, on=on, id=id, metric=metric, dropna=dropna, method=method,
+            self._frame, eps, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method,
             partitioning=partitioning, blocksize=blocksize,
         )  # fmt: skip
 
     @known_options
     def count_pairs(self, eps: float, *, on: Any = None, id: Hashable | None = None,
-                    metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
-                    dropna: bool = False, method: str = "auto", partitioning: str = "auto",
-                    blocksize: Any = None) -> Any:  # fmt: skip
+                    metric: str = "euclidean", p: float = 2, pairs: str = "unique",
+                    include_self: bool = False, dropna: bool = False, method: str = "auto",
+                    partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
         """The number of rows that `self_join` would return, without materialising any.
 
         Parameters are those of `self_join`; `id` only says which column is no coordinate.
@@ -235,7 +240,7 @@ class JoinVerbs:
         2
         """
         return joins.count_pairs(
-            self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+            self._frame, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self,
             dropna=dropna, method=method, partitioning=partitioning, blocksize=blocksize,
         )  # fmt: skip
 

@@ -16,9 +16,10 @@ import numpy as np
 
 from dask_simjoin.arrays import module_of, values_of
 from dask_simjoin.backends.base import backend_for
-from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.errors import ListError, SourceChangedError
 from dask_simjoin.ids import as_labels, row_ids
-from dask_simjoin.partition import bounds, box_digest, points
+from dask_simjoin.lists import lists_of
+from dask_simjoin.partition import box, limits, points, radii
 from dask_simjoin.region_chunks import Shuffled
 from dask_simjoin.spec import JoinSpec
 
@@ -33,27 +34,27 @@ def read_points(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec) 
 
     `known`: the partition's number, and its rows and the digest of its box.
     """
-    number, (planned, box) = known
-    x, kept = points(frame, spec)
+    number, (planned, planned_box) = known
     rows = len(frame)
+    try:
+        x, kept = points(frame, spec)
+    except ListError:
+        check_source(number, rows, planned, False)
+        raise
     places = None
     if kept is not None:
         places = module_of(x).flatnonzero(kept)
         frame, x = frame[spec.columns][kept], x[kept]
-    check_source(number, rows, planned, box_digest(*bounds(x)) == box)
+    check_source(number, rows, planned, box(x) == planned_box)
+    if not len(x):
+        x = module_of(x).empty((0, spec.dims))  # of lists, which tell it, there are none
     ids = row_ids(frame, spec.id, spec.id_dtype)
     read = {"x": x, "ids": ids, "places": places, "rows": rows, "example": frame.iloc[:0]}
     if spec.keep:
         read["kept"] = frame[list(spec.keep)]
     if spec.radius is not None:
-        read["limit"] = limits(frame, spec)
+        read["limit"] = limits(radii(frame, spec), spec)
     return read
-
-
-def limits(frame: Any, spec: JoinSpec) -> Any:
-    """Each row's own threshold (n,), float64."""
-    radius = backend_for(frame).coordinates(frame, (spec.radius,))[:, 0]
-    return spec.measure.threshold(radius)
 
 
 def check_source(number: int, rows: int, planned: int, same_box: bool = True) -> None:
@@ -130,9 +131,20 @@ def joined(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else parts[0].append(parts[1:])
 
 
-def cell_columns(spec: JoinSpec) -> list[str]:
-    """The coordinates' columns in a frame that is shuffled."""
-    return [f"x{k}" for k in range(len(spec.on))]
+def cell_columns(frame: Any, spec: JoinSpec) -> dict[str, Any]:
+    """The coordinates' columns in a frame that is shuffled, and their dtypes.
+
+    What was float32 in such a frame as it is read is so again, exactly, and float64 later.
+    """
+    assert spec.dims is not None
+    kinds = [frame[name].dtype for name in spec.on]
+    if spec.lists:
+        lists = lists_of(kinds[0])
+        kinds = [lists and lists.kind] * spec.dims
+    if spec.measure.embeds:
+        kinds = [np.float64] * spec.dims
+    narrow, wide = np.dtype(np.float32), np.dtype(np.float64)
+    return {f"x{k}": narrow if kind == narrow else wide for k, kind in enumerate(kinds)}
 
 
 def kept_columns(spec: JoinSpec) -> list[str]:
@@ -162,11 +174,8 @@ def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec:
         cell = xp.concatenate([chunks.own_chunk(own, position), halo_cell])
         position = xp.concatenate([position, -1 - position[rows]])
     columns: dict[str, Any] = {}
-    for k, name in enumerate(cell_columns(spec)):
-        column = x[:, k]
-        if frame.dtypes.iloc[frame.columns.get_loc(spec.on[k])] == np.float32:
-            column = column.astype(np.float32)  # as they were: float64 again later, exactly
-        columns[name] = column[taken]
+    for k, (name, kind) in enumerate(cell_columns(frame, spec).items()):
+        columns[name] = x[:, k].astype(kind, copy=False)[taken]
     if named:
         columns[ID] = read["ids"].take(taken)
     for name, column in zip(kept_columns(spec), spec.keep, strict=True):
@@ -181,7 +190,7 @@ def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, named: boo
     backend = backend_for(example)
     xp = backend.xp
     position = values_of(frame[POSITION])
-    x = backend.coordinates(frame, tuple(cell_columns(spec)))
+    x = backend.coordinates(frame, tuple(cell_columns(example, spec)))
     own, halo = xp.flatnonzero(position >= 0), xp.flatnonzero(position < 0)
     own, halo = own[xp.argsort(position[own])], halo[xp.argsort(-position[halo])]
     sides = []

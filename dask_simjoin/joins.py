@@ -27,13 +27,13 @@ COUNTS = "neighbors"
 
 @known_options
 def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
-              metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+              metric: str = "euclidean", p: float = 2, pairs: str = "unique", include_self: bool = False,
               return_distance: bool = False, dropna: bool = False, method: str = "auto",
               partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Every pair of rows within `eps` of each other; see `SimJoinAccessor.self_join`."""
     meta = example_of(frame)
     spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+        meta, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self,
         return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
         blocksize=blocksize,
     )  # fmt: skip
@@ -51,13 +51,13 @@ def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = N
 
 @known_options
 def plan(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
-         metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+         metric: str = "euclidean", p: float = 2, pairs: str = "unique", include_self: bool = False,
          return_distance: bool = False, dropna: bool = False, method: str = "auto",
          partitioning: str = "auto", blocksize: Any = None) -> PlanReport:  # fmt: skip
     """What `self_join` with these options would run and give; see `SimJoinAccessor.plan`."""
     meta = example_of(frame)
     spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+        meta, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self,
         return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
         blocksize=blocksize,
     )  # fmt: skip
@@ -72,13 +72,13 @@ def plan(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
 
 @known_options
 def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
-                    metric: str = "euclidean", dropna: bool = False,
+                    metric: str = "euclidean", p: float = 2, dropna: bool = False,
                     method: str = "auto", partitioning: str = "auto",
                     blocksize: Any = None) -> Any:  # fmt: skip
     """Each row's number of neighbours; see `SimJoinAccessor.neighbor_counts`."""
     meta = example_of(frame)
     spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method, partitioning=partitioning,
+        meta, eps, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method, partitioning=partitioning,
         blocksize=blocksize,
     )  # fmt: skip
     spec = unnamed(spec)
@@ -95,13 +95,13 @@ def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | No
 
 @known_options
 def count_pairs(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
-                metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+                metric: str = "euclidean", p: float = 2, pairs: str = "unique", include_self: bool = False,
                 dropna: bool = False, method: str = "auto", partitioning: str = "auto",
                 blocksize: Any = None) -> Any:  # fmt: skip
     """The number of pairs; see `SimJoinAccessor.count_pairs`."""
     meta = example_of(frame)
     spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self, dropna=dropna,
+        meta, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self, dropna=dropna,
         method=method, partitioning=partitioning, blocksize=blocksize,
     )  # fmt: skip
     spec = unnamed(spec)

@@ -19,15 +19,15 @@ from dask_simjoin.spec import known_options, shown
 
 @known_options
 def neighbor_graph(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
-                   metric: str = "euclidean", mode: str = csr.DISTANCE, include_self: bool = False,
-                   dropna: bool = False, method: str = "auto", partitioning: str = "auto",
-                   blocksize: Any = None) -> Any:  # fmt: skip
+                   metric: str = "euclidean", p: float = 2, mode: str = csr.DISTANCE,
+                   include_self: bool = False, dropna: bool = False, method: str = "auto",
+                   partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Neighbours of rows as a sparse matrix; see `SimJoinAccessor.neighbor_graph`."""
     meta = example_of(frame)
     if mode not in csr.MODES:
         raise OptionError(f"mode={shown(mode)} is not allowed; use one of {', '.join(map(repr, csr.MODES))}.")
     spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, include_self=include_self, dropna=dropna, method=method,
+        meta, eps, on=on, id=id, metric=metric, p=p, include_self=include_self, dropna=dropna, method=method,
         partitioning=partitioning, blocksize=blocksize,
     )  # fmt: skip
     spec = unnamed(spec)

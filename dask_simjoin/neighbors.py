@@ -9,10 +9,11 @@ from dask_simjoin.arrays import module_of
 from dask_simjoin.backends.base import searcher_for
 from dask_simjoin.chunks import Chunk
 from dask_simjoin.density.dbscan import CHUNK, Names
+from dask_simjoin.metrics import Metric
 
 State = dict[str, Any]
-"""``squared`` (n, k) float64, squares of the distances of each row's nearest so far, ascending (inf: none
-yet), and ``names`` (n, k) int64, of those rows (-1)."""
+"""``squared`` (n, k) float64, the totals (of the usual norm, squared distances) of each row's nearest so far,
+ascending (inf: none yet), and ``names`` (n, k) int64, of those rows (-1)."""
 
 
 def search_chunk(q: Chunk, d: Chunk, layout: Any, number: int, names: tuple[Names, Names],
@@ -35,6 +36,8 @@ def search_chunk(q: Chunk, d: Chunk, layout: Any, number: int, names: tuple[Name
     return {"squared": squared, "names": found}
 
 
-def kth_distance(state: State) -> Any:
+def kth_distance(state: State, metric: Metric) -> Any:
     """The distances (n,) of the furthest of those rows, float64; inf: there are not so many."""
-    return module_of(state["squared"]).sqrt(state["squared"][:, -1])
+    total = state["squared"][:, -1]
+    xp = module_of(total)
+    return xp.where(xp.isinf(total), total, metric.distance(total.copy(), xp))

@@ -50,6 +50,8 @@ class Plan:
     ----------
     layout : Layout or DeviceLayout
         How chunks are indexed.
+    dims : int
+        Of the space in which points are joined.
     sources : tuple of (int, str)
         Of each partition of the source: its rows, and a digest of its box.
     chunks : EntityChunks, SpatialChunks, RegionChunks or TwoTables
@@ -71,6 +73,7 @@ class Plan:
     """
 
     layout: Any
+    dims: int
     sources: tuple[tuple[int, str], ...]
     chunks: Any
     blocks: np.ndarray
@@ -169,6 +172,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
         check_outputs(float(slices.sum()), budget)
     plan = Plan(
         layout,
+        len(every.lower),
         side.sources,
         chunks,
         blocks,

@@ -157,10 +157,12 @@ class PlanReport:
         sizes = np.repeat((blocks["bytes"] / blocks["partitions"]).to_numpy(), plan.slices)
         possible = self.chunks * (self.chunks + 1) // 2
         found = plan.estimate
+        metric = self.spec.metric
         exact = found.sampled >= self.rows
         return [
             ("rows", f"{self.rows:,}"),
-            ("dimensions", f"{len(self.spec.on):,}: {self._names(range(len(self.spec.on)))}"),
+            ("dimensions", f"{plan.dims:,}: {self._names(range(plan.dims))}"),
+            *([] if metric == "euclidean" else [("metric", metric)]),
             ("engine", self._engine()),
             ("partitioning", self._partitioning()),
             ("chunks", f"{self.chunks:,} ({format_bytes(round(rows.sum() * plan.row_bytes))})"),
@@ -181,7 +183,8 @@ class PlanReport:
         ]
 
     def _names(self, places: Iterable[int]) -> str:
-        names = [repr(self.spec.on[k]) for k in places]
+        on, axes = self.spec.on, self.spec.measure.axes or self.spec.on
+        names = [f"{on[0]!r}[{k}]" if self.spec.lists else repr(axes[k]) for k in places]
         more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
         return ", ".join(names[:MOST_NAMES]) + more
 

@@ -14,13 +14,14 @@ from dask_simjoin.budget import Resources
 from dask_simjoin.checks import check_blocks
 from dask_simjoin.chunking import EntityChunks, serpentine
 from dask_simjoin.estimate import SamplePoints
-from dask_simjoin.norms import box_gap
+from dask_simjoin.metrics import Metric
+from dask_simjoin.norms import Norm, add, box_gap, power
 from dask_simjoin.partition import PartitionSummary
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.region_chunks import Chunking
 from dask_simjoin.side import make_side, moments_of
 from dask_simjoin.spec import JoinSpec
-from dask_simjoin.two_plan import TwoPlan, make_two_plan
+from dask_simjoin.two_plan import TwoPlan, make_two_plan, two_sides
 
 GUESSED = 1024
 """Points of the sample whose neighbours are looked at for a first guess of distances."""
@@ -70,9 +71,10 @@ def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbo
 
     `others`: of the right table's partitions, if neighbours are rows of that.
     """
-    side = make_side(summaries, spec)
-    data = side if others is None or spec.other is None else make_side(others, spec.other)
-    guessed = replace(spec, eps=_guess(data.points, neighbors, spec))
+    side = data = make_side(summaries, spec)
+    if others is not None:
+        side, data = two_sides(summaries, others, spec)
+    guessed = replace(spec, eps=_guess(data.points, neighbors, spec.measure))
     plan: Plan
     if others is None:
         plan = make_plan(summaries, guessed, resources, method, counting=True, known=known)
@@ -93,7 +95,7 @@ def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbo
     return kind(**known_of, searches=searches)
 
 
-def _guess(points: SamplePoints, neighbors: int, spec: JoinSpec) -> float:
+def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
     """About how far the neighbours of a row are; only how rows are cut into regions goes by it."""
     m = len(points.x)
     if m < 2:
@@ -105,10 +107,10 @@ def _guess(points: SamplePoints, neighbors: int, spec: JoinSpec) -> float:
     far = []
     with np.errstate(over="ignore"):
         for x in some:
-            away = np.sqrt(np.einsum("ij,ij->i", some - x, some - x))
+            away = np.linalg.norm(some - x, metric.norm, axis=1)
             far.append(float(np.partition(away, place)[place]))
-    typical = float(np.median(far))
-    return typical if math.isfinite(typical) else 0.0
+        typical = power(np.median(far, keepdims=True), metric.norm)
+    return float(metric.distance(typical, np)[0]) if np.isfinite(typical[0]) else 0.0
 
 
 def _searches(queries: Chunking, data: Chunking, points: SamplePoints, spec: JoinSpec, neighbors: int,
@@ -120,7 +122,7 @@ def _searches(queries: Chunking, data: Chunking, points: SamplePoints, spec: Joi
     lower, upper, filled = _boxes(queries)
     others = _boxes(data)
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(queries)
-    limits = _limits(points.x, lower, upper, neighbors)
+    limits = _limits(points.x, lower, upper, neighbors, spec.norm)
     for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
         away = box_gap(spec.norm, lower[at], upper[at], others[0], others[1])
         if not first:
@@ -140,12 +142,13 @@ def _boxes(chunks: Chunking) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return chunks.regions.lower[region], chunks.regions.upper[region], np.arange(len(chunks))
 
 
-def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int) -> np.ndarray:
-    """For each box how far, squared, the neighbours of any point in it are at most.
+def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
+            norm: Norm) -> np.ndarray:  # fmt: skip
+    """For each box the largest total that the neighbours of any point in it have.
 
     Points of the sample are rows: so many, and one more as one may be the point itself, within that distance
     of the whole box are as many neighbours, or nearer ones.  Distances to the box's far ends are computed
-    with the operations of `d2` in their order, and rounding is monotone: no point in the box is
+    with the operations of totals in their order, and rounding is monotone: no point in the box is
     further as computed.
     """
     limits = np.full(len(lower), np.inf)
@@ -159,6 +162,6 @@ def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int)
             total = np.zeros(len(x))
             for k in range(x.shape[1]):
                 far = np.maximum(np.abs(x[:, k] - lower[c, k]), np.abs(upper[c, k] - x[:, k]))
-                total = total + far * far
+                total = add(total, far, norm)
             limits[c] = np.partition(total, neighbors)[neighbors]
     return limits

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.checks import check_coordinates, check_radii
+from dask_simjoin.checks import check_radii, settled
 from dask_simjoin.estimate import SamplePoints, gather_samples
-from dask_simjoin.partition import Moments, PartitionSummary, box_digest, merge_moments
+from dask_simjoin.partition import Moments, PartitionSummary, merge_moments
 from dask_simjoin.spec import JoinSpec
 
 
@@ -53,13 +53,12 @@ class Side:
     @property
     def sources(self) -> tuple[tuple[int, str], ...]:
         """Of each partition its rows, and a digest of its box."""
-        boxes = ((s.source_rows, s.moments.lower, s.moments.upper) for s in self.summaries)
-        return tuple((rows, box_digest(lower, upper)) for rows, lower, upper in boxes)
+        return tuple((summary.source_rows, summary.box) for summary in self.summaries)
 
 
 def make_side(summaries: list[PartitionSummary], spec: JoinSpec) -> Side:
     """What is known of a table; refuses what cannot be joined."""
-    check_coordinates(summaries, spec)
+    summaries, spec = settled(summaries, spec)
     if spec.radius is not None:
         check_radii(summaries, spec)
         spec = replace(spec, eps=max((s.largest_radius for s in summaries), default=0.0))

@@ -57,6 +57,12 @@ def two_specs(left: Any, right: Any, eps: Any, *, on: Any, left_on: Any, right_o
             f"The left table is joined on {len(specs[0].on)} columns, {list(specs[0].on)!r}, and the right "
             f"one on {len(specs[1].on)}, {list(specs[1].on)!r}; name as many of both, in the same order."
         )
+    if specs[0].lists != specs[1].lists:
+        holds = ["lists" if own.lists else "numbers" for own in specs]
+        raise ColumnError(
+            f"Column {specs[0].on[0]!r} of the left table holds {holds[0]}, and {specs[1].on[0]!r} of the "
+            f"right one {holds[1]}; name columns that hold the same."
+        )
     of_left, of_right, names = kept_columns(keep, suffixes, left, right)
     other = replace(specs[1], keep=of_right, names=names[len(of_left) :])
     return replace(specs[0], radius=radius, keep=of_left, names=names[: len(of_left)], other=other)

@@ -166,7 +166,7 @@ def whole_chunks(frame: Any, other: Any, spec: JoinSpec, named: bool,
             check_summaries([summary.ids], own.id)
     known = plan.sources[0], plan.others[0]
     q, d = (
-        make_chunk(side, (0, source), own, plan.layout)
+        make_chunk(side, (0, source), replace(own, dims=plan.dims), plan.layout)
         for (side, own), source in zip(sides, known, strict=True)
     )
     return (q, d), plan

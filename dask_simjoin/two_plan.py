@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from dask_simjoin.backends.base import backend_named
 from dask_simjoin.budget import Budget, Resources, make_budget
 from dask_simjoin.checks import check_blocks, check_chunks, check_moving, check_outputs, check_result
 from dask_simjoin.chunking import EntityChunks, entity_chunks
+from dask_simjoin.errors import CoordinateError
 from dask_simjoin.estimate import estimate_two, sample_pairs_two
 from dask_simjoin.index.regions import make_regions
 from dask_simjoin.norms import reach
@@ -64,7 +65,7 @@ def make_two_plan(summaries: list[PartitionSummary], others: list[PartitionSumma
     """
     resources = resources or Resources()
     assert spec.other is not None
-    left, right = make_side(summaries, spec), make_side(others, spec.other)
+    left, right = two_sides(summaries, others, spec)
     spec = left.spec
     budget = make_budget(spec.blocksize, spec.settings, resources)
     backend = backend_named(spec.library)
@@ -92,9 +93,27 @@ def make_two_plan(summaries: list[PartitionSummary], others: list[PartitionSumma
     rows = left.every.rows + right.every.rows
     row_bytes = sum(side.row_bytes * side.every.rows for side in (left, right)) / max(rows, 1)
     return TwoPlan(
-        layout, left.sources, chunks, blocks, slices.astype(np.int64), replicated is not None, even, found,
-        pair_bytes, row_bytes, rows, budget, right.sources,
+        layout, len(left.every.lower), left.sources, chunks, blocks, slices.astype(np.int64),
+        replicated is not None, even, found, pair_bytes, row_bytes, rows, budget, right.sources,
     )  # fmt: skip
+
+
+def two_sides(summaries: list[PartitionSummary], others: list[PartitionSummary],
+              spec: JoinSpec) -> tuple[Side, Side]:  # fmt: skip
+    """Both tables, with as many dimensions; of lists a table without rows does not tell them."""
+    assert spec.other is not None
+    left, right = make_side(summaries, spec), make_side(others, spec.other)
+    dims = [len(side.every.lower) for side in (left, right)]
+    if dims[0] == dims[1]:
+        return left, right
+    if not right.every.rows:
+        return left, make_side(others, replace(spec.other, dims=dims[0]))
+    if not left.every.rows:
+        return make_side(summaries, replace(spec, dims=dims[1])), right
+    raise CoordinateError(
+        f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and those of the right "
+        f"one's column {spec.other.on[0]!r} {dims[1]}; they must have as many."
+    )
 
 
 def _replicated(left: Side, right: Side, budget: Budget, resources: Resources) -> TwoTables | None:

@@ -18,7 +18,9 @@ ROOT = Path(dask_simjoin.__file__).parent
 
 FLOORS = [
     {"arrays", "errors", "norms"},
-    {"budget", "late", "metrics", "optional", "picture", "sample", "scratch"},
+    {"budget", "late", "lists", "optional", "picture", "sample", "scratch"},
+    {"sphere"},
+    {"metrics"},
     {"index", "index.bounds", "index.filter", "index.grid", "index.kdorder", "index.regions", "index.tiles"},
     {"index.half", "index.layout", "index.nearest"},
     {"index.device"},

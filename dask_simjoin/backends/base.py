@@ -57,7 +57,10 @@ class Backend(Protocol):
         """How to index chunks, from moments (d,) of all points and the decision's threshold and norm."""
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
-        """The columns as an array (n, d) of float64, NaN where a value is missing."""
+        """The columns as an array (n, d) of float64, NaN where a value is missing.
+
+        They are columns of numbers, or one of lists of d numbers; raises `ListError` where it is not.
+        """
 
     def build(self, x: Any, layout: Any) -> dict[str, Any]:
         """Index of a chunk: a plain dict of arrays, so that it can be spilled and sent."""

@@ -19,6 +19,7 @@ from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cpu import components, finish
 from dask_simjoin.kernels.cpu import regions as region_kernels
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
+from dask_simjoin.lists import lists_of, vectors
 from dask_simjoin.norms import Norm
 
 Index = dict[str, Any]
@@ -48,6 +49,8 @@ class CpuBackend:
         return make_layout(method, lower, upper, mean, variance, threshold)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
+        if len(columns) == 1 and lists_of(frame[columns[0]].dtype) is not None:
+            return vectors(frame[columns[0]])
         x = np.empty((len(frame), len(columns)), order="F")
         for k, name in enumerate(columns):
             column = frame[name]

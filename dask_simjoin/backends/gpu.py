@@ -17,6 +17,7 @@ from dask_simjoin.index import device
 from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cuda import load
+from dask_simjoin.lists import lists_of, vectors
 from dask_simjoin.norms import Norm
 
 Index = dict[str, Any]
@@ -64,6 +65,8 @@ class GpuBackend:
         return make_device_layout(lower, upper, mean, variance, threshold, shared=shared)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
+        if len(columns) == 1 and lists_of(frame[columns[0]].dtype) is not None:
+            return vectors(frame[columns[0]])
         chosen = frame[list(columns)]
         kinds = set(chosen.dtypes)
         if len(kinds) == 1 and len(columns) > 1 and not any(chosen[name].has_nulls for name in columns):

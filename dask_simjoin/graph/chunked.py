@@ -106,8 +106,8 @@ def _sent(example: Any, spec: JoinSpec, named: bool) -> Any:
     """An empty frame like those that `send` makes."""
     backend = backend_for(example)
     columns: dict[str, Any] = {}
-    for name, column in zip(cell_columns(spec), spec.on, strict=True):
-        columns[name] = np.empty(0, np.float32 if example[column].dtype == np.float32 else np.float64)
+    for name, kind in cell_columns(example, spec).items():
+        columns[name] = np.empty(0, kind)
     if named:
         columns[ID] = row_ids(example, spec.id)
     for name, column in zip(kept_columns(spec), spec.keep, strict=True):

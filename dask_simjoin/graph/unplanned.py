@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dask_simjoin.chunking import EntityChunks
 from dask_simjoin.graph.chunked import BothChunks, Chunks, Sources, indexed_chunks
 from dask_simjoin.graph.cluster import check_shuffle
@@ -58,4 +60,5 @@ class Unplanned(Named):
     def _table(self, source: Sealed, spec: JoinSpec, sources: Sources, chunks: Chunking) -> Chunks:
         if not isinstance(chunks, EntityChunks):
             check_shuffle(chunks.method, self.operand("spec").settings.cluster)
+        spec = replace(spec, dims=self.plan.dims)
         return indexed_chunks(source, spec, sources, chunks, self.plan.layout, self._named)
