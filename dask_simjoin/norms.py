@@ -60,11 +60,11 @@ def reach(p: Norm, threshold: float) -> float:
     difference itself.  Of p = 2, ``fl(t*t) <= threshold`` means ``t*t <= threshold*(1 + 2**-53) + 2**-1075``:
     the product was rounded by half an ulp at most, or by half of the smallest subnormal.  Of others a power
     is made of p factors by products, so p roundings make it smaller at most, unless a product underflows:
-    then ``t**m < 2**-1021`` for an m <= p.
+    then ``t**m < 2**-1021`` for an m <= p.  A p-th part of them is one rounding; that of 1/p moves a root by
+    ``2**-53 * 745 / 3 < 2**-45`` of it at most, and the root itself is rounded.
     """
     if p == 1 or p == math.inf:
         return threshold
     if p == 2:
         return math.sqrt(threshold + 2.0**-1074) * (1 + 2.0**-50)
-    root = threshold ** (1 / p) * (1 + 2.0**-45)
-    return max(root, SMALLEST ** (1 / p) * (1 + 2.0**-45))
+    return float(max(threshold, SMALLEST)) ** (1 / p) * (1 + 2.0**-40)

@@ -15,7 +15,7 @@ from dask_simjoin.checks import check_blocks
 from dask_simjoin.chunking import EntityChunks, serpentine
 from dask_simjoin.estimate import SamplePoints
 from dask_simjoin.metrics import Metric
-from dask_simjoin.norms import Norm, add, box_gap, power
+from dask_simjoin.norms import Norm, add, box_gap
 from dask_simjoin.partition import PartitionSummary
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.region_chunks import Chunking
@@ -86,7 +86,7 @@ def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbo
     searches = _searches(queries, chunks, data.points, spec, neighbors, first)
     check_blocks(sum(map(len, searches)), len(plan.chunks), plan.budget)
     moments = moments_of([side] if others is None else [side, data])
-    layout = searcher_named(spec.library).layout(*moments, data.points.x)
+    layout = searcher_named(spec.library).layout(*moments, data.points.x, spec.norm)
     pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
     known_of = {f.name: getattr(plan, f.name) for f in fields(plan)}
@@ -104,13 +104,15 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
     some = points.x[random.choice(m, min(m, GUESSED), replace=False)]
     share = len(some) / max(1, points.rows)
     place = min(len(some) - 1, max(1, math.ceil(neighbors * share)))
-    far = []
+    far = np.empty(len(some))
     with np.errstate(over="ignore"):
-        for x in some:
-            away = np.linalg.norm(some - x, metric.norm, axis=1)
-            far.append(float(np.partition(away, place)[place]))
-        typical = power(np.median(far, keepdims=True), metric.norm)
-    return float(metric.distance(typical, np)[0]) if np.isfinite(typical[0]) else 0.0
+        for n, x in enumerate(some):
+            total = np.zeros(len(some))
+            for k in range(some.shape[1]):
+                total = add(total, np.abs(some[:, k] - x[k]), metric.norm)
+            far[n] = np.partition(total, place)[place]
+        typical = float(np.median(metric.distance(far, np)))
+    return typical if math.isfinite(typical) else 0.0
 
 
 def _searches(queries: Chunking, data: Chunking, points: SamplePoints, spec: JoinSpec, neighbors: int,
@@ -144,12 +146,12 @@ def _boxes(chunks: Chunking) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
             norm: Norm) -> np.ndarray:  # fmt: skip
-    """For each box the largest total that the neighbours of any point in it have.
+    """For each box the largest total that a point in it can have with one of its neighbours.
 
-    Points of the sample are rows: so many, and one more as one may be the point itself, within that distance
-    of the whole box are as many neighbours, or nearer ones.  Distances to the box's far ends are computed
-    with the operations of totals in their order, and rounding is monotone: no point in the box is
-    further as computed.
+    Points of the sample are rows: so many, and one more as one may be the point itself, within that total
+    of the whole box are as many neighbours, or nearer ones.  Totals with the box's far ends are computed
+    with the operations of all totals in their order, and rounding is monotone: no point in the box has
+    a larger one as computed.
     """
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:

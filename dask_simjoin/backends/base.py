@@ -160,14 +160,15 @@ def columns_like(values: Any, example: Any, xp: Any) -> dict[Any, Any]:
 class Searcher(Protocol):
     """Searches chunks for the nearest neighbours of others' rows."""
 
-    def layout(self, lower: Any, upper: Any, mean: Any, variance: Any, sample: Any) -> Any:
+    def layout(self, lower: Any, upper: Any, mean: Any, variance: Any, sample: Any,
+               norm: Norm = 2) -> Any:  # fmt: skip
         """How to index chunks, from moments (d,) of all points and some of them; for `Backend.build`."""
 
     def renamed(self, index: dict[str, Any], names: Any) -> dict[str, Any]:
         """The index, its rows named by numbers (n,) int64, or by their places and a number more."""
 
     def fresh(self, rows: int, k: int) -> tuple[Any, Any]:
-        """What is known of rows that met nothing: squared distances and names, (rows, k)."""
+        """What is known of rows that met nothing: totals of the norm and names, (rows, k)."""
 
     def nearest(self, q: dict[str, Any], d: dict[str, Any], layout: Any, best_d2: Any, best_name: Any, *,
                 same: bool, bound2: float = ...) -> None:  # fmt: skip

@@ -18,6 +18,7 @@ from dask_simjoin.index.nearest import NearestLayout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cpu import components, finish
 from dask_simjoin.kernels.cpu import regions as region_kernels
+from dask_simjoin.kernels.cpu.totals import kind_of
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
 from dask_simjoin.lists import lists_of, vectors
 from dask_simjoin.norms import Norm
@@ -46,7 +47,7 @@ class CpuBackend:
 
     def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
                threshold: float, norm: Norm = 2) -> Layout:  # fmt: skip
-        return make_layout(method, lower, upper, mean, variance, threshold)
+        return make_layout(method, lower, upper, mean, variance, threshold, norm)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
         if len(columns) == 1 and lists_of(frame[columns[0]].dtype) is not None:
@@ -103,9 +104,9 @@ class CpuBackend:
         y = [s["cols"].T if layout.grid is not None else s["y"] for s in (q, d)]
 
         def show(left: np.ndarray, right: np.ndarray) -> None:
-            squared = np.empty(len(left))
-            finish.square(*y, left, right, squared)
-            visitor(q["order"][left], d["order"][right], squared)
+            totals = np.empty(len(left))
+            finish.measure(*y, left, right, kind_of(layout.norm), totals)
+            visitor(q["order"][left], d["order"][right], totals)
 
         places = [np.arange(len(s["order"]), dtype=np.int32) for s in (q, d)]
         _show(q, d, layout, same, places, show)
@@ -161,7 +162,9 @@ class CpuBackend:
         room = len(x) // 4 + 64
         while True:
             rows, needing = np.empty(room, np.int64), np.empty(room, np.int64)
-            n = region_kernels.halo_regions(x, *regions.arrays, until, reach, threshold, rows, needing)
+            n = region_kernels.halo_regions(
+                x, *regions.arrays, until, reach, threshold, kind_of(norm), rows, needing
+            )
             if n <= room:
                 return own, rows[:n], needing[:n]
             room = n
@@ -222,6 +225,7 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
             ],
             same=one_chunk,
             distance=distance,
+            norm=kind_of(layout.norm),
         )
     decided = refused = 0
     if room:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dask_simjoin.backends.base import Measured
 from dask_simjoin.kernels.cpu import finish
+from dask_simjoin.kernels.cpu.totals import SQUARES, Kind
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
 
 MOST_ROOM = 1 << 28
@@ -101,11 +102,14 @@ class Labels:
         Whether both sides are one chunk: then the row of the smaller position is the left one.
     distance : callable or None
         Makes distances of totals.
+    norm : tuple
+        Of the totals.
     """
 
-    def __init__(self, room: int, sides: Any, *, same: bool, distance: Measured | None) -> None:
+    def __init__(self, room: int, sides: Any, *, same: bool, distance: Measured | None,
+                 norm: Kind = SQUARES) -> None:  # fmt: skip
         self.segments = Segments((np.int64, np.int64) + (np.float64,) * (distance is not None), room)
-        self._sides, self._same, self._distance = sides, same, distance
+        self._sides, self._same, self._distance, self._norm = sides, same, distance, norm
         self._used = 0
         self._scratch(SCRATCH)
 
@@ -123,7 +127,7 @@ class Labels:
         places = self.left[:n], self.right[:n]
         finish.label(q_order, q_labels, d_order, d_labels, self._same, *places, *out[:2])
         if self._distance is not None:
-            finish.square(q_y, d_y, *places, out[2])
+            finish.measure(q_y, d_y, *places, self._norm, out[2])
             out[2][:] = self._distance(out[2])
         self._used += n
 

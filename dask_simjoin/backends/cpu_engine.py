@@ -11,6 +11,7 @@ from dask_simjoin.index import grid, kdorder, tiles
 from dask_simjoin.index.layout import Layout
 from dask_simjoin.kernels.cpu import pack, sweep
 from dask_simjoin.kernels.cpu import tiles as tile_kernels
+from dask_simjoin.kernels.cpu.totals import kind_of
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
 from dask_simjoin.norms import reach
 
@@ -44,7 +45,8 @@ def part(index: Index, layout: Layout, start: int, stop: int) -> Index:
 def _sweep_sides(q: Index, d: Index, layout: Layout, same: bool) -> tuple[Any, ...]:
     assert layout.grid is not None
     offsets = layout.grid.offsets(half=same)
-    return offsets, reach(2, layout.eps2), layout.grid.sweep, np.zeros(len(offsets), np.int64)
+    most = reach(layout.norm, layout.threshold)
+    return offsets, most, layout.grid.sweep, np.zeros(len(offsets), np.int64)
 
 
 def _sweep_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
@@ -54,8 +56,8 @@ def _sweep_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.
     while True:
         n = sweep.pairs(
             swept, q["cols"], q["keys"], q["starts"], names[0], d["cols"], d["keys"], d["starts"],
-            names[1], offsets, most, layout.eps2, same, sink.left, sink.right, 0, sink.room,
-            state, at,
+            names[1], offsets, most, layout.threshold, kind_of(layout.norm), same, sink.left,
+            sink.right, 0, sink.room, state, at,
         )  # fmt: skip
         if state[5] == 0:
             sink.end(n)
@@ -68,7 +70,7 @@ def _sweep_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.n
     offsets, most, swept, at = _sweep_sides(q, d, layout, same)
     sweep.counts(
         swept, q["cols"], q["keys"], q["starts"], d["cols"], d["keys"], d["starts"], offsets, most,
-        layout.eps2, same, q_counts, d_counts, at,
+        layout.threshold, kind_of(layout.norm), same, q_counts, d_counts, at,
     )  # fmt: skip
 
 
@@ -121,9 +123,9 @@ def _part_of_tiles(index: Index, start: int, stop: int) -> Index:
 def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray], counting: bool,
                left: np.ndarray, right: np.ndarray, room: int, state: np.ndarray) -> int:  # fmt: skip
     if layout.filter is None:
-        limit = np.array([layout.eps2])
+        limit = np.array([layout.threshold])
         q_terms, d_terms = (q["z"], limit, limit), (d["z"], limit, limit)
-        most: Any = layout.eps2
+        most: Any = layout.threshold
     else:
         q_terms = (q["z"], q["limit"], q["sure"])
         d_terms = (d["z"], d["start"], d["tile_sure"])
@@ -131,7 +133,8 @@ def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.nd
     tree = (d["lower"], d["upper"], d["levels"])
     done: int = tile_kernels.join(
         q_terms, q["z"], q["y"], q["low"], q["high"], names[0], d_terms, d["y"], d["low"], d["high"],
-        tree, names[1], most, layout.eps2, same, counting, left, right, 0, room, state,
+        tree, names[1], most, layout.threshold, kind_of(layout.norm), same, counting, left, right, 0,
+        room, state,
     )  # fmt: skip
     return done
 

@@ -17,6 +17,7 @@ from dask_simjoin.index import device
 from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cuda import load
+from dask_simjoin.kernels.cuda.sources import norm_constant
 from dask_simjoin.lists import lists_of, vectors
 from dask_simjoin.norms import Norm
 
@@ -41,6 +42,11 @@ def _components(parent: Any, function: str) -> Any:
     return load.kernel("components", function, DIMS=1, EXACT=True, NODES_64=wide)
 
 
+def _finish(layout: DeviceLayout, function: str, *, labels: bool) -> Any:
+    constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(layout.norm)
+    return load.kernel("finish", function, **constants)
+
+
 class GpuBackend:
     """See `Backend`.
 
@@ -62,7 +68,7 @@ class GpuBackend:
                threshold: float, norm: Norm = 2) -> DeviceLayout:  # fmt: skip
         # of this process's GPU; all of a cluster's are taken to be alike
         shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-        return make_device_layout(lower, upper, mean, variance, threshold, shared=shared)
+        return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
         if len(columns) == 1 and lists_of(frame[columns[0]].dtype) is not None:
@@ -91,9 +97,7 @@ class GpuBackend:
         names = labels or (q["order"], d["order"])
         assert all(name.dtype == kind for name in names)
         parts, told = [], (0, 0)
-        function = load.kernel(
-            "finish", "name_pairs", DIMS=layout.dims, EXACT=True, LABELS=labels is not None
-        )
+        function = _finish(layout, "name_pairs", labels=labels is not None)
         for found in gpu_engine.batches(q, d, layout, same=same, rows=rows):
             n = len(found.places)
             left, right = cupy.empty(n, kind), cupy.empty(n, kind)
@@ -118,7 +122,7 @@ class GpuBackend:
 
     def visit(self, q: Index, d: Index, layout: DeviceLayout, visitor: Visitor, *, same: bool,
               rows: tuple[int, int] | None = None) -> None:  # fmt: skip
-        function = load.kernel("finish", "square_distances", DIMS=layout.dims, EXACT=True, LABELS=False)
+        function = _finish(layout, "measure_pairs", labels=False)
         for found in gpu_engine.batches(q, d, layout, same=same, rows=rows, most=VISITED):
             n = len(found.places)
             if n:
@@ -167,7 +171,7 @@ class GpuBackend:
         dim, split, child, middle, lower, upper = (cupy.asarray(a) for a in regions.arrays)
         shape = _shape(n)
         points = (x, np.int64(n), np.int64(n), dim, split, child)
-        constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": regions.depth + 2}
+        constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": regions.depth + 2} | norm_constant(norm)
         load.kernel("regions", "own_regions", **constants)(*shape, (*points, np.int64(len(dim)), own))
         halo = load.kernel("regions", "halo_regions", **constants)
         if everywhere and len(regions) == 1:  # whose tree has no node to start from
