@@ -14,14 +14,10 @@ from dask_simjoin.chunks import Chunk, make_chunk
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.graph.cluster import on_cluster
 from dask_simjoin.ids import check_summaries, row_ids
-from dask_simjoin.norms import Norm
 from dask_simjoin.partition import summarise
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.searches import make_nearest_plan
 from dask_simjoin.spec import JoinSpec, make_spec
-
-NORMS: tuple[Norm, ...] | None = (2,)
-"""What kernels serve; None: every norm."""
 
 MOST_BYTES = 2**62
 """Of the one chunk of a frame that is no Dask DataFrame."""
@@ -43,8 +39,6 @@ def checked_spec(meta: Any, eps: Any, **options: Any) -> JoinSpec:
     """The options of a verb, checked, with what is configured now."""
     name = library(meta)
     spec = make_spec(meta, eps, settings=current_settings(on_cluster()), library=name, **options)
-    if NORMS is not None and spec.norm not in NORMS:
-        raise OptionError(f"metric={spec.metric!r} with p={spec.p!r} is not served yet.")
     backend = backend_named(name)
     methods = backend.methods
     if spec.method not in methods:

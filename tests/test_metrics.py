@@ -29,7 +29,15 @@ from dask_simjoin.testing import (
     totals,
 )
 
-ENGINE = [("sqeuclidean", 2), ("minkowski", 2), ("cosine", 2), ("haversine", 2)]
+ENGINE = [
+    ("sqeuclidean", 2),
+    ("manhattan", 2),
+    ("chebyshev", 2),
+    ("minkowski", 3),
+    ("minkowski", 2),
+    ("cosine", 2),
+    ("haversine", 2),
+]
 """Metrics, and p, that the engines serve."""
 
 PLACES = Path(__file__).parents[1] / "examples" / "data" / "places.parquet"
