@@ -139,7 +139,7 @@ def cell_columns(frame: Any, spec: JoinSpec) -> dict[str, Any]:
     assert spec.dims is not None
     kinds = [frame[name].dtype for name in spec.on]
     if spec.lists:
-        lists = lists_of(kinds[0])
+        lists = lists_of(frame[spec.on[0]])
         kinds = [lists and lists.kind] * spec.dims
     if spec.measure.embeds:
         kinds = [np.float64] * spec.dims

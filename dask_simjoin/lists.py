@@ -21,7 +21,7 @@ BLOCK = 1 << 18
 
 
 class Lists(NamedTuple):
-    """What a dtype tells of the lists in its columns.
+    """What the dtype of a column tells of the lists in it.
 
     Attributes
     ----------
@@ -35,10 +35,11 @@ class Lists(NamedTuple):
     kind: np.dtype | None
 
 
-def lists_of(dtype: Any) -> Lists | None:
+def lists_of(column: Any) -> Lists | None:
     """The lists of numbers that a column may hold; None: it holds none."""
+    dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        return Lists(None, None)
+        return None if on_gpu(column) else Lists(None, None)  # cuDF's are strings
     if isinstance(dtype, pd.ArrowDtype):
         arrow = dtype.pyarrow_dtype
     elif type(dtype).__name__ == "ListDtype":  # cuDF's
@@ -63,7 +64,7 @@ def vectors(column: Any) -> Any:
     if on_gpu(column):
         return _on_gpu(column)
     parts = list(_parts(column))
-    told = lists_of(column.dtype)
+    told = lists_of(column)
     length = parts[0].length if parts else (told and told.length) or 1
     out = np.empty((len(column), length), order="F")
     start = 0

@@ -266,7 +266,7 @@ def merge_moments(parts: list[Moments]) -> Moments:
 def _inexact(frame: Any, columns: Any, spec: JoinSpec) -> dict[Hashable, int]:
     found = {}
     if spec.lists:
-        name, held = spec.on[0], lists_of(frame[spec.on[0]].dtype)
+        name, held = spec.on[0], lists_of(frame[spec.on[0]])
         floats = held is not None and held.kind is not None and held.kind.kind == "f"
         # NaN among the bounds hides what else there is
         if len(columns) and not floats and not (np.abs(bounds(columns)) < EXACT_INTEGER).all():

@@ -175,7 +175,7 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_n
         )
     on = _check_on(meta, on, id)
     _check_columns_of(metric, on)
-    lists = lists_of(meta[on[0]].dtype) if len(on) == 1 else None
+    lists = lists_of(meta[on[0]]) if len(on) == 1 else None
     columns = len(on) if lists is None else lists.length
     dtype = meta.index.dtype if id is None else meta[id].dtype
     if dtype == np.float16:
@@ -297,7 +297,7 @@ def _check_on(meta: Any, on: Any, id: Hashable | None) -> tuple[Hashable, ...]:
             )
         if names.count(name) > 1:
             raise ColumnError(f"on= names {name!r} more than once; name each column once.")
-        lists = lists_of(dtypes[name])
+        lists = lists_of(meta[name])
         if lists is not None and len(names) == 1:
             continue
         if lists is not None and lists.kind is not None:

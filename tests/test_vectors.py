@@ -68,7 +68,7 @@ def test_lists_are_read_exactly(kind, dtype):
         *x[:3].tolist(),
     ]
     assert vectors(series[:0]).shape == (0, 7 if kind == "fixed" else 1)
-    told = lists_of(series.dtype)
+    told = lists_of(series)
     assert told.length == (7 if kind == "fixed" else None)
     assert told.kind == (x.dtype if kind in ("list", "large_list", "fixed") else None)
 

@@ -50,7 +50,7 @@ class CpuBackend:
         return make_layout(method, lower, upper, mean, variance, threshold, norm)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
-        if len(columns) == 1 and lists_of(frame[columns[0]].dtype) is not None:
+        if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
         x = np.empty((len(frame), len(columns)), order="F")
         for k, name in enumerate(columns):

@@ -71,7 +71,7 @@ class GpuBackend:
         return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
-        if len(columns) == 1 and lists_of(frame[columns[0]].dtype) is not None:
+        if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
         chosen = frame[list(columns)]
         kinds = set(chosen.dtypes)
