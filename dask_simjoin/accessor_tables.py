@@ -126,8 +126,9 @@ class TableVerbs:
         Of rows at the same distance those that come first in their frame are nearer, so that results depend
         neither on partitions nor on the machine.  Each chunk's rows search the chunks that may have
         neighbours of them, the nearest first, within a distance that shrinks; in which ones neighbours can be
-        is bounded by a sample.  The order of search is that of best-first nearest neighbours (Hjaltason &
-        Samet 1999, "Distance browsing in spatial databases", section 4), for blocks of rows.
+        is bounded by a sample, and ``plan(k=..., other=...)`` tells how many those are.  The order of search
+        is that of best-first nearest neighbours (Hjaltason & Samet 1999, "Distance browsing in spatial
+        databases", section 4), for blocks of rows.
 
         Examples
         --------

@@ -27,7 +27,7 @@ from dask_simjoin.graph.source import seal
 from dask_simjoin.graph.space import scratch_directory
 from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk, whole_searched
 from dask_simjoin.neighbors import kth_distance, search_chunk
-from dask_simjoin.spec import known_options
+from dask_simjoin.spec import check_neighbors, known_options
 
 LABELS = "label"
 """Name of the Series of clusters."""
@@ -207,8 +207,7 @@ def k_distances(frame: Any, k: int, *, on: Any = None, id: Hashable | None = Non
     """Each row's distance to its k-th nearest neighbour; see `SimJoinAccessor.k_distances`."""
     meta = example_of(frame)
     searcher_for(meta)
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise OptionError(f"k={k!r} is not allowed; use a whole number >= 1.")
+    check_neighbors(k)
     if partitioning == "replicated":
         raise OptionError("partitioning='replicated' is not allowed; use one of 'auto', 'entity', 'spatial'.")
     spec = checked_spec(

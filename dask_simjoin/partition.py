@@ -21,6 +21,9 @@ from dask_simjoin.spec import JoinSpec, shown
 EXACT_INTEGER = 2**53
 """Largest integer up to which every integer is a float64 number."""
 
+RIGHT = 1 << 40
+"""Added to the numbers of a right table's partitions: of the same rows, other samples must be drawn."""
+
 
 @dataclass(frozen=True)
 class Moments:

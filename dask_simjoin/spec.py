@@ -153,9 +153,13 @@ def known_options(function: F) -> F:
 
 
 def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_name: str = "eps",
-              **options: Any) -> JoinSpec:  # fmt: skip
-    """Validate the options of a join of a frame like `meta` (its empty example)."""
-    eps = _check_eps(eps, eps_name)
+              radii: bool = False, **options: Any) -> JoinSpec:  # fmt: skip
+    """Validate the options of a join of a frame like `meta` (its empty example).
+
+    `radii`: `eps` may name a column.
+    """
+    radius = own_radius(meta, eps) if radii else None
+    eps = 0.0 if radius is not None else _check_eps(eps, eps_name)
     metric = _check_metric(options)
     _check_choice("pairs", options.get("pairs", "unique"), PAIRS)
     _check_choice("method", options.get("method", "auto"), METHODS)
@@ -173,7 +177,7 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_n
             f"id={id!r} is not a column; the columns are {_listed(meta.columns)}. "
             "Leave out id to name rows by their index labels."
         )
-    on = _check_on(meta, on, id)
+    on = _check_on(meta, on, id, radius)
     _check_columns_of(metric, on)
     lists = lists_of(meta[on[0]]) if len(on) == 1 else None
     columns = len(on) if lists is None else lists.length
@@ -184,7 +188,7 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_n
             ".astype('float64')."
         )
     dims = None if columns is None else metric.dims(columns)
-    return JoinSpec(eps, on, id, dims=dims, lists=lists is not None, id_dtype=dtype, **options)
+    return JoinSpec(eps, on, id, dims=dims, lists=lists is not None, id_dtype=dtype, radius=radius, **options)
 
 
 def _check_eps(eps: Any, name: str) -> float:
@@ -267,10 +271,10 @@ def check_columns(meta: Any) -> None:
         )
 
 
-def _check_on(meta: Any, on: Any, id: Hashable | None) -> tuple[Hashable, ...]:
+def _check_on(meta: Any, on: Any, id: Hashable | None, radius: str | None) -> tuple[Hashable, ...]:
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     if on is None:
-        found = numeric_columns(meta, (id, ROW_ID))
+        found = numeric_columns(meta, (id, radius, ROW_ID))
         if not found:
             raise ColumnError(
                 f"The frame has no numeric column to join on besides ids and booleans (columns: "
@@ -314,11 +318,21 @@ def _check_on(meta: Any, on: Any, id: Hashable | None) -> tuple[Hashable, ...]:
     return tuple(names)
 
 
+def check_neighbors(k: Any) -> None:
+    """Refuse what is no number of neighbours."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise OptionError(f"k={shown(k)} is not allowed; use a whole number >= 1.")
+
+
 def own_radius(meta: Any, eps: Any) -> str | None:
     """The column of rows' own distances, if that is what `eps` names; refuses one that has none."""
     if not isinstance(eps, str):
         return None
-    check_named("eps", eps, [meta])
+    if not _has(meta.columns, eps):
+        raise OptionTypeError(
+            f"eps={shown(eps)} is not a number; use a finite number >= 0, or the name of a column of each "
+            f"row's own{_did_you_mean(eps, meta.columns)}."
+        )
     if _kind(meta[eps].dtype) not in ("i", "u", "f"):
         raise ColumnError(
             f"eps={eps!r} names a column of dtype {meta[eps].dtype}, which holds no distances; name a column "

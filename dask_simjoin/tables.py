@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import dask.dataframe as dd
+import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.backends.base import HOME, library
+from dask_simjoin.backends.base import HOME, backend_for, library
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
-from dask_simjoin.inputs import checked_spec, example_of
-from dask_simjoin.keeping import kept_columns
+from dask_simjoin.inputs import checked_spec, example_ids, example_of
+from dask_simjoin.keeping import SUFFIXES, kept_columns
 from dask_simjoin.optional import optional
 from dask_simjoin.spec import ROW_ID, JoinSpec, numeric_columns, own_radius
 
@@ -39,18 +40,30 @@ def _lazy(frame: Any, name: str) -> Any:
     return dask_cudf.from_cudf(frame, npartitions=1, sort=False)
 
 
+def self_spec(meta: Any, eps: Any, *, keep: Any = None, suffixes: Any = SUFFIXES,
+              **options: Any) -> JoinSpec:  # fmt: skip
+    """The options of a join of one table with itself, checked."""
+    spec = checked_spec(meta, eps, radii="eps_name" not in options, **options)
+    if spec.radius is not None and spec.pairs != "both":
+        raise OptionError(
+            f"eps={spec.radius!r} names a column, each row's own distance, so that a row may be near another "
+            "and not the other way round; use pairs='both', each pair being within its left row's distance."
+        )
+    kept, _, names = kept_columns(keep, suffixes, meta)
+    return replace(spec, keep=kept, names=names)
+
+
 def two_specs(left: Any, right: Any, eps: Any, *, on: Any, left_on: Any, right_on: Any, id: Hashable | None,
               left_id: Hashable | None, right_id: Hashable | None, keep: Any, suffixes: Any,
               **options: Any) -> JoinSpec:  # fmt: skip
     """The options of a join of two tables with these empty examples, checked."""
     ids = [id if own is None else own for own in (left_id, right_id)]
-    radius = own_radius(left, eps)
-    if radius is not None:
-        eps = 0.0
+    radii = "eps_name" not in options  # it is no max_distance
+    radius = own_radius(left, eps) if radii else None
     columns = _coordinates(left, right, on, left_on, right_on, [*ids, radius])
+    sides = zip((left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True)
     specs = [
-        checked_spec(table, eps, on=own, id=name, **options)
-        for table, own, name in zip((left, right), columns, ids, strict=True)
+        checked_spec(table, far, on=own, id=name, radii=radii, **options) for table, own, name, far in sides
     ]
     if len(specs[0].on) != len(specs[1].on):
         raise ColumnError(
@@ -65,7 +78,7 @@ def two_specs(left: Any, right: Any, eps: Any, *, on: Any, left_on: Any, right_o
         )
     of_left, of_right, names = kept_columns(keep, suffixes, left, right)
     other = replace(specs[1], keep=of_right, names=names[len(of_left) :])
-    return replace(specs[0], radius=radius, keep=of_left, names=names[: len(of_left)], other=other)
+    return replace(specs[0], keep=of_left, names=names[: len(of_left)], other=other)
 
 
 def _coordinates(left: Any, right: Any, on: Any, left_on: Any, right_on: Any, ids: list[Any]) -> list[Any]:
@@ -91,3 +104,19 @@ def _coordinates(left: Any, right: Any, on: Any, left_on: Any, right_on: Any, id
         missing = "left_on" if left_on is None else "right_on"
         raise OptionError(f"{missing}= is missing; name the columns of both tables, or use on= for both.")
     return [left_on, right_on]
+
+
+def pairs_example(left: Any, right: Any, spec: JoinSpec, some_missing: bool = False) -> Any:
+    """An empty example of pairs; `some_missing`: right rows may be missing."""
+    backend = backend_for(left)
+    none = np.zeros(0, np.int64)
+    columns = {"left": example_ids(left, spec), "right": example_ids(right, spec.other or spec)}
+    if spec.return_distance:
+        columns["distance"] = np.empty(0)
+    columns |= {called: backend.values(left, name, none) for called, name in spec.kept_left.items()}
+    columns |= {called: backend.values(right, name, none) for called, name in spec.kept_right.items()}
+    example = backend.result(columns, 0)
+    if not some_missing:
+        return example
+    of_right = ["right", *spec.kept_right]
+    return example.astype({name: backend.optional(example[name].dtype) for name in of_right})

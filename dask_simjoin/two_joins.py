@@ -21,14 +21,13 @@ from dask_simjoin.graph.pairs import LEFT, Join
 from dask_simjoin.graph.private import new_collection
 from dask_simjoin.graph.source import seal
 from dask_simjoin.ids import check_summaries
-from dask_simjoin.inputs import MOST_BYTES, checked_spec, example_ids, example_of, unnamed, whole_searched
-from dask_simjoin.keeping import kept_columns
+from dask_simjoin.inputs import MOST_BYTES, example_of, unnamed, whole_searched
 from dask_simjoin.nearest_rows import named_rows, nearest_rows
 from dask_simjoin.neighbors import search_chunk
-from dask_simjoin.partition import points, summarise
+from dask_simjoin.partition import RIGHT, points, summarise
 from dask_simjoin.searches import make_nearest_plan
-from dask_simjoin.spec import JoinSpec, known_options
-from dask_simjoin.tables import alike, two_specs
+from dask_simjoin.spec import JoinSpec, check_neighbors, known_options
+from dask_simjoin.tables import alike, pairs_example, self_spec, two_specs
 from dask_simjoin.two_plan import TwoPlan, make_two_plan
 
 HOW = INNER, _, SEMI, ANTI = ("inner", LEFT, "leftsemi", "leftanti")
@@ -75,8 +74,7 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
              p: float = 2, keep: Any = None, suffixes: Any = ("_left", "_right"), dropna: bool = False,
              partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """The nearest rows of each row; see `SimJoinAccessor.knn_join`."""
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise OptionError(f"k={k!r} is not allowed; use a whole number >= 1.")
+    check_neighbors(k)
     if partitioning == "replicated":
         raise OptionError("partitioning='replicated' is not allowed; use one of 'auto', 'entity', 'spatial'.")
     options = {"metric": metric, "p": p, "dropna": dropna, "partitioning": partitioning,
@@ -89,9 +87,7 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
                 "left_on=, right_on=, left_id= and right_id= are of joins of two tables; use on= and id=."
             )
         left = right = example_of(frame)
-        spec = checked_spec(left, eps, on=on, id=id, **options)
-        of_left, _, names = kept_columns(keep, suffixes, left)
-        spec = replace(spec, keep=of_left, names=names)
+        spec = self_spec(left, eps, on=on, id=id, keep=keep, suffixes=suffixes, **options)
     else:
         frame, other, left, right = alike(frame, other)
         spec = two_specs(
@@ -127,32 +123,21 @@ def nearest_example(left: Any, right: Any, spec: JoinSpec) -> Any:
     return backend_for(left).result(own | {"distance": columns["distance"]} | kept, 0)
 
 
-def pairs_example(left: Any, right: Any, spec: JoinSpec, optional: bool) -> Any:
-    """An empty example of pairs; `optional`: right rows may be missing."""
-    backend = backend_for(left)
-    none = np.zeros(0, np.int64)
-    columns = {"left": example_ids(left, spec), "right": example_ids(right, spec.other or spec)}
-    if spec.return_distance:
-        columns["distance"] = np.empty(0)
-    columns |= {called: backend.values(left, name, none) for called, name in spec.kept_left.items()}
-    columns |= {called: backend.values(right, name, none) for called, name in spec.kept_right.items()}
-    example = backend.result(columns, 0)
-    if not optional:
-        return example
-    of_right = ["right", *spec.kept_right]
-    return example.astype({name: backend.optional(example[name].dtype) for name in of_right})
-
-
 def _of(spec: JoinSpec) -> JoinSpec:
     assert spec.other is not None
     return spec.other
 
 
 def whole_chunks(frame: Any, other: Any, spec: JoinSpec, named: bool,
-                 neighbors: int | None = None) -> tuple[tuple[Chunk, Chunk], TwoPlan]:  # fmt: skip
+                 neighbors: int | None = None,
+                 sampled: bool = False) -> tuple[tuple[Chunk, Chunk], TwoPlan]:  # fmt: skip
     """One chunk of each of two plain frames, and their plan; `neighbors`: how many are sought of each row."""
     sides = [(frame, spec), (other, _of(spec))]
-    summaries = [summarise(side, 0, own, named, int(neighbors is not None)) for side, own in sides]
+    sampled = sampled or neighbors is not None
+    summaries = [
+        summarise(side, number, own, named, int(sampled))
+        for number, (side, own) in zip((0, RIGHT), sides, strict=True)
+    ]
     for summary in summaries:
         check_rows(summary.source_rows, 0)
     settings = replace(spec.settings, output=None)

@@ -43,9 +43,12 @@ class TwoPlan(Plan):
     ----------
     others : tuple of (int, str)
         Of each partition of the right table: its rows, and a digest of its box.
+    left_rows : int
+        Points of the left table.
     """
 
     others: tuple[tuple[int, str], ...]
+    left_rows: int
 
     @property
     def counted(self) -> Chunking:
@@ -95,6 +98,7 @@ def make_two_plan(summaries: list[PartitionSummary], others: list[PartitionSumma
     return TwoPlan(
         layout, len(left.every.lower), left.sources, chunks, blocks, slices.astype(np.int64),
         replicated is not None, even, found, pair_bytes, row_bytes, rows, budget, right.sources,
+        left.every.rows,
     )  # fmt: skip
 
 

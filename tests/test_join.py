@@ -271,7 +271,7 @@ def test_what_is_refused_at_the_call():
         join(right, 1.0, on="c0", keep="name", suffixes=("", ""))
     with pytest.raises(OptionError, match="two columns 'left'"):
         left.assign(left=1).simjoin.join(right, 1.0, on="c0", keep="left")
-    with pytest.raises(ColumnError, match="eps= names 'radius', which is not a column"):
+    with pytest.raises(OptionTypeError, match=r"eps='radius' is not a number; .* or the name of a column"):
         join(right, "radius", on="c0")
     with pytest.raises(ColumnError, match="eps='when' names a column of dtype"):
         join(right, "when", on="c0")

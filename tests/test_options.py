@@ -459,8 +459,8 @@ def test_the_sweep_serves_four_columns(how, verb):
 # --- keywords and positions -----------------------------------------------------------------------
 
 OPTIONS = {
-    "self_join": "eps, on, id, metric, p, pairs, include_self, return_distance, dropna, method, "
-    "partitioning, blocksize",
+    "self_join": "eps, on, id, metric, p, pairs, include_self, return_distance, keep, suffixes, dropna, "
+    "method, partitioning, blocksize",
     "neighbor_counts": "eps, on, id, metric, p, dropna, method, partitioning, blocksize",
     "count_pairs": "eps, on, id, metric, p, pairs, include_self, dropna, method, partitioning, blocksize",
 }

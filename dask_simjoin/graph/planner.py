@@ -21,7 +21,7 @@ from dask_simjoin.ids import (
     row_ids,
     suspected,
 )
-from dask_simjoin.partition import PartitionSummary, points, summarise
+from dask_simjoin.partition import RIGHT, PartitionSummary, points, summarise
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.searches import make_nearest_plan
 from dask_simjoin.spec import JoinSpec
@@ -60,7 +60,7 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None
     tables = [(source, spec, _summaries(source, spec, named))]
     if other is not None:
         assert spec.other is not None
-        tables.append((other, spec.other, _summaries(other, spec.other, named)))
+        tables.append((other, spec.other, _summaries(other, spec.other, named, RIGHT)))
     have = resources(spec.library)
     size = sum(s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
                for _, _, summaries in tables for s in summaries)  # fmt: skip
@@ -83,9 +83,9 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None
     return plan
 
 
-def _summaries(source: Sealed, spec: JoinSpec, named: bool) -> list[PartitionSummary]:
+def _summaries(source: Sealed, spec: JoinSpec, named: bool, first: int = 0) -> list[PartitionSummary]:
     partitions = source.inner.npartitions
-    each = list(range(partitions))
+    each = list(range(first, first + partitions))
     expr = sealed_map("simjoin_summary", summarise, source, spec, named, partitions, each=each)
     return gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
 
