@@ -29,8 +29,9 @@ class JoinVerbs:
             Largest distance, finite and >= 0, in the units of the metric: with most those of the columns.
             0 finds duplicates.
         on : column or list of columns, optional
-            The coordinates, in the order in which their differences' powers are summed.  Default: all numeric
-            columns besides `id`, booleans and "row_id".
+            The coordinates, in the order in which their differences' powers are summed; or one column of
+            lists of numbers of equal length, such as embeddings.  Default: all numeric columns besides
+            `id`, booleans and "row_id".
         id : column, optional
             The column that names rows in the result; its values must be unique.  Default: the
             index labels.
