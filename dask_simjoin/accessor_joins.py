@@ -30,8 +30,9 @@ class JoinVerbs:
             0 finds duplicates.  The name of a column: each row's own; ``pairs="both"`` is needed then, and
             a row is the left one of those within its own distance.
         on : column or list of columns, optional
-            The coordinates, in the order in which their differences' powers are summed.  Default: all numeric
-            columns besides `id`, booleans and "row_id".
+            The coordinates, in the order in which their differences' powers are summed; or one column of
+            lists of numbers of equal length, such as embeddings.  Default: all numeric columns besides
+            `id`, booleans and "row_id".
         id : column, optional
             The column that names rows in the result; its values must be unique.  Default: the
             index labels.

@@ -36,7 +36,8 @@ class TableVerbs:
             missing ("Int64" for int64).  "leftsemi", "leftanti": this frame's own rows, with all columns,
             that are in a pair, or in none; no pair is materialised.
         on : column or list of columns, optional
-            The coordinates, of both tables.  Default: the numeric columns that both have, besides ids.
+            The coordinates, of both tables: columns of numbers, or one of lists as in `self_join`.  Default:
+            the numeric columns that both have, besides ids.
         left_on, right_on : column or list of columns, optional
             The same where they are called otherwise in the two tables, in the same order.
         id, left_id, right_id : column, optional

@@ -134,8 +134,8 @@ def summarise(frame: Any, number: int, spec: JoinSpec, named: bool,
         sample = draw(x, None if kept is None else to_host(kept), partitions, seed, limit)
     kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
     return PartitionSummary(
-        rows, found, bad, _inexact(frame, columns, spec), _beyond(columns, spec), zero, None, box(x), ids,
-        size, sample, kept_bytes, *radius,
+        rows, found, bad, _inexact(frame, columns, spec), _beyond(columns, spec), zero, None, _box(found),
+        ids, size, sample, kept_bytes, *radius,
     )  # fmt: skip
 
 
@@ -214,6 +214,10 @@ def _columns(x: Any) -> list[Any]:
 def box(x: Any) -> str:
     """A digest of the box of points (n, d); without any, one that says nothing of d."""
     return box_digest(*bounds(x)) if len(x) else ""
+
+
+def _box(found: Moments) -> str:
+    return box_digest(found.lower, found.upper) if found.rows else ""
 
 
 def box_digest(lower: np.ndarray, upper: np.ndarray) -> str:

@@ -379,6 +379,33 @@ def test_places_are_those_of_a_ball_tree(places, eps):
         assert abs(want[pair] - found[pair]) < 1e-6
 
 
+def test_places_of_two_tables(places, how):
+    left, right = places[ON][:700], places[ON][700:1500].reset_index(drop=True)
+    away = distances(left.to_numpy(), right.to_numpy(), "haversine")
+    want = set(zip(*(rows.tolist() for rows in np.nonzero(away <= 5e4)), strict=True))
+    found = lay(left, how).simjoin.join(lay(right, how), 5e4, on=ON, metric="haversine")
+    assert_same_pairs(as_set(computed(found)), want)
+    found = computed(lay(left, how).simjoin.knn_join(lay(right, how), 1, on=ON, metric="haversine"))
+    assert found.sort_values("left").distance.tolist() == away.min(axis=1).tolist()
+
+
+@pytest.mark.parametrize(("metric", "p"), ENGINE)
+def test_each_row_with_a_distance_of_its_own(metric, p):
+    rng = np.random.default_rng(5)
+    x = make_rows(metric, 60, 3, rng)
+    away = distances(x, x, metric, p)
+    frame = frame_of(x).assign(r=rng.choice(away.ravel(), 60).clip(0, 1e300))
+    on = [c for c in frame.columns if c != "r"]
+    with np.errstate(over="ignore"):
+        limits = make_metric(metric, p).threshold(frame.r.to_numpy())
+    near = totals(x, x, metric, p) <= limits[:, None]
+    near[np.diag_indices(60)] = False
+    want = set(zip(*(rows.tolist() for rows in np.nonzero(near)), strict=True))
+    for how in ("pandas", "dask-3"):
+        found = lay(frame, how).simjoin.join(lay(frame[on], how), "r", on=on, metric=metric, p=p)
+        assert_same_pairs({pair for pair in as_set(computed(found)) if pair[0] != pair[1]}, want)
+
+
 def test_places_at_zero_distance_are_equal_places():
     lat = [90, 90, -90, 10, 10, 10, 10.000000001, 0, -0.0]
     lon = [0, 77, 77, 180, -180, 179.99999999, 180, 5, 5]

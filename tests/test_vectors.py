@@ -201,6 +201,32 @@ def test_parquet(x, tmp_path, dtype):
     assert_same_pairs(as_set(pairs), want)
 
 
+@pytest.mark.parametrize("kind", ["fixed", "arrays"])
+def test_two_tables(x, how, kind):
+    left, right = (pd.DataFrame({"vec": lists(some, kind)}) for some in (x[:50], x[50:]))
+    away = distances(x[:50], x[50:], "cosine")
+    want = set(zip(*(rows.tolist() for rows in np.nonzero(away <= 0.02)), strict=True))
+    options = {"on": "vec", "metric": "cosine"}
+    found = lay(left, how).simjoin.join(lay(right, how), 0.02, **options)
+    assert_same_pairs(as_set(computed(found)), want)
+    found = computed(lay(left, how).simjoin.knn_join(lay(right, how), 2, **options))
+    found = found.sort_values(["left", "rank"])
+    assert found.distance.tolist() == np.sort(away, axis=1)[:, :2].ravel().tolist()
+    nothing = lay(right[:0], "dask-1" if how != "pandas" else how)
+    assert len(computed(lay(left, how).simjoin.join(nothing, 0.02, **options))) == 0
+    assert len(computed(nothing.simjoin.join(lay(left, how), 0.02, **options))) == 0
+
+
+def test_two_tables_of_other_lengths(x, how):
+    left, right = (pd.DataFrame({"vec": lists(some, "arrays")}) for some in (x, x[:, 1:]))
+    with pytest.raises(CoordinateError, match="have 9 numbers, and those of the right one's column 'vec' 8"):
+        computed(lay(left, how).simjoin.join(lay(right, how), 0.02, on="vec"))
+    with pytest.raises(
+        ColumnError, match="'vec' of the left table holds lists, and 'x' of the right one num"
+    ):
+        lay(left, how).simjoin.join(pd.DataFrame({"x": [1.0]}), 0.1, left_on="vec", right_on="x")
+
+
 def test_plans(x):
     frame = pd.DataFrame({"vec": lists(x, "arrays")})
     plan = frame.simjoin.plan(0.5, on="vec")
