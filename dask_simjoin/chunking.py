@@ -89,6 +89,8 @@ class EntityChunks(Meetings):
     norm: Norm
     threshold: float
 
+    kind = "entity"
+
     def __len__(self) -> int:
         return len(self.pieces)
 
@@ -210,6 +212,9 @@ class SpatialChunks:
     halo_rows: np.ndarray
     method: str
     offsets: np.ndarray
+
+    kind = "spatial"
+    everywhere = False
 
     def __len__(self) -> int:
         return len(self.own_rows)

@@ -19,7 +19,7 @@ from dask_simjoin.estimate import SamplePoints
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.norms import Norm, box_gap
 
-NO_HALO = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
+NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
 """What makes a backend's `regions` find no point that another region needs."""
 
 
@@ -53,6 +53,8 @@ class RegionChunks(Meetings):
     offsets: np.ndarray
 
     reach, threshold = NO_HALO["reach"], NO_HALO["threshold"]
+    kind = "spatial"
+    everywhere = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -101,6 +103,42 @@ def region_chunks(points: SamplePoints, regions: Regions, norm: Norm, limit: flo
     own = np.ceil(rows / most).clip(1).astype(np.int64)
     first = np.cumsum([0, *own[:-1]])
     return RegionChunks(regions, norm, limit, first, own, np.repeat(rows / own, own), method, offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class ReachChunks(RegionChunks):
+    """Chunks of all points within reach of regions: one in several of them, where it meets other points.
+
+    Attributes
+    ----------
+    reach : float
+        Of a region, in one coordinate; `limit` is that of the norm.
+    """
+
+    reach: float = 0.0
+
+    everywhere = True
+
+    @property
+    def threshold(self) -> float:
+        """How far from a region's box its points are at most."""
+        return self.limit
+
+    @property
+    def identity(self) -> Any:
+        """What tells two of them apart."""
+        return (*super().identity, self.reach)
+
+
+def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, limit: float, most: float,
+                 offsets: np.ndarray, method: str) -> ReachChunks:  # fmt: skip
+    """Chunks of about `most` points at most, as far as the sample tells."""
+    _, places, region = host().regions(points.x, regions, reach, limit, norm, everywhere=True)
+    rows = np.bincount(region, points.weight[places], minlength=len(regions))
+    own = np.ceil(rows / most).clip(1).astype(np.int64)
+    first = np.cumsum([0, *own[:-1]])
+    expected = np.repeat(rows / own, own)
+    return ReachChunks(regions, norm, limit, first, own, expected, method, offsets, reach)
 
 
 Shuffled = SpatialChunks | RegionChunks

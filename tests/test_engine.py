@@ -58,7 +58,7 @@ def join_chunks(x, eps, cuts=(), **options):
         assert not (new & found)
         found |= new
         distances |= dict(zip(zip(pairs.left, pairs.right, strict=True), pairs.distance, strict=True))
-        a, c = count_block(*args, plan.layout, i == j)
+        a, c = count_block(*args, spec, plan.layout, i == j)
         counts[i] += a
         if c is not None:
             counts[j] += c

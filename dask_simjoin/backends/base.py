@@ -57,7 +57,10 @@ class Backend(Protocol):
         """How to index chunks, from moments (d,) of all points and the decision's threshold and norm."""
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
-        """The columns as an array (n, d) of float64, NaN where a value is missing."""
+        """The columns as an array (n, d) of float64, NaN where a value is missing.
+
+        They are columns of numbers, or one of lists of d numbers; raises `ListError` where it is not.
+        """
 
     def build(self, x: Any, layout: Any) -> dict[str, Any]:
         """Index of a chunk: a plain dict of arrays, so that it can be spilled and sent."""
@@ -74,11 +77,11 @@ class Backend(Protocol):
         """
 
     def visit(self, q: dict[str, Any], d: dict[str, Any], layout: Any, visitor: Visitor, *,
-              same: bool) -> None:  # fmt: skip
+              same: bool, rows: tuple[int, int] | None = None) -> None:  # fmt: skip
         """Show all pairs of two indexes, or of one with itself, to `visitor`, some at a time.
 
         It gets positions (int32) in the first and in the second, and totals (float64);
-        arrays that it must not keep.
+        arrays that it must not keep.  `rows`: as of `pairs`.
         """
 
     def connect(self, q: dict[str, Any], d: dict[str, Any], layout: Any, parent: Any,
@@ -110,11 +113,27 @@ class Backend(Protocol):
         """Numbers of pairs (int64) that the places of the first side give in `pairs`, in their order."""
 
     def regions(self, x: Any, regions: Regions, reach: float, threshold: float,
-                norm: Norm = 2) -> tuple[Any, Any, Any]:  # fmt: skip
-        """The region of each point (n,), and pairs of points and other regions that need them."""
+                norm: Norm = 2, *, everywhere: bool = False) -> tuple[Any, Any, Any]:  # fmt: skip
+        """The region of each point (n,), and pairs of points and other regions that need them.
+
+        Those are regions of lower numbers than the point's; `everywhere`: all that are within reach of it,
+        its own included.
+        """
 
     def result(self, columns: dict[str, Any], rows: int) -> Any:
         """A data frame of the library that the backend serves; it has rows even without columns."""
+
+    def values(self, frame: Any, name: Any, places: Any) -> Any:
+        """The values of a column at some places, as `result` takes them."""
+
+    def stacked(self, frames: list[Any]) -> Any:
+        """Frames of the same columns one after the other, numbered anew."""
+
+    def optional(self, dtype: Any) -> Any:
+        """The dtype of values like those, some of which may be missing."""
+
+    def missing(self, dtype: Any, rows: int) -> Any:
+        """So many missing values of an optional dtype, as `result` takes them."""
 
     def series(self, values: Any, index: Any, name: str) -> Any:
         """A series of that library."""

@@ -20,12 +20,21 @@ from dask_simjoin.kernels.cpu import components, finish
 from dask_simjoin.kernels.cpu import regions as region_kernels
 from dask_simjoin.kernels.cpu.totals import kind_of
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
+from dask_simjoin.lists import lists_of, vectors
 from dask_simjoin.norms import Norm
 
 Index = dict[str, Any]
 
 ROOM_PER_POINT = 32
 """Pairs of each point for which memory is reserved at first."""
+
+
+NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
+    "i": lambda dtype: f"Int{8 * dtype.itemsize}",
+    "u": lambda dtype: f"UInt{8 * dtype.itemsize}",
+    "b": lambda dtype: "boolean",
+}
+"""pandas' dtypes of numbers that may be missing: as float64 large ids would change."""
 
 
 class CpuBackend:
@@ -41,6 +50,8 @@ class CpuBackend:
         return make_layout(method, lower, upper, mean, variance, threshold, norm)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
+        if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
+            return vectors(frame[columns[0]])
         x = np.empty((len(frame), len(columns)), order="F")
         for k, name in enumerate(columns):
             column = frame[name]
@@ -80,7 +91,16 @@ class CpuBackend:
         away = np.concatenate([f.distance for f in found]) if distance else None
         return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found))
 
-    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool) -> None:
+    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
+              rows: tuple[int, int] | None = None) -> None:  # fmt: skip
+        if rows is not None:
+            start, stop = rows
+            some = part(q, layout, start, stop)
+            self.visit(some, some if same else d, layout, visitor, same=same)
+            if same:
+                rest = part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
+                self.visit(some, rest, layout, visitor, same=False)
+            return
         y = [s["cols"].T if layout.grid is not None else s["y"] for s in (q, d)]
 
         def show(left: np.ndarray, right: np.ndarray) -> None:
@@ -132,14 +152,18 @@ class CpuBackend:
         return counts[0][: len(counts[0]) - SWEEP_LANES]
 
     def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
-                norm: Norm = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+                norm: Norm = 2, *,
+                everywhere: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         own = np.empty(len(x), np.int64)
         region_kernels.own_regions(x, regions.dim, regions.split, regions.child, own)
+        if everywhere and len(regions) == 1:  # whose tree has no node to start from
+            return own, np.arange(len(x)), own
+        until = np.full(len(x), len(regions)) if everywhere else own
         room = len(x) // 4 + 64
         while True:
             rows, needing = np.empty(room, np.int64), np.empty(room, np.int64)
             n = region_kernels.halo_regions(
-                x, *regions.arrays, own, reach, threshold, kind_of(norm), rows, needing
+                x, *regions.arrays, until, reach, threshold, kind_of(norm), rows, needing
             )
             if n <= room:
                 return own, rows[:n], needing[:n]
@@ -147,6 +171,21 @@ class CpuBackend:
 
     def result(self, columns: dict[str, Any], rows: int) -> pd.DataFrame:
         return pd.DataFrame(columns, index=pd.RangeIndex(rows), copy=False)
+
+    def values(self, frame: pd.DataFrame, name: Any, places: np.ndarray) -> Any:
+        column = frame[name]
+        return (column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array).take(places)
+
+    def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
+        return pd.concat(frames, ignore_index=True)
+
+    def optional(self, dtype: Any) -> Any:
+        if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+            return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
+        return dtype
+
+    def missing(self, dtype: Any, rows: int) -> Any:
+        return pd.Series(np.full(rows, np.nan)).astype(dtype)
 
     def series(self, values: np.ndarray, index: pd.Index, name: str) -> pd.Series:
         return pd.Series(values, index, name=name)

@@ -18,6 +18,7 @@ from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layou
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cuda import load
 from dask_simjoin.kernels.cuda.sources import norm_constant
+from dask_simjoin.lists import lists_of, vectors
 from dask_simjoin.norms import Norm
 
 Index = dict[str, Any]
@@ -70,6 +71,8 @@ class GpuBackend:
         return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
+        if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
+            return vectors(frame[columns[0]])
         chosen = frame[list(columns)]
         kinds = set(chosen.dtypes)
         if len(kinds) == 1 and len(columns) > 1 and not any(chosen[name].has_nulls for name in columns):
@@ -117,9 +120,10 @@ class GpuBackend:
             columns = [none, none] + [cupy.empty(0)] * (distance is not None)
         return Pairs(columns[0], columns[1], None if distance is None else columns[2], *told)
 
-    def visit(self, q: Index, d: Index, layout: DeviceLayout, visitor: Visitor, *, same: bool) -> None:
+    def visit(self, q: Index, d: Index, layout: DeviceLayout, visitor: Visitor, *, same: bool,
+              rows: tuple[int, int] | None = None) -> None:  # fmt: skip
         function = _finish(layout, "measure_pairs", labels=False)
-        for found in gpu_engine.batches(q, d, layout, same=same, most=VISITED):
+        for found in gpu_engine.batches(q, d, layout, same=same, rows=rows, most=VISITED):
             n = len(found.places)
             if n:
                 away = cupy.empty(n)
@@ -158,7 +162,7 @@ class GpuBackend:
         return gpu_engine.count(q, d, layout, same=same, both=False)[0]
 
     def regions(self, x: Any, regions: Regions, reach: float, threshold: float,
-                norm: Norm = 2) -> tuple[Any, Any, Any]:  # fmt: skip
+                norm: Norm = 2, *, everywhere: bool = False) -> tuple[Any, Any, Any]:  # fmt: skip
         x = cupy.asfortranarray(x)
         n = len(x)
         own = cupy.empty(n, cupy.int64)
@@ -170,7 +174,10 @@ class GpuBackend:
         constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": regions.depth + 2} | norm_constant(norm)
         load.kernel("regions", "own_regions", **constants)(*shape, (*points, np.int64(len(dim)), own))
         halo = load.kernel("regions", "halo_regions", **constants)
-        limits = (middle, lower, upper, own, np.float64(reach), np.float64(threshold))
+        if everywhere and len(regions) == 1:  # whose tree has no node to start from
+            return own, cupy.arange(n), own
+        until = cupy.full(n, len(regions), cupy.int64) if everywhere else own
+        limits = (middle, lower, upper, until, np.float64(reach), np.float64(threshold))
         begin = cupy.empty(n, cupy.int64)
         none = np.uint64(0)
         halo(*shape, (*points, *limits, begin, none, none))
@@ -191,6 +198,18 @@ class GpuBackend:
         for name, values in columns.items():  # one by one: nothing is aligned
             frame[name] = values
         return frame
+
+    def values(self, frame: Any, name: Any, places: Any) -> Any:
+        return frame[name].take(places).reset_index(drop=True)
+
+    def stacked(self, frames: list[Any]) -> Any:
+        return cudf.concat(frames, ignore_index=True)
+
+    def optional(self, dtype: Any) -> Any:
+        return dtype
+
+    def missing(self, dtype: Any, rows: int) -> Any:
+        return cudf.Series([None], dtype=dtype).take(cupy.zeros(rows, cupy.int32)).reset_index(drop=True)
 
     def series(self, values: Any, index: Any, name: str) -> Any:
         return cudf.Series(values, index=index, name=name)
