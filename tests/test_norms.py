@@ -226,12 +226,22 @@ def test_halos(case):
     assert (gap[np.arange(len(x)), own] == 0).all()
     found = matrix(len(x), len(regions), rows, needing)
     np.testing.assert_array_equal(found, (gap <= threshold) & (np.arange(len(regions)) < own[:, None]))
+    *_, rows, needing = BACKEND.regions(np.asfortranarray(x), regions, away, threshold, norm, everywhere=True)
+    np.testing.assert_array_equal(matrix(len(x), len(regions), rows, needing), gap <= threshold)
     left, right = np.nonzero(totals(x, x, norm) <= threshold)
     across = own[left] < own[right]
     assert found[right[across], own[left[across]]].all()
 
 
 # --- bounds -----------------------------------------------------------------------------------------
+
+
+def raised(t, p):
+    """The square of the power half as high, and once more `t` where p is odd."""
+    if p == 1:
+        return t
+    half = raised(t, p // 2)
+    return half * half * t if p % 2 else half * half
 
 
 @pytest.mark.parametrize("norm", POWERS)
@@ -243,6 +253,9 @@ def test_totals_are_those_of_the_package(norm):
         for k in range(6):
             total = norms.add(total, np.abs(x[:, None, k] - x[None, :, k]), norm)
     np.testing.assert_array_equal(total, totals(x, x, norm))
+    if norm < math.inf:
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(norms.power(x[:, 0], norm), raised(x[:, 0], norm))
     if norm == 2:
         np.testing.assert_array_equal(total, squared_distances(x, x))
 
