@@ -57,32 +57,52 @@ Part = tuple[int, dict[str, Any]]
 def _pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
            rows: tuple[int, int] | None) -> list[Part]:  # fmt: skip
     """The pairs of two chunks as columns, in both directions if asked for."""
-    distance = "distance" in columns
-    own = [name for name in columns if name in spec.kept_left or name in spec.kept_right]
     labelled = q["labels"] is not None and d["labels"] is not None
-    if own or not labelled or spec.radius is not None or either_first(q, same, spec):
-        found = matches(q, d, spec, layout, same, distance, rows)
-        sides = [(found.left_of, found.left), (found.right_of, found.right)]
-        directions = [sides]
-        if spec.pairs == "both" and spec.radius is None:
-            directions.append(sides[::-1])
-        parts = [_named(left, right, spec, columns) for left, right in directions]
-        if distance:
-            for part in parts:
-                part["distance"] = found.distance
-        number = len(found.left)
-    else:
-        backend = backend_for(q["example"])
-        labels, made = (q["labels"], d["labels"]), measured(spec, backend.xp) if distance else None
-        pairs = backend.pairs(q, d, layout, same=same, distance=made, labels=labels, rows=rows)
-        left, right = from_labels(pairs.left, q["ids"]), from_labels(pairs.right, d["ids"])
-        parts = [{"left": left, "right": right}]
-        if spec.pairs == "both":
-            parts.append({"left": right, "right": left})
-        if distance:
-            parts = [part | {"distance": pairs.distance} for part in parts]
-        number = len(pairs.left)
-    return [(number, part) for part in parts]
+    if labelled and spec.radius is None and not either_first(q, same, spec):
+        kept_arrays = _plain(q, d, spec, columns)
+        if kept_arrays is not None:
+            return _labelled(q, d, spec, layout, same, columns, rows, kept_arrays)
+    distance = "distance" in columns
+    found = matches(q, d, spec, layout, same, distance, rows)
+    sides = [(found.left_of, found.left), (found.right_of, found.right)]
+    directions = [sides]
+    if spec.pairs == "both" and spec.radius is None:
+        directions.append(sides[::-1])
+    parts = [_named(left, right, spec, columns) for left, right in directions]
+    if distance:
+        parts = [part | {"distance": found.distance} for part in parts]
+    return [(len(found.left), part) for part in parts]
+
+
+def _plain(q: Chunk, d: Chunk, spec: JoinSpec, columns: list[str]) -> list[dict[str, Any]] | None:
+    """Kept columns, by their names in the result, as arrays that a backend's `pairs` can keep; or None."""
+    backend = backend_for(q["example"])
+    sides = []
+    for chunk, kept_of in ((q, spec.kept_left), (d, spec.kept_right)):
+        wanted = [name for name in kept_of if name in columns or spec.pairs == "both"]
+        sides.append({name: backend.plain(chunk["kept"], kept_of[name]) for name in wanted})
+    return None if any(values is None for side in sides for values in side.values()) else sides
+
+
+def _labelled(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
+              rows: tuple[int, int] | None, kept_of: list[dict[str, Any]]) -> list[Part]:  # fmt: skip
+    """The same where a backend can give all columns while it finds the pairs."""
+    backend = backend_for(q["example"])
+    labels, made = (q["labels"], d["labels"]), None
+    if "distance" in columns:
+        made = measured(spec, backend.xp)
+    arrays = [list(side.values()) for side in kept_of] if any(kept_of) else None
+    found = backend.pairs(q, d, layout, same=same, distance=made, labels=labels, rows=rows, kept=arrays)
+    left, right = from_labels(found.left, q["ids"]), from_labels(found.right, d["ids"])
+    own = dict(zip([*kept_of[0], *kept_of[1]], found.kept, strict=True))
+    parts = [own | {"left": left, "right": right}]
+    if spec.pairs == "both":
+        names_of = list(zip(*kept_of, strict=True))
+        turned = {a: own[b] for pair in names_of for a, b in (pair, pair[::-1])}
+        parts.append(turned | {"left": right, "right": left})
+    if made is not None:
+        parts = [part | {"distance": found.distance} for part in parts]
+    return [(len(found.left), part) for part in parts]
 
 
 def _named(left: Any, right: Any, spec: JoinSpec, columns: list[str]) -> dict[str, Any]:

@@ -27,6 +27,8 @@ class Pairs(NamedTuple):
         What `distance` made of the pairs' totals.
     decided, refused : int
         How many pairs only the float64 decision could tell, and how many of them it refused.
+    kept : list of array (pairs,)
+        What `kept` has of the left and of the right rows.
     """
 
     left: Any
@@ -34,6 +36,7 @@ class Pairs(NamedTuple):
     distance: Any
     decided: int
     refused: int
+    kept: Any = ()
 
 
 class Backend(Protocol):
@@ -67,12 +70,14 @@ class Backend(Protocol):
 
     def pairs(self, q: dict[str, Any], d: dict[str, Any], layout: Any, *, same: bool,
               distance: Measured | None = None, labels: tuple[Any, Any] | None = None,
-              rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
+              rows: tuple[int, int] | None = None, kept: Any = None) -> Pairs:  # fmt: skip
         """All pairs of two indexes, or of one with itself (`same`: each once, smaller position first).
 
         `distance`: makes distances of totals (pairs,) float64, in their memory if it likes.
         `labels`: what to name the rows of both sides (n,) int64, in their index's order; None:
-        their positions.  `rows`: only what `weights` counts for the first side's places start ...
+        their positions.  `kept`: with labels, lists of arrays (n,) of which to give the left and the right
+        rows' values, in the order of the left and of the right chunk's index.
+        `rows`: only what `weights` counts for the first side's places start ...
         stop-1, multiples of the layout's `grain` or its end.
         """
 
@@ -125,6 +130,9 @@ class Backend(Protocol):
 
     def values(self, frame: Any, name: Any, places: Any) -> Any:
         """The values of a column at some places, as `result` takes them."""
+
+    def plain(self, frame: Any, name: Any) -> Any:
+        """A column as an array (n,) that `pairs` can keep, or None if it is no such."""
 
     def stacked(self, frames: list[Any]) -> Any:
         """Frames of the same columns one after the other, numbered anew."""

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dask_simjoin.backends import cpu_nearest
 from dask_simjoin.backends.base import Measured, Pairs, Visitor, columns_like
-from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Shown
+from dask_simjoin.backends.cpu_buffers import BITS, MOST_ROOM, Labels, Positions, Shown
 from dask_simjoin.backends.cpu_engine import build_tiles, count_pairs, find_pairs, part
 from dask_simjoin.index import grid, tiles
 from dask_simjoin.index.layout import METHODS, Layout, make_layout
@@ -25,7 +25,7 @@ from dask_simjoin.norms import Norm
 
 Index = dict[str, Any]
 
-ROOM_PER_POINT = 32
+ROOM_PER_POINT = 256
 """Pairs of each point for which memory is reserved at first."""
 
 
@@ -69,27 +69,28 @@ class CpuBackend:
         return build_tiles(x, layout)
 
     def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: Measured | None = None,
-              labels: tuple[Any, Any] | None = None,
-              rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
+              labels: tuple[Any, Any] | None = None, rows: tuple[int, int] | None = None,
+              kept: Any = None) -> Pairs:  # fmt: skip
         if rows is None:
-            return _pairs(q, d, layout, same, same, distance, labels)
+            return _pairs(q, d, layout, same, same, distance, labels, kept)
         start, stop = rows
         some = part(q, layout, start, stop)
         own = other = None
         if labels is not None:
             own = other = labels[0][start:stop], labels[1]
         if not same:
-            return _pairs(some, d, layout, False, False, distance, other)
+            return _pairs(some, d, layout, False, False, distance, other, kept, (start, 0))
         rest = part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
         if labels is not None:
             own, other = (own[0], own[0]), (own[0], labels[0][stop:])  # type: ignore[index]
         found = [
-            _pairs(some, some, layout, True, True, distance, own),
-            _pairs(some, rest, layout, False, True, distance, other),
+            _pairs(some, some, layout, True, True, distance, own, kept, (start, start)),
+            _pairs(some, rest, layout, False, True, distance, other, kept, (start, stop)),
         ]
         left, right = (np.concatenate([f[k] for f in found]) for k in range(2))
         away = np.concatenate([f.distance for f in found]) if distance else None
-        return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found))
+        values = [np.concatenate(parts) for parts in zip(*(f.kept for f in found), strict=True)]
+        return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found), values)
 
     def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
               rows: tuple[int, int] | None = None) -> None:  # fmt: skip
@@ -176,6 +177,11 @@ class CpuBackend:
         column = frame[name]
         return (column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array).take(places)
 
+    def plain(self, frame: pd.DataFrame, name: Any) -> Any:
+        dtype = frame[name].dtype
+        fixed = isinstance(dtype, np.dtype) and dtype.kind != "O" and dtype.itemsize in BITS
+        return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
+
     def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
         return pd.concat(frames, ignore_index=True)
 
@@ -206,7 +212,8 @@ BACKEND = CpuBackend()
 
 
 def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, distance: Measured | None,
-           labels: tuple[Any, Any] | None) -> Pairs:  # fmt: skip
+           labels: tuple[Any, Any] | None, kept: Any = None,
+           firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
     """Pairs of two indexes; `one_chunk`: of parts of one chunk, so that the smaller position is left."""
     sides, room = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
@@ -226,16 +233,19 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
             same=one_chunk,
             distance=distance,
             norm=kind_of(layout.norm),
+            kept=kept or ((), ()),
+            firsts=firsts,
         )
     decided = refused = 0
     if room:
         decided, refused = find_pairs(q, d, layout, same, names, sink)
     else:
         sink.end(0)
-    left, right, *away = sink.segments.whole
+    left, right, *more = sink.segments.whole
+    away = more.pop(0) if distance is not None else None
     if one_chunk and not same and isinstance(sink, Positions):
         left, right = np.minimum(left, right), np.maximum(left, right)
-    return Pairs(left, right, away[0] if away else None, decided, refused)
+    return Pairs(left, right, away, decided, refused, more)
 
 
 def _show(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],

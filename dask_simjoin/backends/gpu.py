@@ -92,7 +92,14 @@ class GpuBackend:
 
     def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: Measured | None = None,
               labels: tuple[Any, Any] | None = None,
-              rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
+              rows: tuple[int, int] | None = None, kept: Any = None) -> Pairs:  # fmt: skip
+        if kept is not None and labels is not None:
+            places = tuple(cupy.arange(len(side["y"]), dtype=cupy.int64) for side in (q, d))
+            whole = self.pairs(q, d, layout, same=same, distance=distance, labels=places, rows=rows)
+            sides = list(zip((whole.left, whole.right), labels, kept, strict=True))
+            left, right = (names[at] for at, names, _ in sides)
+            values = [some[at] for at, _, side in sides for some in side]
+            return Pairs(left, right, whole.distance, whole.decided, whole.refused, values)
         kind = cupy.int32 if labels is None else cupy.int64
         names = labels or (q["order"], d["order"])
         assert all(name.dtype == kind for name in names)
@@ -201,6 +208,11 @@ class GpuBackend:
 
     def values(self, frame: Any, name: Any, places: Any) -> Any:
         return frame[name].take(places).reset_index(drop=True)
+
+    def plain(self, frame: Any, name: Any) -> Any:
+        column = frame[name]
+        numeric = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb"
+        return column.values if numeric and not column.has_nulls else None
 
     def stacked(self, frames: list[Any]) -> Any:
         return cudf.concat(frames, ignore_index=True)
