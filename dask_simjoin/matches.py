@@ -76,7 +76,7 @@ def _within_radius(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, 
     backend = backend_for(q["example"])
     xp, first = backend.xp, len(q["ids"])
     both = spec.other is None
-    limits = [by_position(side, side["limit"], xp) for side in ((q, d) if both else (q,))]
+    limits = [by_position(side, side["own_limit"], xp) for side in ((q, d) if both else (q,))]
     parts: list[tuple[Any, Any, Any]] = []
 
     def visitor(left: Any, right: Any, totals: Any) -> None:
@@ -90,7 +90,8 @@ def _within_radius(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, 
     sides = (q,) if same else (q, d)
     ranks = xp.concatenate([rank(side, xp) + (0 if side is q else first) for side in sides])
     none = xp.zeros(0, xp.int64)
-    left, right, totals = (xp.concatenate([part[k] for part in parts]) if parts else none for k in range(3))
+    parts = parts or [(none, none, xp.zeros(0))]
+    left, right, totals = (xp.concatenate([part[k] for part in parts]) for k in range(3))
     away = spec.measure.distance(totals, xp) if distance else None
     return Matches(ranks[left], ranks[right], away, sides, sides)
 
