@@ -89,8 +89,8 @@ def _within_radius(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, 
     backend.visit(q, d, layout, visitor, same=same, rows=rows)
     sides = (q,) if same else (q, d)
     ranks = xp.concatenate([rank(side, xp) + (0 if side is q else first) for side in sides])
-    none = xp.zeros(0, xp.int64)
-    parts = parts or [(none, none, xp.zeros(0))]
+    if not parts:
+        parts.append((xp.zeros(0, xp.int64), xp.zeros(0, xp.int64), xp.zeros(0)))
     left, right, totals = (xp.concatenate([part[k] for part in parts]) for k in range(3))
     away = spec.measure.distance(totals, xp) if distance else None
     return Matches(ranks[left], ranks[right], away, sides, sides)

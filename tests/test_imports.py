@@ -18,9 +18,10 @@ ROOT = Path(dask_simjoin.__file__).parent
 
 FLOORS = [
     {"arrays", "errors", "norms"},
-    {"budget", "late", "lists", "optional", "picture", "sample", "scratch"},
+    {"budget", "late", "lists", "optional", "picture", "sample", "scratch", "wording"},
     {"sphere"},
     {"metrics"},
+    {"columns", "options"},
     {"index", "index.bounds", "index.filter", "index.grid", "index.kdorder", "index.regions", "index.tiles"},
     {"index.half", "index.layout", "index.nearest"},
     {"index.device"},

@@ -92,6 +92,15 @@ def test_radii_are_those_of_left_rows(how, way, method):
     assert "eps='far'" in str(plan)
 
 
+def test_chunks_without_pairs_within_radii():
+    frame = pd.DataFrame({"x": np.arange(40.0), "r": 0.5})
+    lazy = lay(frame, "dask-3").simjoin.self_join(
+        "r", on="x", pairs="both", return_distance=True, keep="r", partitioning="spatial", blocksize="200 B"
+    )
+    assert len(lazy.compute(scheduler="sync")) == 0
+    assert lazy.compute(scheduler="sync").distance.dtype == np.float64
+
+
 def test_a_radius_is_no_coordinate_by_default():
     frame = FRAME[["x", "y", "far"]]
     assert len(frame.simjoin.self_join("far", pairs="both")) == len(

@@ -124,7 +124,7 @@ def normed(draw, max_dims=128):
     return case.x, threshold, norm, case.cuts[:2], draw(st.sampled_from(methods))
 
 
-@settings(max_examples=250)
+@settings(max_examples=200)
 @given(normed())
 def test_any_points(case):
     check(*case, some=False)
@@ -260,7 +260,7 @@ def test_totals_are_those_of_the_package(norm):
         np.testing.assert_array_equal(total, squared_distances(x, x))
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(st.floats(0, 1e308), st.sampled_from([*POWERS, 11, 100, 1000]))
 def test_reach_is_the_largest_difference(a, norm):
     """No difference whose power is within a threshold is larger, as computed; nor much smaller ones."""
