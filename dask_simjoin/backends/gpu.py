@@ -13,8 +13,9 @@ from dask_simjoin.backends import gpu_engine
 from dask_simjoin.backends.base import Pairs, Visitor, columns_like
 from dask_simjoin.backends.joined_nearest import JoinedLayout, plain_index
 from dask_simjoin.errors import PartitionSizeError
-from dask_simjoin.index import device
+from dask_simjoin.index import device, device_nearest
 from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layout
+from dask_simjoin.index.device_nearest import NearestDeviceLayout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cuda import load
 
@@ -73,12 +74,13 @@ class GpuBackend:
             x[:, k] = column.to_cupy(na_value=np.nan) if column.has_nulls else column.to_cupy()
         return x
 
-    def build(self, x: Any, layout: DeviceLayout | JoinedLayout) -> Index:
+    def build(self, x: Any, layout: DeviceLayout | JoinedLayout | NearestDeviceLayout) -> Index:
         if isinstance(layout, JoinedLayout):
             return plain_index(x, cupy)
         with self._lock:
             self.built += 1
-        return device.build(x, layout, cupy)
+        make = device_nearest.build if isinstance(layout, NearestDeviceLayout) else device.build
+        return make(x, layout, cupy)
 
     def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: bool = False,
               labels: tuple[Any, Any] | None = None,

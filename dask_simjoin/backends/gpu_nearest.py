@@ -1,6 +1,122 @@
-"""Nearest neighbours on the GPU: by joins."""
+"""Nearest neighbours on the GPU: launches the searches; needs CuPy, but no cuDF."""
 
-from dask_simjoin.backends.gpu import BACKEND
-from dask_simjoin.backends.joined_nearest import JoinSearcher
+from __future__ import annotations
 
-SEARCHER = JoinSearcher(BACKEND)
+import math
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.index import device_nearest, half
+from dask_simjoin.index.device_nearest import NearestDeviceLayout, make_nearest_device_layout
+from dask_simjoin.index.tiles import TILE
+from dask_simjoin.kernels.cuda import load
+
+Index = dict[str, Any]
+
+QUEUE = 16
+"""Candidates of each query that wait in shared memory, in the search without tensor cores."""
+
+WARPS, TENSOR_WARPS = 4, 8
+
+BLOCKS = 2
+"""Of a multiprocessor that should have room, at least."""
+
+
+def build(x: Any, layout: NearestDeviceLayout) -> Index:
+    """Index of one chunk (n, d), float64."""
+    return device_nearest.build(x, layout, cupy)
+
+
+def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
+    """Shared memory of a block of `nearest.cu`, with lists of so many neighbours of each query."""
+    size = 8 if layout.engine == "float64" else 4
+    return WARPS * TILE * (levels * (size + 4) + QUEUE * 4 + listed * 16)
+
+
+class GpuSearcher:
+    """See `Searcher`."""
+
+    @staticmethod
+    def layout(lower: Any, upper: Any, mean: Any, variance: Any, sample: Any) -> NearestDeviceLayout:
+        """From moments (d,) of all points and some of them, all on the host."""
+        shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+        return make_nearest_device_layout(lower, upper, mean, variance, sample, shared=shared)
+
+    @staticmethod
+    def renamed(index: Index, names: Any) -> Index:
+        """The index with other names: of all rows (n,), in their order, or what to add to each place."""
+        return device_nearest.named(index, names, cupy)
+
+    @staticmethod
+    def fresh(rows: int, k: int) -> tuple[Any, Any]:
+        """The state of queries that met nothing: distances squared, inf, and names, -1, both (rows, k)."""
+        return cupy.full((rows, k), np.inf), cupy.full((rows, k), -1, cupy.int64)
+
+    @staticmethod
+    def nearest(q: Index, d: Index, layout: NearestDeviceLayout, best_d2: Any, best_name: Any, *,
+                same: bool, bound2: float = math.inf) -> None:  # fmt: skip
+        """Improve what is known of the rows of `q` by those of `d`, in place; see the CPU's.
+
+        `best_d2`, `best_name`: C-contiguous.
+        """
+        k = best_d2.shape[1]
+        if not (len(q["names"]) and len(d["names"]) and k):
+            return
+        search = _tensor if layout.engine == "float16" else _tiles
+        bounds = layout.bounds
+        scale2, rho = (1.0, 0.0) if bounds is None else (bounds.scale**2, bounds.rho)
+        own = q["y"] is d["y"]
+        limits = [np.float64(bound2), np.float64(scale2), np.float64(rho), np.int32(k)]
+        state = [best_d2, best_name, cupy.zeros(1, cupy.uint32)]
+        search(q, d, layout, k, [np.int32(same), np.int32(own), *limits, *state])
+
+
+def _launch(function: Any, threads: int, shared: int, units: int, arguments: list[Any]) -> None:
+    function.max_dynamic_shared_size_bytes = shared
+    blocks = min(load.grid_size(function, threads, shared), units)
+    function((blocks,), (threads,), tuple(arguments), shared_mem=shared)
+
+
+def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
+    """The search without tensor cores."""
+    levels = len(d["levels"]) - 1
+    there = cupy.cuda.Device().attributes["MaxSharedMemoryPerMultiprocessor"]
+    # in shared memory if two blocks of a multiprocessor have room for theirs
+    lists = BLOCKS * (_tiles_bytes(layout, levels, k) + 2048) <= there
+    shared = _tiles_bytes(layout, levels, k if lists else 0)
+    exact = layout.engine == "float64"
+    function = load.kernel("nearest", "search_tiles", DIMS=layout.dims, EXACT=exact, LISTS=lists)
+    sides = [
+        q["z"], q["y"], q["lower"], q["upper"], q["order"], q["names"], np.int32(len(q["y"])),
+        d["z"], d["y"], d["lower"], d["upper"], d["levels"], np.int32(levels), d["least"], d["names"],
+        np.int32(len(d["y"])),
+    ]  # fmt: skip
+    units = -(-len(q["y"]) // TILE)
+    _launch(function, 32 * WARPS, shared, -(-units // WARPS), [*sides, *rest])
+
+
+def _tensor(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
+    """The search with them."""
+    there = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    lists = half.shared_in_search(layout.dims, k) <= there
+    shared = half.search_bytes(layout.dims, k if lists else 0)
+    function = load.kernel(
+        "nearest_tensor",
+        "search_tensor",
+        DIMS=layout.dims,
+        EXACT=False,
+        WIDTH=half.width(layout.dims),
+        LISTS=lists,
+    )
+    sides = [
+        q["vectors"], q["norm"], q["error"], q["y"], q["lower"], q["upper"], q["order"], q["names"],
+        np.int32(len(q["y"])), d["vectors"], d["most_error"], d["y"], d["lower"], d["upper"], d["names"],
+        np.int32(len(d["y"])),
+    ]  # fmt: skip
+    units = -(-len(q["y"]) // (2 * half.TILE))
+    _launch(function, 32 * TENSOR_WARPS, shared, units, [*sides, *rest])
+
+
+SEARCHER = GpuSearcher()

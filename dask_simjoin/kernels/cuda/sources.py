@@ -5,15 +5,25 @@ from __future__ import annotations
 import functools
 from importlib import resources
 
-NAMES = ("tiles", "tensor", "finish", "regions", "components")
-"""Files of this package, without what all of them share."""
+SHARED = {
+    "tiles": ("components.cuh",),
+    "tensor": ("components.cuh", "tensor.cuh"),
+    "finish": (),
+    "regions": (),
+    "components": ("components.cuh",),
+    "nearest": ("nearest.cuh",),
+    "nearest_tensor": ("tensor.cuh", "nearest.cuh"),
+}
+"""Files of this package, ``.cu``, and what each of them shares with others besides ``common.cuh``."""
+
+NAMES = tuple(SHARED)
 
 
 @functools.cache
 def source(name: str) -> str:
-    """The text of one of them, with what all of them share before it."""
+    """The text of one of them, with what it shares with others before it."""
     here = resources.files("dask_simjoin.kernels.cuda")
-    return "\n".join((here / file).read_text() for file in ("common.cuh", "components.cuh", f"{name}.cu"))
+    return "\n".join((here / file).read_text() for file in ("common.cuh", *SHARED[name], f"{name}.cu"))
 
 
 def options(**constants: int) -> tuple[str, ...]:
