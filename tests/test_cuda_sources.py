@@ -57,11 +57,12 @@ def variants(name):
         every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]
         return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0} | purpose for d, purpose in every]
     if name == "nearest":
-        return [{"DIMS": d, "EXACT": e, "LISTS": k} for d, e, k in itertools.product(DIMS, (0, 1), (0, 1))]
+        every = itertools.product(DIMS, (0, 1), (0, 1))
+        return [{"DIMS": d, "EXACT": e, "ROWS": 64, "LISTS": k} for d, e, k in every]
     if name == "nearest_tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = itertools.product(dims, (0, 1))
-        return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0, "LISTS": k} for d, k in every]
+        return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0, "ROWS": 32, "LISTS": k} for d, k in every]
     if name == "finish":
         return [{"DIMS": d, "EXACT": 1, "LABELS": k} for d, k in itertools.product((1, 200), (0, 1))]
     if name == "components":

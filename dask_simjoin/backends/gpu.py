@@ -79,8 +79,9 @@ class GpuBackend:
             return plain_index(x, cupy)
         with self._lock:
             self.built += 1
-        make = device_nearest.build if isinstance(layout, NearestDeviceLayout) else device.build
-        return make(x, layout, cupy)
+        if isinstance(layout, NearestDeviceLayout):
+            return device_nearest.build(x, layout, cupy)
+        return device.build(x, layout, cupy)
 
     def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: bool = False,
               labels: tuple[Any, Any] | None = None,

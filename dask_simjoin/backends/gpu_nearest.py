@@ -23,6 +23,9 @@ WARPS, TENSOR_WARPS = 4, 8
 BLOCKS = 2
 """Of a multiprocessor that should have room, at least."""
 
+SCRATCH_SHARE = 16
+"""Part of a GPU's memory that lists may take where shared memory is too small."""
+
 
 def build(x: Any, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
@@ -73,10 +76,19 @@ class GpuSearcher:
         search(q, d, layout, k, [np.int32(same), np.int32(own), *limits, *state])
 
 
-def _launch(function: Any, threads: int, shared: int, units: int, arguments: list[Any]) -> None:
+def _launch(function: Any, warps: int, rows: int, units: int, shared: int, listed: int,
+            arguments: list[Any]) -> None:  # fmt: skip
+    """Start as many blocks as there is work or room for.
+
+    `rows`: of a warp; `listed`: neighbours of each row that lie in a scratch.
+    """
     function.max_dynamic_shared_size_bytes = shared
-    blocks = min(load.grid_size(function, threads, shared), units)
-    function((blocks,), (threads,), tuple(arguments), shared_mem=shared)
+    blocks = min(load.grid_size(function, 32 * warps, shared), units)
+    size = warps * rows * listed * 16
+    if listed:
+        blocks = max(1, min(blocks, int(cupy.cuda.Device().mem_info[1]) // SCRATCH_SHARE // size))
+    scratch = cupy.empty(blocks * size // 8 if listed else 1)
+    function((blocks,), (32 * warps,), (*arguments, scratch), shared_mem=shared)
 
 
 def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
@@ -87,14 +99,14 @@ def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[A
     lists = BLOCKS * (_tiles_bytes(layout, levels, k) + 2048) <= there
     shared = _tiles_bytes(layout, levels, k if lists else 0)
     exact = layout.engine == "float64"
-    function = load.kernel("nearest", "search_tiles", DIMS=layout.dims, EXACT=exact, LISTS=lists)
+    function = load.kernel("nearest", "search_tiles", DIMS=layout.dims, EXACT=exact, ROWS=TILE, LISTS=lists)
     sides = [
         q["z"], q["y"], q["lower"], q["upper"], q["order"], q["names"], np.int32(len(q["y"])),
         d["z"], d["y"], d["lower"], d["upper"], d["levels"], np.int32(levels), d["least"], d["names"],
         np.int32(len(d["y"])),
     ]  # fmt: skip
-    units = -(-len(q["y"]) // TILE)
-    _launch(function, 32 * WARPS, shared, -(-units // WARPS), [*sides, *rest])
+    units = -(-len(q["y"]) // (TILE * WARPS))
+    _launch(function, WARPS, TILE, units, shared, 0 if lists else k, [*sides, *rest])
 
 
 def _tensor(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
@@ -102,21 +114,15 @@ def _tensor(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[
     there = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     lists = half.shared_in_search(layout.dims, k) <= there
     shared = half.search_bytes(layout.dims, k if lists else 0)
-    function = load.kernel(
-        "nearest_tensor",
-        "search_tensor",
-        DIMS=layout.dims,
-        EXACT=False,
-        WIDTH=half.width(layout.dims),
-        LISTS=lists,
-    )
+    constants = {"DIMS": layout.dims, "EXACT": False, "WIDTH": half.width(layout.dims)}
+    function = load.kernel("nearest_tensor", "search_tensor", **constants, ROWS=32, LISTS=lists)
     sides = [
         q["vectors"], q["norm"], q["error"], q["y"], q["lower"], q["upper"], q["order"], q["names"],
         np.int32(len(q["y"])), d["vectors"], d["most_error"], d["y"], d["lower"], d["upper"], d["names"],
         np.int32(len(d["y"])),
     ]  # fmt: skip
     units = -(-len(q["y"]) // (2 * half.TILE))
-    _launch(function, 32 * TENSOR_WARPS, shared, units, [*sides, *rest])
+    _launch(function, TENSOR_WARPS, 32, units, shared, 0 if lists else k, [*sides, *rest])
 
 
 SEARCHER = GpuSearcher()

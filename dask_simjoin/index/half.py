@@ -57,7 +57,7 @@ MAX_DIMS = 200
 STAGE = 512
 """Pairs that a warp stages in shared memory; 8 warps a block."""
 
-QUEUE = 24
+QUEUE = 32
 """Candidates of each query that wait in shared memory, in a search for nearest neighbours."""
 
 NOWHERE = -60000.0

@@ -10,7 +10,7 @@
 // the worst d2 kept, so that one as far as the worst is still asked for its name; or if that is 0, and no
 // name in the tile is smaller.
 //
-// Constants: DIMS; EXACT 0 or 1; LISTS 1 (in shared memory) or 0 (where the result goes).
+// Constants: DIMS; EXACT 0 or 1; ROWS of a warp, 64; LISTS 1 (in shared memory) or 0 (in the scratch).
 
 #define TILE 64
 #define WARPS 4
@@ -36,7 +36,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
              const long long* __restrict__ d_levels, int levels, const u64* __restrict__ d_least,
              const u64* __restrict__ d_names, int d_points, int same, int own, double bound2, double scale2,
              double rho, int k, double* __restrict__ best_d2, u64* __restrict__ best_name,
-             u32* __restrict__ counter) {
+             u32* __restrict__ counter, double* __restrict__ scratch) {
     // levels: of the tree, the lowest one's children are tiles; own: both sides are one index
     extern __shared__ __align__(16) unsigned char memory[];
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
@@ -47,9 +47,8 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
 #if LISTS
     double* lists = (double*)(memory + (size_t)WARPS * (levels * FANOUT * (sizeof(real) + 4) + QUEUE * TILE * 4))
                     + (size_t)warp * 2 * k * TILE;
-    const int stride = TILE;
 #else
-    const int stride = 1;
+    double* lists = scratch + (size_t)(blockIdx.x * WARPS + warp) * 2 * k * TILE;
 #endif
     __shared__ int s_node[WARPS][8];
     const int q_tiles = (q_points + TILE - 1) / TILE, tiles = (d_points + TILE - 1) / TILE;
@@ -71,7 +70,6 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
             const int i = a * TILE + lane + 32 * h, row = i < q_points ? q_order[i] : -1;
             self[h] = same && row >= 0 ? (u64)q_names[i] : ~0ull;
             worst[h] = {-1., 0};
-#if LISTS
             d2s[h] = lists + lane + 32 * h;
             names[h] = (u64*)lists + k * TILE + lane + 32 * h;
             if (row >= 0) {
@@ -79,12 +77,8 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
                     d2s[h][e * TILE] = best_d2[(size_t)row * k + e];
                     names[h][e * TILE] = best_name[(size_t)row * k + e];
                 }
+                worst[h] = {d2s[h][(k - 1) * TILE], names[h][(k - 1) * TILE]};
             }
-#else
-            d2s[h] = best_d2 + (size_t)max(row, 0) * k;
-            names[h] = best_name + (size_t)max(row, 0) * k;
-#endif
-            if (row >= 0) worst[h] = {d2s[h][(k - 1) * stride], names[h][(k - 1) * stride]};
             reach[h] = row >= 0 ? reach_of(fmin(worst[h].d2, bound2), scale2, rho) : (real)-1;
         }
         real all_reach = warp_max(larger(reach[0], reach[1]));
@@ -107,10 +101,10 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
                 const double* p = qy + (size_t)min(a * TILE + lane + 32 * h, q_points - 1) * DIMS;
                 for (int m = 0; m < held[h]; m++) {
                     const u32 j = queues[m * TILE + lane + 32 * h];
-                    const double d2 = squared_distance(p, dy + (size_t)j * DIMS);
+                    const double d2 = away_from(p, dy + (size_t)j * DIMS);
                     const u64 name = d_names[j];
                     if (d2 <= bound2 && name != self[h] && before(d2, name, worst[h].d2, worst[h].name))
-                        worst[h] = insert(d2s[h], names[h], k, stride, d2, name);
+                        worst[h] = insert(d2s[h], names[h], k, d2, name);
                 }
                 if (held[h]) reach[h] = reach_of(fmin(worst[h].d2, bound2), scale2, rho);
                 held[h] = 0;
@@ -228,7 +222,6 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
             else if (!own || child != a) scan(child);
         }
         drain();
-#if LISTS
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int i = a * TILE + lane + 32 * h;
@@ -239,6 +232,5 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
                 best_name[row * k + e] = names[h][e * TILE];
             }
         }
-#endif
     }
 }

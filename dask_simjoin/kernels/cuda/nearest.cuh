@@ -5,7 +5,10 @@
 //
 // A lane has rows of its own.  Candidates that a filter lets through wait in the row's queue until the warp
 // drains all of its queues: then d2 is computed as defined, and lists change.  What lets candidates through
-// may be older than the list, never younger, so that waiting loses nothing.
+// may be older than the list, never younger, so that waiting loses nothing.  While a query is worked on its
+// list lies in shared memory or, where that is too small, in a scratch: place after place of a warp's rows.
+
+#define STRIDE ROWS // of a list's places
 
 struct Worst {             // the last place of a row's list
     double d2;
@@ -16,19 +19,58 @@ __device__ __forceinline__ bool before(double d2, u64 name, double other_d2, u64
     return d2 < other_d2 || (d2 == other_d2 && name < other);
 }
 
-// Puts a neighbour that comes before the last of a list of k, places `stride` apart, in its place.
-__device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, int stride, double d2, u64 name) {
-    int at = k - 1;
-    for (; at > 0; at--) {
-        const double other = d2s[(at - 1) * stride];
-        const u64 called = names[(at - 1) * stride];
-        if (!before(d2, name, other, called)) break;
-        d2s[at * stride] = other;
-        names[at * stride] = called;
+// Puts a neighbour that comes before the last of a list of k, places STRIDE apart, in its place.
+__device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d2, u64 name) {
+    int at = 0;
+    for (int end = k - 1; at < end;) { // the first that comes after it
+        const int middle = (at + end) >> 1;
+        if (before(d2, name, d2s[middle * STRIDE], names[middle * STRIDE])) end = middle;
+        else at = middle + 1;
     }
-    d2s[at * stride] = d2;
-    names[at * stride] = name;
-    return {d2s[(k - 1) * stride], names[(k - 1) * stride]};
+    // four at a time are read before any is written, so that a thread waits less often
+    for (int end = k - 1; end > at; end -= 4) {
+        double d[4];
+        u64 n[4];
+#pragma unroll
+        for (int m = 0; m < 4; m++) {
+            const int from = max(end - m - 1, 0) * STRIDE;
+            d[m] = d2s[from];
+            n[m] = names[from];
+        }
+#pragma unroll
+        for (int m = 0; m < 4; m++) {
+            if (end - m > at) {
+                d2s[(end - m) * STRIDE] = d[m];
+                names[(end - m) * STRIDE] = n[m];
+            }
+        }
+    }
+    d2s[at * STRIDE] = d2;
+    names[at * STRIDE] = name;
+    return {d2s[(k - 1) * STRIDE], names[(k - 1) * STRIDE]};
+}
+
+// `squared_distance`, reading more of the points before any of it is used.
+__device__ __forceinline__ double away_from(const double* __restrict__ p, const double* __restrict__ q) {
+    double sum = 0.0;
+    for (int j = 0; j < DIMS; j += 16) {
+        double x[16], y[16];
+#pragma unroll
+        for (int m = 0; m < 16; m++) {
+            if (j + m < DIMS) {
+                x[m] = p[j + m];
+                y[m] = q[j + m];
+            }
+        }
+#pragma unroll
+        for (int m = 0; m < 16; m++) {
+            if (j + m < DIMS) {
+                const double t = __dsub_rn(x[m], y[m]);
+                sum = __dadd_rn(sum, __dmul_rn(t, t));
+            }
+        }
+    }
+    return sum;
 }
 
 #define EVERYWHERE 32768.0 // scaled squares of distances are below it: see make_nearest_device_layout

@@ -10,7 +10,10 @@
 // groups in turn before and after it.  In as many dimensions few tiles can be left out; what the order
 // saves is candidates that are neighbours only for a while.
 //
-// Constants: DIMS; WIDTH, of a vector, a multiple of 16; LISTS 1 (in shared memory) or 0 (where the result goes).
+// All warps of a block drain together, since they wait for each other at every tile.
+//
+// Constants: DIMS; WIDTH, of a vector, a multiple of 16; ROWS of a warp, 32; LISTS 1 (in shared memory) or 0
+// (in the scratch).
 
 #define QUERIES 256
 #define TILE 128
@@ -18,8 +21,9 @@
 #define THREADS (32 * WARPS)
 #define STEPS (WIDTH / 16)
 #define LINE (WIDTH + 8)   // halfs of a vector in shared memory: no two lanes of a load share a bank
-#define QUEUE 24           // candidates that wait in a row's queue at most
-#define PATIENCE 4         // so many of a row are drained at a tile's end
+#define AT_ONCE 2          // eights of points whose products are judged together
+#define QUEUE 32           // candidates that wait in a row's queue at most
+#define PATIENCE 8         // so many of a row are drained at a tile's end
 #define EVERY 30000.0      // what lets every point pass, and is a number of float16
 #define NOWHERE -60000.0   // what lets none pass
 
@@ -58,10 +62,10 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
               const real* __restrict__ d_lower, const real* __restrict__ d_upper,
               const u64* __restrict__ d_names, int d_points, int same, int own, double bound2, double scale2,
               double rho, int k, double* __restrict__ best_d2, u64* __restrict__ best_name,
-              u32* __restrict__ counter) {
+              u32* __restrict__ counter, double* __restrict__ scratch) {
     // most_error: of all points of the data; own: both sides are one index
     extern __shared__ __align__(16) unsigned char memory[];
-    half_bits* s_tiles = (half_bits*)memory;                       // two of them
+    half_bits* s_tiles = (half_bits*)memory;                       // two of them, in turn
     u32* s_queues = (u32*)(s_tiles + 2 * TILE * LINE);
     __shared__ __align__(16) half_bits s_tail[WARPS][32][8];
     __shared__ u32 s_held[WARPS][32], s_mask[2];
@@ -74,11 +78,10 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
     u32* queue = s_queues + warp * QUEUE * 32;
 #if LISTS
     double* d2s = (double*)(s_queues + WARPS * QUEUE * 32) + (size_t)warp * 2 * k * 32 + lane;
-    u64* names = (u64*)d2s + k * 32;
-    const int stride = 32;
 #else
-    const int stride = 1;
+    double* d2s = scratch + (size_t)(blockIdx.x * WARPS + warp) * 2 * k * 32 + lane;
 #endif
+    u64* names = (u64*)d2s + k * 32;
     const double other_error = most_error[0];
 
     for (;;) {
@@ -107,16 +110,11 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         const u64 self = same ? (u64)q_names[place] : ~0ull;
         const double norm = q_norm[place], error = q_error[place];
         const double* p = qy + (size_t)place * DIMS;
-#if LISTS
         for (int e = 0; e < k; e++) {
             d2s[e * 32] = best_d2[(size_t)row * k + e];
             names[e * 32] = best_name[(size_t)row * k + e];
         }
-#else
-        double* d2s = best_d2 + (size_t)row * k;
-        u64* names = best_name + (size_t)row * k;
-#endif
-        Worst worst = {d2s[(k - 1) * stride], names[(k - 1) * stride]};
+        Worst worst = {d2s[(k - 1) * 32], names[(k - 1) * 32]};
         real reach = -1;
         u32 a[2][STEPS][4];
         auto ask = [&]() { // what the lists have become
@@ -140,9 +138,9 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
                 const u32 j = queue[m * 32 + lane];
                 const u64 name = d_names[j];
                 if (name == self || (worst.d2 == 0 && name > worst.name)) continue;
-                const double d2 = squared_distance(p, dy + (size_t)j * DIMS);
+                const double d2 = away_from(p, dy + (size_t)j * DIMS);
                 if (d2 <= bound2 && before(d2, name, worst.d2, worst.name))
-                    worst = insert(d2s, names, k, stride, d2, name);
+                    worst = insert(d2s, names, k, d2, name);
             }
             s_held[warp][lane] = 0;
             ask();
@@ -185,6 +183,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
             const int off = (turn + 1) >> 1;
             int g = turn & 1 ? group0 + off : group0 - off;
             g += g < 0 ? groups : g >= groups ? -groups : 0;
+            if (__any_sync(FULL, s_held[warp][lane] > 0)) drain();
             __syncthreads();
             if (tid < FANOUT) {
                 real most = -1;
@@ -217,56 +216,55 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
             int t = mask ? pop() : -1;
             if (t >= 0) load(t, 0);
             while (t >= 0) {
+                copies_done<0>();
+                // also: all are done with the tile before, whose place the next one takes
+                const bool patient = !__syncthreads_or(s_held[warp][lane] >= PATIENCE);
                 const int next = mask ? pop() : -1;
-                if (next >= 0) {
-                    load(next, buffer ^ 1);
-                    copies_done<1>();
-                } else {
-                    copies_done<0>();
-                }
-                __syncthreads();
+                if (next >= 0) load(next, buffer ^ 1);
+                if (!patient) drain();
                 const half_bits* tile = s_tiles + buffer * TILE * LINE;
-#pragma unroll 2
-                for (int b = 0; b < TILE / 8; b++) {
-                    float sums[2][4] = {};
+#pragma unroll 1
+                for (int b = 0; b < TILE / 8; b += AT_ONCE) {
+                    float sums[AT_ONCE][2][4] = {};
                     const half_bits* line = tile + (b * 8 + group) * LINE + pair * 2;
 #pragma unroll
                     for (int n = 0; n < STEPS; n++) {
-                        const u32 b0 = *(const u32*)(line + n * 16), b1 = *(const u32*)(line + n * 16 + 8);
-                        multiply_add(sums[0], a[0][n], b0, b1);
-                        multiply_add(sums[1], a[1][n], b0, b1);
+#pragma unroll
+                        for (int c = 0; c < AT_ONCE; c++) {
+                            const half_bits* here = line + c * 8 * LINE + n * 16;
+                            const u32 b0 = *(const u32*)here, b1 = *(const u32*)(here + 8);
+                            multiply_add(sums[c][0], a[0][n], b0, b1);
+                            multiply_add(sums[c][1], a[1][n], b0, b1);
+                        }
                     }
                     int signs = -1;
 #pragma unroll
-                    for (int e = 0; e < 8; e++) signs &= __float_as_int(sums[e >> 2][e & 3]);
+                    for (int e = 0; e < 8 * AT_ONCE; e++) signs &= __float_as_int(sums[e >> 3][e >> 2 & 1][e & 3]);
                     if (!__any_sync(FULL, signs >= 0)) continue;
-                    // of lane's eight: row of the warp, point of the tile
                     u32 hits = 0;
 #pragma unroll
-                    for (int e = 0; e < 8; e++)
-                        if (__float_as_int(sums[e >> 2][e & 3]) >= 0) hits |= 1u << e;
+                    for (int e = 0; e < 8 * AT_ONCE; e++)
+                        if (__float_as_int(sums[e >> 3][e >> 2 & 1][e & 3]) >= 0) hits |= 1u << e;
                     while (hits) {
-                        const int e = __ffs(hits) - 1, r = (e >> 2) * 16 + (e >> 1 & 1) * 8 + group;
+                        // row of the warp, point of the tile
+                        const int e = __ffs(hits) - 1, r = (e >> 2 & 1) * 16 + (e >> 1 & 1) * 8 + group;
                         hits &= hits - 1;
                         const u32 at = atomicAdd(&s_held[warp][r], 1u);
-                        queue[at * 32 + r] = t * TILE + b * 8 + pair * 2 + (e & 1);
+                        queue[at * 32 + r] = t * TILE + (b + (e >> 3)) * 8 + pair * 2 + (e & 1);
                     }
                     __syncwarp();
-                    if (__any_sync(FULL, s_held[warp][lane] > QUEUE - 8)) drain();
+                    if (__any_sync(FULL, s_held[warp][lane] > QUEUE - 8 * AT_ONCE)) drain();
                 }
-                if (__any_sync(FULL, s_held[warp][lane] >= (next < 0 ? 1 : PATIENCE))) drain();
-                __syncthreads();
                 buffer ^= 1;
                 t = next;
             }
         }
-#if LISTS
+        if (__any_sync(FULL, s_held[warp][lane] > 0)) drain();
         if (there) {
             for (int e = 0; e < k; e++) {
                 best_d2[(size_t)row * k + e] = d2s[e * 32];
                 best_name[(size_t)row * k + e] = names[e * 32];
             }
         }
-#endif
     }
 }
