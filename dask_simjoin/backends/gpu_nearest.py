@@ -21,7 +21,10 @@ QUEUE = 16
 WARPS, TENSOR_WARPS = 4, 8
 
 BLOCKS = 2
-"""Of a multiprocessor that should have room, at least."""
+"""Blocks of a multiprocessor that should have room for their lists in shared memory; else none has."""
+
+HALVED = 112
+"""Longest vectors with which two blocks of the search with tensor cores have room: see its `BLOCKS`."""
 
 SCRATCH_SHARE = 16
 """Part of a GPU's memory that lists may take where shared memory is too small."""
@@ -30,6 +33,11 @@ SCRATCH_SHARE = 16
 def build(x: Any, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
     return device_nearest.build(x, layout, cupy)
+
+
+def _shared() -> int:
+    """Shared memory of a multiprocessor that blocks can have."""
+    return int(cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
 
 
 def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
@@ -94,9 +102,7 @@ def _launch(function: Any, warps: int, rows: int, units: int, shared: int, liste
 def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
     """The search without tensor cores."""
     levels = len(d["levels"]) - 1
-    there = cupy.cuda.Device().attributes["MaxSharedMemoryPerMultiprocessor"]
-    # in shared memory if two blocks of a multiprocessor have room for theirs
-    lists = BLOCKS * (_tiles_bytes(layout, levels, k) + 2048) <= there
+    lists = _tiles_bytes(layout, levels, k) <= _shared() // BLOCKS
     shared = _tiles_bytes(layout, levels, k if lists else 0)
     exact = layout.engine == "float64"
     function = load.kernel("nearest", "search_tiles", DIMS=layout.dims, EXACT=exact, ROWS=TILE, LISTS=lists)
@@ -111,8 +117,8 @@ def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[A
 
 def _tensor(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
     """The search with them."""
-    there = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-    lists = half.shared_in_search(layout.dims, k) <= there
+    blocks = BLOCKS if half.width(layout.dims) <= HALVED else 1
+    lists = half.shared_in_search(layout.dims, k) <= _shared() // blocks
     shared = half.search_bytes(layout.dims, k if lists else 0)
     constants = {"DIMS": layout.dims, "EXACT": False, "WIDTH": half.width(layout.dims)}
     function = load.kernel("nearest_tensor", "search_tensor", **constants, ROWS=32, LISTS=lists)

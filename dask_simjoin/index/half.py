@@ -57,9 +57,6 @@ MAX_DIMS = 200
 STAGE = 512
 """Pairs that a warp stages in shared memory; 8 warps a block."""
 
-QUEUE = 32
-"""Candidates of each query that wait in shared memory, in a search for nearest neighbours."""
-
 NOWHERE = -60000.0
 
 
@@ -80,12 +77,12 @@ def shared_in_all(dims: int) -> int:
 
 def search_bytes(dims: int, listed: int = 0) -> int:
     """Shared memory that a block of the search asks for, with lists of so many neighbours of each query."""
-    return 2 * TILE * (width(dims) + 8) * 2 + 2 * TILE * (QUEUE * 4 + listed * 16)
+    return 2 * TILE * (width(dims) + 8) * 2 + 2 * TILE * listed * 16
 
 
 def shared_in_search(dims: int, listed: int = 0) -> int:
-    """The same, with what the kernel has anyway: the queries' last numbers, and their box."""
-    return search_bytes(dims, listed) + 6144 + 8 * dims
+    """The same, with what the kernel has anyway: the queries' box and last numbers, and what waits."""
+    return search_bytes(dims, listed) + 15360 + 8 * dims
 
 
 def make_vectors(a: Any, bounds: Bounds, xp: Any = np) -> tuple[Any, Any]:

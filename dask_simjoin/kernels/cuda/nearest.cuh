@@ -3,9 +3,9 @@
 // Neighbours are ordered by (d2, name).  A free place is (inf, -1), and it comes last: names are compared as
 // unsigned numbers, of which -1 is the largest.  So a neighbour at d2 = inf takes a free place.
 //
-// A lane has rows of its own.  Candidates that a filter lets through wait in the row's queue until the warp
-// drains all of its queues: then d2 is computed as defined, and lists change.  What lets candidates through
-// may be older than the list, never younger, so that waiting loses nothing.  While a query is worked on its
+// A lane has rows of its own.  Candidates that a filter lets through wait until the warp drains what waits:
+// then d2 is computed as defined, and lists change.  What lets candidates through may be older than the list,
+// never younger, so that waiting loses nothing.  While a query is worked on its
 // list lies in shared memory or, where that is too small, in a scratch: place after place of a warp's rows.
 
 #define STRIDE ROWS // of a list's places

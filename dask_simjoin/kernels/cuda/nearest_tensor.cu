@@ -21,9 +21,10 @@
 #define THREADS (32 * WARPS)
 #define STEPS (WIDTH / 16)
 #define LINE (WIDTH + 8)   // halfs of a vector in shared memory: no two lanes of a load share a bank
-#define AT_ONCE 2          // eights of points whose products are judged together
-#define QUEUE 32           // candidates that wait in a row's queue at most
-#define PATIENCE 8         // so many of a row are drained at a tile's end
+#define AT_ONCE (WIDTH <= 48 ? 4 : 2) // eights of points whose products are judged together
+#define STAGE 96           // lanes' products that wait to be looked at, of a warp
+#define PATIENCE 32        // so many are looked at at a tile's end
+#define BLOCKS (WIDTH <= 112 ? 2 : 1) // of a multiprocessor
 #define EVERY 30000.0      // what lets every point pass, and is a number of float16
 #define NOWHERE -60000.0   // what lets none pass
 
@@ -53,7 +54,7 @@ __device__ __forceinline__ double query_term(double d2, double scale2, double no
     return s + 9.313225746154785e-10 * fabs(s);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_norm,
               const double* __restrict__ q_error, const double* __restrict__ qy, const real* __restrict__ q_lower,
               const real* __restrict__ q_upper, const int* __restrict__ q_order,
@@ -66,18 +67,19 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
     // most_error: of all points of the data; own: both sides are one index
     extern __shared__ __align__(16) unsigned char memory[];
     half_bits* s_tiles = (half_bits*)memory;                       // two of them, in turn
-    u32* s_queues = (u32*)(s_tiles + 2 * TILE * LINE);
     __shared__ __align__(16) half_bits s_tail[WARPS][32][8];
-    __shared__ u32 s_held[WARPS][32], s_mask[2];
+    __shared__ uint2 s_stage[WARPS][STAGE]; // which of a lane's products passed, and where they were
+    __shared__ double s_d2[WARPS][32];
+    __shared__ u64 s_name[WARPS][32];
+    __shared__ u32 s_mask[2];
     __shared__ real s_low[DIMS], s_high[DIMS], s_reach[WARPS];
     __shared__ u64 s_start;
     __shared__ int s_unit;
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31, group = lane >> 2, pair = lane & 3;
     const int tiles = (d_points + TILE - 1) / TILE, groups = (tiles + FANOUT - 1) / FANOUT;
     const int q_tiles = (q_points + TILE - 1) / TILE, units = (q_points + QUERIES - 1) / QUERIES;
-    u32* queue = s_queues + warp * QUEUE * 32;
 #if LISTS
-    double* d2s = (double*)(s_queues + WARPS * QUEUE * 32) + (size_t)warp * 2 * k * 32 + lane;
+    double* d2s = (double*)(s_tiles + 2 * TILE * LINE) + (size_t)warp * 2 * k * 32 + lane;
 #else
     double* d2s = scratch + (size_t)(blockIdx.x * WARPS + warp) * 2 * k * 32 + lane;
 #endif
@@ -109,7 +111,6 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         const int place = min(row0 + lane, q_points - 1), row = q_order[place];
         const u64 self = same ? (u64)q_names[place] : ~0ull;
         const double norm = q_norm[place], error = q_error[place];
-        const double* p = qy + (size_t)place * DIMS;
         for (int e = 0; e < k; e++) {
             d2s[e * 32] = best_d2[(size_t)row * k + e];
             names[e * 32] = best_name[(size_t)row * k + e];
@@ -131,18 +132,41 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
             }
             __syncwarp();
         };
+        u32 staged = 0;
         auto drain = [&]() {
             __syncwarp();
-            const int held = s_held[warp][lane];
-            for (int m = 0; m < held; m++) {
-                const u32 j = queue[m * 32 + lane];
-                const u64 name = d_names[j];
-                if (name == self || (worst.d2 == 0 && name > worst.name)) continue;
-                const double d2 = away_from(p, dy + (size_t)j * DIMS);
-                if (d2 <= bound2 && before(d2, name, worst.d2, worst.name))
-                    worst = insert(d2s, names, k, d2, name);
+            for (u32 first = 0; first < staged; first += 32) {
+                // each lane takes a lane's products, one after the other, and shows what they are to the rows
+                const uint2 taken = first + lane < staged ? s_stage[warp][first + lane] : make_uint2(0, 0);
+                u32 hits = taken.x;
+                const int from = taken.y & 31;
+                while (__any_sync(FULL, hits != 0)) {
+                    const int e = hits ? __ffs(hits) - 1 : 0, r = (e >> 2 & 1) * 16 + (e >> 1 & 1) * 8 + (from >> 2);
+                    u32 mine = __ballot_sync(FULL, hits != 0);
+                    if (hits) {
+                        const u32 j = (taken.y >> 5) * (8 * AT_ONCE) + (e >> 3) * 8 + (from & 3) * 2 + (e & 1);
+                        s_name[warp][lane] = d_names[j];
+                        s_d2[warp][lane] = away_from(qy + (size_t)(row0 + r) * DIMS, dy + (size_t)j * DIMS);
+                    }
+                    hits &= hits - 1;
+#pragma unroll
+                    for (int bit = 0; bit < 5; bit++) {
+                        const u32 set = __ballot_sync(FULL, r >> bit & 1);
+                        mine &= lane >> bit & 1 ? set : ~set;
+                    }
+                    __syncwarp();
+                    while (mine) {
+                        const int n = __ffs(mine) - 1;
+                        mine &= mine - 1;
+                        const double d2 = s_d2[warp][n];
+                        const u64 name = s_name[warp][n];
+                        if (d2 <= bound2 && name != self && before(d2, name, worst.d2, worst.name))
+                            worst = insert(d2s, names, k, d2, name);
+                    }
+                    __syncwarp();
+                }
             }
-            s_held[warp][lane] = 0;
+            staged = 0;
             ask();
         };
 #pragma unroll
@@ -156,7 +180,6 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
                 a[m][n][3] = *(const u32*)(from + 8 * WIDTH + 8);
             }
         }
-        s_held[warp][lane] = 0;
         ask();
         __syncthreads();
         if (!own) {
@@ -183,7 +206,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
             const int off = (turn + 1) >> 1;
             int g = turn & 1 ? group0 + off : group0 - off;
             g += g < 0 ? groups : g >= groups ? -groups : 0;
-            if (__any_sync(FULL, s_held[warp][lane] > 0)) drain();
+            if (staged) drain();
             __syncthreads();
             if (tid < FANOUT) {
                 real most = -1;
@@ -218,10 +241,10 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
             while (t >= 0) {
                 copies_done<0>();
                 // also: all are done with the tile before, whose place the next one takes
-                const bool patient = !__syncthreads_or(s_held[warp][lane] >= PATIENCE);
+                const bool patient = !__syncthreads_or(staged >= PATIENCE);
                 const int next = mask ? pop() : -1;
                 if (next >= 0) load(next, buffer ^ 1);
-                if (!patient) drain();
+                if (!patient && staged) drain();
                 const half_bits* tile = s_tiles + buffer * TILE * LINE;
 #pragma unroll 1
                 for (int b = 0; b < TILE / 8; b += AT_ONCE) {
@@ -241,25 +264,24 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
 #pragma unroll
                     for (int e = 0; e < 8 * AT_ONCE; e++) signs &= __float_as_int(sums[e >> 3][e >> 2 & 1][e & 3]);
                     if (!__any_sync(FULL, signs >= 0)) continue;
-                    u32 hits = 0;
+                    u32 below = 0; // product e: bit e
 #pragma unroll
-                    for (int e = 0; e < 8 * AT_ONCE; e++)
-                        if (__float_as_int(sums[e >> 3][e >> 2 & 1][e & 3]) >= 0) hits |= 1u << e;
-                    while (hits) {
-                        // row of the warp, point of the tile
-                        const int e = __ffs(hits) - 1, r = (e >> 2 & 1) * 16 + (e >> 1 & 1) * 8 + group;
-                        hits &= hits - 1;
-                        const u32 at = atomicAdd(&s_held[warp][r], 1u);
-                        queue[at * 32 + r] = t * TILE + (b + (e >> 3)) * 8 + pair * 2 + (e & 1);
+                    for (int e = 8 * AT_ONCE - 1; e >= 0; e--)
+                        below = __funnelshift_l(__float_as_uint(sums[e >> 3][e >> 2 & 1][e & 3]), below, 1);
+                    const u32 hits = ~below & (0xffffffffu >> (32 - 8 * AT_ONCE));
+                    const u32 holders = __ballot_sync(FULL, hits != 0);
+                    if (hits) {
+                        const u32 where = t * (TILE / (8 * AT_ONCE)) + b / AT_ONCE;
+                        s_stage[warp][staged + __popc(holders & ((1u << lane) - 1))] = make_uint2(hits, where << 5 | lane);
                     }
-                    __syncwarp();
-                    if (__any_sync(FULL, s_held[warp][lane] > QUEUE - 8 * AT_ONCE)) drain();
+                    staged += __popc(holders);
+                    if (staged > STAGE - 32) drain();
                 }
                 buffer ^= 1;
                 t = next;
             }
         }
-        if (__any_sync(FULL, s_held[warp][lane] > 0)) drain();
+        if (staged) drain();
         if (there) {
             for (int e = 0; e < k; e++) {
                 best_d2[(size_t)row * k + e] = d2s[e * 32];
