@@ -23,7 +23,7 @@ WARPS, TENSOR_WARPS = 4, 8
 BLOCKS = 2
 """Blocks of a multiprocessor that should have room for their lists in shared memory; else none has."""
 
-HALVED = 112
+HALVED = 48
 """Longest vectors with which two blocks of the search with tensor cores have room: see its `BLOCKS`."""
 
 SCRATCH_SHARE = 16

@@ -21,10 +21,10 @@
 #define THREADS (32 * WARPS)
 #define STEPS (WIDTH / 16)
 #define LINE (WIDTH + 8)   // halfs of a vector in shared memory: no two lanes of a load share a bank
-#define AT_ONCE (WIDTH <= 48 ? 4 : 2) // eights of points whose products are judged together
+#define AT_ONCE 2          // eights of points whose products are judged together
 #define STAGE 96           // lanes' products that wait to be looked at, of a warp
 #define PATIENCE 32        // so many are looked at at a tile's end
-#define BLOCKS (WIDTH <= 112 ? 2 : 1) // of a multiprocessor
+#define BLOCKS (WIDTH <= 48 ? 2 : 1) // of a multiprocessor: of longer vectors two would spill registers
 #define EVERY 30000.0      // what lets every point pass, and is a number of float16
 #define NOWHERE -60000.0   // what lets none pass
 
