@@ -11,9 +11,11 @@ from hypothesis import given, settings
 cupy = pytest.importorskip("cupy")
 
 from dask_simjoin.backends.gpu_nearest import SEARCHER, build
+from dask_simjoin.backends.gpu_order import kd_order
 from dask_simjoin.index import half
 from dask_simjoin.index.device import ENGINES
 from dask_simjoin.index.device_nearest import make_nearest_device_layout
+from dask_simjoin.index.kdorder import kd_order as host_order
 from dask_simjoin.kernels.cuda import load
 from dask_simjoin.testing import KINDS, make_points, squared_distances
 from tests.test_nearest import oracle, searches
@@ -79,6 +81,16 @@ def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, engi
     np.testing.assert_array_equal(found[1], expected[1])
     np.testing.assert_array_equal(found[0], expected[0])
     return layout
+
+
+@pytest.mark.parametrize("fan_out", [2, 4])
+@pytest.mark.parametrize("n", [1, 64, 65, 1000, 100_000])
+def test_the_order_is_that_of_the_host(n, fan_out):
+    x = np.random.default_rng(n).normal(size=(n, 4)) * [1, 5, 0.1, 3]
+    want = host_order(x, (1, 3, 0), 64, fan_out)
+    for layout in (np.asfortranarray, np.ascontiguousarray):
+        found = cupy.asnumpy(kd_order(cupy.asarray(layout(x)), (1, 3, 0), 64, fan_out))
+        assert (found == want).mean() > 0.99 and sorted(found.tolist()) == list(range(n))
 
 
 @pytest.mark.parametrize("engine", ["auto", *ENGINES])

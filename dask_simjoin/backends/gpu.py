@@ -11,6 +11,7 @@ import numpy as np
 
 from dask_simjoin.backends import gpu_engine
 from dask_simjoin.backends.base import Pairs, Visitor, columns_like
+from dask_simjoin.backends.gpu_order import kd_order
 from dask_simjoin.backends.joined_nearest import JoinedLayout, plain_index
 from dask_simjoin.errors import PartitionSizeError
 from dask_simjoin.index import device, device_nearest
@@ -80,8 +81,8 @@ class GpuBackend:
         with self._lock:
             self.built += 1
         if isinstance(layout, NearestDeviceLayout):
-            return device_nearest.build(x, layout, cupy)
-        return device.build(x, layout, cupy)
+            return device_nearest.build(x, layout, cupy, kd_order)
+        return device.build(x, layout, cupy, kd_order)
 
     def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: bool = False,
               labels: tuple[Any, Any] | None = None,

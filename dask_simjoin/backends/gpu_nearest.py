@@ -8,6 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.backends.gpu_order import kd_order
 from dask_simjoin.index import device_nearest, half
 from dask_simjoin.index.device_nearest import NearestDeviceLayout, make_nearest_device_layout
 from dask_simjoin.index.tiles import TILE
@@ -32,7 +33,7 @@ SCRATCH_SHARE = 16
 
 def build(x: Any, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
-    return device_nearest.build(x, layout, cupy)
+    return device_nearest.build(x, layout, cupy, kd_order)
 
 
 def _shared() -> int:

@@ -120,7 +120,7 @@ def cut_dims(cut: tuple[int, ...], n: int, tile: int) -> tuple[int, ...]:
     return cut[: max(1, math.ceil(levels / CUTS))]
 
 
-def build(x: Any, layout: DeviceLayout, xp: Any = np) -> dict[str, Any]:
+def build(x: Any, layout: DeviceLayout, xp: Any = np, order_of: Any = kd_order) -> dict[str, Any]:
     """Index of one chunk.
 
     Parameters
@@ -129,6 +129,8 @@ def build(x: Any, layout: DeviceLayout, xp: Any = np) -> dict[str, Any]:
     layout : DeviceLayout
     xp : module
         NumPy or CuPy.
+    order_of : callable
+        `dask_simjoin.index.kdorder.kd_order`, or what does the same.
 
     Returns
     -------
@@ -139,9 +141,9 @@ def build(x: Any, layout: DeviceLayout, xp: Any = np) -> dict[str, Any]:
         `dask_simjoin.index.half.make_vectors`).
     """
     tile, bounds = layout.tile, layout.bounds
-    order = kd_order(x, cut_dims(layout.cut, len(x), tile), tile, FAN_OUT, xp)
+    order = order_of(x, cut_dims(layout.cut, len(x), tile), tile, FAN_OUT, xp)
     y = xp.ascontiguousarray(x[order])
-    index = {"order": order.astype(xp.int32), "y": y}
+    index = {"order": order.astype(xp.int32, copy=False), "y": y}
     if not len(x):
         return index
     z = y

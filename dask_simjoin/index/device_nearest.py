@@ -127,7 +127,7 @@ def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
     return {"float16": max(vectors, sums), "float32": bounds.rho / near}
 
 
-def build(x: Any, layout: NearestDeviceLayout, xp: Any = np) -> dict[str, Any]:
+def build(x: Any, layout: NearestDeviceLayout, xp: Any = np, order_of: Any = kd_order) -> dict[str, Any]:
     """Index of one chunk.
 
     Parameters
@@ -136,6 +136,8 @@ def build(x: Any, layout: NearestDeviceLayout, xp: Any = np) -> dict[str, Any]:
     layout : NearestDeviceLayout
     xp : module
         NumPy or CuPy.
+    order_of : callable
+        `dask_simjoin.index.kdorder.kd_order`, or what does the same.
 
     Returns
     -------
@@ -145,9 +147,9 @@ def build(x: Any, layout: NearestDeviceLayout, xp: Any = np) -> dict[str, Any]:
         ``most_error`` (1,), the largest error.
     """
     tile, bounds = layout.tile, layout.bounds
-    order = kd_order(x, cut_dims(layout.cut, len(x), tile), tile, FAN_OUT, xp)
+    order = order_of(x, cut_dims(layout.cut, len(x), tile), tile, FAN_OUT, xp)
     y = xp.ascontiguousarray(x[order])
-    index = {"order": order.astype(xp.int32), "y": y}
+    index = {"order": order.astype(xp.int32, copy=False), "y": y}
     if not len(x):
         return index
     z = y

@@ -20,7 +20,6 @@ MAX_DIMS = 16
 
 VALUE_BITS = 30
 
-
 LEAST_SPAN = 2.0**-990
 """What spans less is taken for equal."""
 

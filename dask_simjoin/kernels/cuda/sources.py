@@ -11,6 +11,7 @@ SHARED = {
     "finish": (),
     "regions": (),
     "components": ("components.cuh",),
+    "order": (),
     "nearest": ("nearest.cuh",),
     "nearest_tensor": ("tensor.cuh", "nearest.cuh"),
 }
