@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.worker import THREADS, _pin
+from benchmarks.worker import THREADS, pin
 
 if __name__ == "__main__":
     # before libraries count cores and read the environment
     os.environ.update(dict.fromkeys(THREADS, "1"))
-    _pin()
+    pin()
 
 import numpy as np
 

@@ -9,11 +9,13 @@ import pandas as pd
 from dask.dataframe.extensions import register_dataframe_accessor
 
 from dask_simjoin.accessor_clusterings import ClusteringVerbs
+from dask_simjoin.accessor_graphs import GraphVerbs
 from dask_simjoin.accessor_joins import JoinVerbs
+from dask_simjoin.accessor_tables import TableVerbs
 from dask_simjoin.late import when_imported
 
 
-class SimJoinAccessor(JoinVerbs, ClusteringVerbs):
+class SimJoinAccessor(JoinVerbs, TableVerbs, ClusteringVerbs, GraphVerbs):
     """Similarity joins of a DataFrame: ``frame.simjoin``.
 
     On a Dask DataFrame every verb is lazy: calling it computes nothing.  Planning, one pass over

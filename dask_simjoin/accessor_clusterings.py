@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from dask_simjoin import clusterings
-from dask_simjoin.spec import known_options
+from dask_simjoin.options import known_options
 
 
 class ClusteringVerbs:
@@ -16,7 +16,7 @@ class ClusteringVerbs:
 
     @known_options
     def dbscan(self, eps: float, min_samples: int = 5, *, on: Any = None, id: Hashable | None = None,
-               metric: str = "euclidean", dropna: bool = False, method: str = "auto",
+               metric: str = "euclidean", p: float = 2, dropna: bool = False, method: str = "auto",
                partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
         """Clusters of rows by density: DBSCAN.
 
@@ -32,7 +32,7 @@ class ClusteringVerbs:
             Largest distance of neighbours, as in `self_join`.
         min_samples : int
             A row with at least so many rows within `eps`, itself included, is a core row.
-        on, id, metric, dropna, method, partitioning, blocksize
+        on, id, metric, p, dropna, method, partitioning, blocksize
             As in `self_join`; `id` only says which column is no coordinate.
 
         Returns
@@ -58,13 +58,13 @@ class ClusteringVerbs:
         [0, 0, 0, -1, 1, 1, 1]
         """
         return clusterings.dbscan(
-            self._frame, eps, min_samples, on=on, id=id, metric=metric, dropna=dropna, method=method,
+            self._frame, eps, min_samples, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method,
             partitioning=partitioning, blocksize=blocksize,
         )  # fmt: skip
 
     @known_options
     def optics(self, max_eps: float, min_samples: int = 5, *, mode: str = "edges", on: Any = None,
-               id: Hashable | None = None, metric: str = "euclidean", dropna: bool = False,
+               id: Hashable | None = None, metric: str = "euclidean", p: float = 2, dropna: bool = False,
                method: str = "auto", partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
         """Rows in an order that shows their clusters at all distances up to `max_eps`: OPTICS.
 
@@ -83,8 +83,10 @@ class ClusteringVerbs:
             "forest": for larger data; what is kept is a minimum spanning forest, no larger than the rows.
             For every ``eps <= max_eps`` it has the same core rows as ``dbscan(eps, min_samples)``, in the
             same clusters.
-        on, id, metric, dropna, method, partitioning, blocksize
+        on, id, dropna, method, partitioning, blocksize
             As in `self_join`; `id` only says which column is no coordinate.
+        metric, p
+            "euclidean" only; or "minkowski" with ``p=2``, which is the same.
 
         Returns
         -------
@@ -120,13 +122,13 @@ class ClusteringVerbs:
         3         2           2.0            2.0            2
         """
         return clusterings.optics(
-            self._frame, max_eps, min_samples, mode=mode, on=on, id=id, metric=metric, dropna=dropna,
+            self._frame, max_eps, min_samples, mode=mode, on=on, id=id, metric=metric, p=p, dropna=dropna,
             method=method, partitioning=partitioning, blocksize=blocksize,
         )  # fmt: skip
 
     @known_options
     def k_distances(self, k: int, *, on: Any = None, id: Hashable | None = None,
-                    metric: str = "euclidean", dropna: bool = False, partitioning: str = "auto",
+                    metric: str = "euclidean", p: float = 2, dropna: bool = False, partitioning: str = "auto",
                     blocksize: Any = None) -> Any:  # fmt: skip
         """How far each row's k-th nearest neighbour is: to choose `eps` by.
 
@@ -138,13 +140,13 @@ class ClusteringVerbs:
         ----------
         k : int
             At least 1; the row itself is not counted.
-        on, id, metric, dropna, partitioning, blocksize
+        on, id, metric, p, dropna, partitioning, blocksize
             As in `self_join`; `id` only says which column is no coordinate.
 
         Returns
         -------
         Series
-            float64, named "k_distance", in the units of the columns, with the frame's index and partitions;
+            float64, named "k_distance", in the units of the metric, with the frame's index and partitions;
             inf where there are not so many other rows. Rows that `dropna` leaves out have no entry.
 
         Notes
@@ -162,6 +164,6 @@ class ClusteringVerbs:
         [2.0, 1.0, 2.0, 8.0]
         """
         return clusterings.k_distances(
-            self._frame, k, on=on, id=id, metric=metric, dropna=dropna, partitioning=partitioning,
+            self._frame, k, on=on, id=id, metric=metric, p=p, dropna=dropna, partitioning=partitioning,
             blocksize=blocksize,
         )  # fmt: skip

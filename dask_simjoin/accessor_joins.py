@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from dask_simjoin import joins
+from dask_simjoin import joins, plans
+from dask_simjoin.columns import ROW_ID
+from dask_simjoin.options import known_options
 from dask_simjoin.report import PlanReport
-from dask_simjoin.spec import ROW_ID, known_options
 
 
 class JoinVerbs:
@@ -16,25 +17,32 @@ class JoinVerbs:
     _frame: Any
 
     @known_options
-    def self_join(self, eps: float, *, on: Any = None, id: Hashable | None = None,
-                  metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
-                  return_distance: bool = False, dropna: bool = False,
-                  method: str = "auto", partitioning: str = "auto",
-                  blocksize: Any = None) -> Any:  # fmt: skip
+    def self_join(self, eps: Any, *, on: Any = None, id: Hashable | None = None,
+                  metric: str = "euclidean", p: float = 2, pairs: str = "unique", include_self: bool = False,
+                  return_distance: bool = False, keep: Any = None,
+                  suffixes: Any = ("_left", "_right"), dropna: bool = False, method: str = "auto",
+                  partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
         """Every pair of rows within `eps` of each other.
 
         Parameters
         ----------
-        eps : float
-            Largest distance, finite and >= 0, in the units of the columns.  0 finds duplicates.
+        eps : float or column
+            Largest distance, finite and >= 0, in the units of the metric: with most those of the columns.
+            0 finds duplicates.  The name of a column: each row's own; ``pairs="both"`` is needed then, and
+            a row is the left one of those within its own distance.
         on : column or list of columns, optional
-            The coordinates, in the order in which squares are summed.  Default: all numeric
-            columns besides `id`, booleans and "row_id".
+            The coordinates, in the order in which their differences' powers are summed; or one column of
+            lists of numbers of equal length, such as embeddings.  Default: all numeric columns besides
+            `id`, booleans and "row_id".
         id : column, optional
             The column that names rows in the result; its values must be unique.  Default: the
             index labels.
-        metric : {"euclidean"}
-            See `dask_simjoin.metrics`.
+        metric : {"euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"}
+            What a distance is; the formulas are in `dask_simjoin.metrics`.  "cosine": one minus the cosine
+            of the angle between rows.  "haversine": `on` names latitude and longitude, in this order and
+            in degrees, and distances are in metres.
+        p : int or float
+            Of "minkowski": 1, 2, 3, ... or ``float("inf")``.
         pairs : {"unique", "both"}
             "unique": each pair once, `left` being the row that comes first in the frame.
             "both": in both directions.
@@ -42,6 +50,10 @@ class JoinVerbs:
             Whether each row is a pair with itself.  Rows with equal coordinates always are pairs.
         return_distance : bool
             Whether to add the column `distance`.
+        keep : column or list of columns, optional
+            Columns whose values the result has, of any dtype, of both rows.
+        suffixes : pair of str
+            What the names of those end in.
         dropna : bool
             Whether to leave out rows with a missing, NaN or infinite coordinate.
         method : {"auto", "sweep", "tiles"}
@@ -106,24 +118,28 @@ class JoinVerbs:
         0     0      1       1.0
         """
         return joins.self_join(
-            self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
-            return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
-            blocksize=blocksize,
+            self._frame, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self,
+            return_distance=return_distance, keep=keep, suffixes=suffixes, dropna=dropna, method=method,
+            partitioning=partitioning, blocksize=blocksize,
         )  # fmt: skip
 
     @known_options
-    def plan(self, eps: float, *, on: Any = None, id: Hashable | None = None,
-             metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
-             return_distance: bool = False, dropna: bool = False,
-             method: str = "auto", partitioning: str = "auto",
+    def plan(self, eps: Any = None, *, other: Any = None, k: int | None = None, on: Any = None,
+             left_on: Any = None, right_on: Any = None, id: Hashable | None = None,
+             left_id: Hashable | None = None, right_id: Hashable | None = None, metric: str = "euclidean",
+             p: float = 2, pairs: str = "unique", include_self: bool = False,
+             return_distance: bool = False, keep: Any = None, suffixes: Any = ("_left", "_right"),
+             dropna: bool = False, method: str = "auto", partitioning: str = "auto",
              blocksize: Any = None) -> PlanReport:  # fmt: skip
         """What `self_join` with the same options would run, and how much it would give.
+
+        With `other` it is the plan of `join`, and with `k` that of `knn_join`, whose `max_distance` is `eps`.
 
         Unlike the other verbs it computes at the call: the one pass over the columns that planning
         takes, with a sample of the rows, and only that is joined, to estimate by.  On a pandas
         DataFrame the plan is that of one chunk.
 
-        Parameters are those of `self_join`.
+        Parameters are those of `self_join`, `join` and `knn_join`.
 
         Returns
         -------
@@ -179,15 +195,16 @@ class JoinVerbs:
                          3.91 kiB a partition, 1.00 TiB the result
           tasks          about 11
         """
-        return joins.plan(
-            self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
-            return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
-            blocksize=blocksize,
+        return plans.plan(
+            self._frame, eps, other=other, k=k, on=on, left_on=left_on, right_on=right_on, id=id,
+            left_id=left_id, right_id=right_id, metric=metric, p=p, pairs=pairs, include_self=include_self,
+            return_distance=return_distance, keep=keep, suffixes=suffixes, dropna=dropna, method=method,
+            partitioning=partitioning, blocksize=blocksize,
         )  # fmt: skip
 
     @known_options
-    def neighbor_counts(self, eps: float, *, on: Any = None, id: Hashable | None = None,
-                        metric: str = "euclidean", dropna: bool = False,
+    def neighbor_counts(self, eps: Any, *, on: Any = None, id: Hashable | None = None,
+                        metric: str = "euclidean", p: float = 2, dropna: bool = False,
                         method: str = "auto", partitioning: str = "auto",
                         blocksize: Any = None) -> Any:  # fmt: skip
         """How many rows lie within `eps` of each row, the row itself not counted.
@@ -210,15 +227,15 @@ class JoinVerbs:
         [1, 2, 1, 0]
         """
         return joins.neighbor_counts(
-            self._frame, eps, on=on, id=id, metric=metric, dropna=dropna, method=method,
+            self._frame, eps, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method,
             partitioning=partitioning, blocksize=blocksize,
         )  # fmt: skip
 
     @known_options
-    def count_pairs(self, eps: float, *, on: Any = None, id: Hashable | None = None,
-                    metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
-                    dropna: bool = False, method: str = "auto", partitioning: str = "auto",
-                    blocksize: Any = None) -> Any:  # fmt: skip
+    def count_pairs(self, eps: Any, *, on: Any = None, id: Hashable | None = None,
+                    metric: str = "euclidean", p: float = 2, pairs: str = "unique",
+                    include_self: bool = False, dropna: bool = False, method: str = "auto",
+                    partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
         """The number of rows that `self_join` would return, without materialising any.
 
         Parameters are those of `self_join`; `id` only says which column is no coordinate.
@@ -235,7 +252,7 @@ class JoinVerbs:
         2
         """
         return joins.count_pairs(
-            self._frame, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
+            self._frame, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self,
             dropna=dropna, method=method, partitioning=partitioning, blocksize=blocksize,
         )  # fmt: skip
 

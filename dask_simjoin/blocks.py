@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from dask_simjoin.arrays import to_host
 from dask_simjoin.backends.base import Backend, backend_for
-from dask_simjoin.chunks import CELL, COUNT, POSITION, Chunk, joined
+from dask_simjoin.chunks import CELL, COUNT, POSITION, Chunk
 from dask_simjoin.ids import from_labels
+from dask_simjoin.matches import by_position, either_first, kept, matches, measured, meetings, names
 from dask_simjoin.spec import JoinSpec
 
 
-def _meetings(q: Chunk, d: Chunk, same: bool) -> Iterator[tuple[Chunk, Chunk, bool]]:
-    """The chunks that are compared when two chunks (or one with itself) meet."""
-    yield q, d, same
-    if "halo" in d and len(d["halo"]["ids"]):
-        yield q, d["halo"], False
-
-
 def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
-               cuts: Any = None, number: int = 0) -> Any:  # fmt: skip
+               cuts: Any = None, number: int = 0, like: Any = None) -> Any:  # fmt: skip
     """All pairs of two chunks, or (`same`) of one with itself.
 
     `columns`: of the result.  `cuts`, as `cut_block` gives them, or how many parts of equally many
-    rows to make, and `number`: only the pairs of that part of the first chunk's rows.
+    rows to make, and `number`: only the pairs of that part of the first chunk's rows.  `like`: an example of
+    what it returns, if dtypes are others than the columns'.
     """
     backend = backend_for(q["example"])
     rows = None
@@ -34,41 +28,107 @@ def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, colu
         if isinstance(cuts, int):
             cuts = _even_cuts(len(q["ids"]), cuts, layout.grain)
         rows = int(cuts[number]), int(cuts[number + 1])
-    parts = [_pairs(a, b, spec, layout, own, columns, rows) for a, b, own in _meetings(q, d, same)]
-    if spec.pairs == "both":
-        parts += [part | {"left": part["right"], "right": part["left"]} for part in parts]
+    parts: list[Part] = []
+    for a, b, own in meetings(q, d, same):
+        parts += _pairs(a, b, spec, layout, own, columns, rows)
     if spec.include_self and same:
-        ids = q["ids"]
-        if rows is not None:
-            ids = ids.take(backend.xp.sort(q["order"][rows[0] : rows[1]]))
-        distance = {"distance": backend.xp.zeros(len(ids))} if "distance" in columns else {}
-        parts.append({"left": ids, "right": ids} | distance)
-    total = sum(len(part["left"]) for part in parts)
-    return backend.result({c: _concat([part[c] for part in parts], backend) for c in columns}, total)
+        parts.append(_selves(q, spec, columns, rows))
+    total = sum(number for number, _ in parts)
+    found = backend.result({c: _concat([part[c] for _, part in parts], backend) for c in columns}, total)
+    return found if like is None else found.astype(dict(like.dtypes))
+
+
+def unmatched(q: Chunk, counts: Any, spec: JoinSpec, like: Any) -> Any:
+    """The rows of a chunk that are in no pair, as rows of a result; `counts`: of its pairs, by position."""
+    backend = backend_for(q["example"])
+    xp, n = backend.xp, len(q["ids"])
+    order = q["order"][:n]
+    places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
+    places = places[xp.argsort(order[places])]
+    own = _named(((q,), places), None, spec, [c for c in like.columns if c == "left" or c in spec.kept_left])
+    columns = {c: own[c] if c in own else backend.missing(like[c].dtype, len(places)) for c in like.columns}
+    return backend.result(columns, len(places)).astype(dict(like.dtypes))
+
+
+Part = tuple[int, dict[str, Any]]
+"""Rows of a result: how many, and their columns."""
 
 
 def _pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
-           rows: tuple[int, int] | None) -> dict[str, Any]:  # fmt: skip
-    """The pairs of two chunks as columns."""
+           rows: tuple[int, int] | None) -> list[Part]:  # fmt: skip
+    """The pairs of two chunks as columns, in both directions if asked for."""
+    labelled = q["labels"] is not None and d["labels"] is not None
+    if labelled and spec.radius is None and not either_first(q, same, spec):
+        kept_arrays = _plain(q, d, spec, columns)
+        if kept_arrays is not None:
+            return _labelled(q, d, spec, layout, same, columns, rows, kept_arrays)
+    distance = "distance" in columns
+    found = matches(q, d, spec, layout, same, distance, rows)
+    sides = [(found.left_of, found.left), (found.right_of, found.right)]
+    directions = [sides]
+    if spec.pairs == "both" and spec.radius is None:
+        directions.append(sides[::-1])
+    parts = [_named(left, right, spec, columns) for left, right in directions]
+    if distance:
+        parts = [part | {"distance": found.distance} for part in parts]
+    return [(len(found.left), part) for part in parts]
+
+
+def _plain(q: Chunk, d: Chunk, spec: JoinSpec, columns: list[str]) -> list[dict[str, Any]] | None:
+    """Kept columns, by their names in the result, as arrays that a backend's `pairs` can keep; or None."""
     backend = backend_for(q["example"])
-    distance = spec.return_distance and "distance" in columns
-    mixed = not same and "position" in q  # then either row may come first in the frame
-    labels = None if q["labels"] is None or d["labels"] is None or mixed else (q["labels"], d["labels"])
-    found = backend.pairs(q, d, layout, same=same, distance=distance, labels=labels, rows=rows)
-    left, right = found.left, found.right
-    out: dict[str, Any] = {"distance": found.distance} if distance else {}
-    if mixed:
-        ids = joined([q["ids"], d["ids"]])
-        swap = d["position"][right] < q["position"][left]
-        right = right + len(q["ids"])
-        where = backend.xp.where
-        return out | {
-            "left": ids.take(where(swap, right, left)),
-            "right": ids.take(where(swap, left, right)),
-        }
-    for name, side, names in (("left", q, left), ("right", d, right)):
-        out[name] = side["ids"].take(names) if labels is None else from_labels(names, side["ids"])
-    return out
+    sides = []
+    for chunk, kept_of in ((q, spec.kept_left), (d, spec.kept_right)):
+        wanted = [name for name in kept_of if name in columns or spec.pairs == "both"]
+        sides.append({name: backend.plain(chunk["kept"], kept_of[name]) for name in wanted})
+    return None if any(values is None for side in sides for values in side.values()) else sides
+
+
+def _labelled(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
+              rows: tuple[int, int] | None, kept_of: list[dict[str, Any]]) -> list[Part]:  # fmt: skip
+    """The same where a backend can give all columns while it finds the pairs."""
+    backend = backend_for(q["example"])
+    labels, made = (q["labels"], d["labels"]), None
+    if "distance" in columns:
+        made = measured(spec, backend.xp)
+    arrays = [list(side.values()) for side in kept_of] if any(kept_of) else None
+    found = backend.pairs(q, d, layout, same=same, distance=made, labels=labels, rows=rows, kept=arrays)
+    left, right = from_labels(found.left, q["ids"]), from_labels(found.right, d["ids"])
+    own = dict(zip([*kept_of[0], *kept_of[1]], found.kept, strict=True))
+    parts = [own | {"left": left, "right": right}]
+    if spec.pairs == "both":
+        names_of = list(zip(*kept_of, strict=True))
+        turned = {a: own[b] for pair in names_of for a, b in (pair, pair[::-1])}
+        parts.append(turned | {"left": right, "right": left})
+    if made is not None:
+        parts = [part | {"distance": found.distance} for part in parts]
+    return [(len(found.left), part) for part in parts]
+
+
+def _named(left: Any, right: Any, spec: JoinSpec, columns: list[str]) -> dict[str, Any]:
+    """What a result says of pairs of rows, which are chunks and places in them, but their distance."""
+    part: dict[str, Any] = {}
+    for name in columns:
+        for side, id_name, columns_of in ((left, "left", spec.kept_left), (right, "right", spec.kept_right)):
+            if side is None:
+                continue
+            if name == id_name:
+                part[name] = names(*side)
+            elif name in columns_of:
+                part[name] = kept(side[0], columns_of[name], side[1])
+    return part
+
+
+def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: tuple[int, int] | None) -> Part:
+    """Each row of a chunk as a pair with itself."""
+    xp = backend_for(q["example"]).xp
+    start, stop = rows or (0, len(q["ids"]))
+    places = xp.arange(len(q["ids"]))[start:stop]
+    places = places[xp.argsort(q["order"][: len(q["ids"])][start:stop])]  # in the order of the frame
+    part = _named(((q,), places), ((q,), places), spec, columns)
+    if "distance" in columns:
+        part["distance"] = xp.zeros(len(places))
+    return len(places), part
 
 
 def _concat(parts: list[Any], backend: Backend) -> Any:
@@ -76,7 +136,7 @@ def _concat(parts: list[Any], backend: Backend) -> Any:
         return parts[0]
     if all(isinstance(part, backend.xp.ndarray) for part in parts):
         return backend.xp.concatenate(parts)
-    return joined([backend.index(part) for part in parts])
+    return backend.stacked([backend.result({"part": part}, len(part)) for part in parts])["part"]
 
 
 def _even_cuts(rows: int, parts: int, grain: int) -> list[int]:
@@ -88,7 +148,7 @@ def cut_block(q: Chunk, d: Chunk, layout: Any, same: bool, parts: int) -> np.nda
     backend = backend_for(q["example"])
     xp, n = backend.xp, len(q["ids"])
     pairs = xp.zeros(n, xp.int64)
-    for a, b, own in _meetings(q, d, same):
+    for a, b, own in meetings(q, d, same):
         pairs += backend.weights(a, b, layout, same=own)
     cuts = np.zeros(parts - 1, np.int64)
     if n:
@@ -97,28 +157,52 @@ def cut_block(q: Chunk, d: Chunk, layout: Any, same: bool, parts: int) -> np.nda
     return np.concatenate([[0], np.minimum(-(-cuts // layout.grain) * layout.grain, n), [n]]).astype(np.int64)
 
 
-def count_block(q: Chunk, d: Chunk, layout: Any, same: bool) -> tuple[Any, Any]:
+def count_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> tuple[Any, Any]:
     """Numbers of neighbours that the rows of two chunks have in each other.
 
     For one chunk with itself the second array is None.
     """
-    counts = backend_for(q["example"]).counts(q, d, layout, same=same)
+    counts = _counts(q, d, spec, layout, same)
     return counts[0], None if same else counts[1]
 
 
-def count_cells(q: Chunk, d: Chunk, layout: Any, same: bool, offsets: np.ndarray) -> Any:
+def _counts(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> list[Any]:
+    """Numbers of neighbours of the rows of both chunks, by position."""
+    backend = backend_for(q["example"])
+    if spec.radius is None:
+        found: list[Any] = backend.counts(q, d, layout, same=same)
+        return found
+    xp = backend.xp
+    sides = [q] if same or spec.other is not None else [q, d]
+    limits = [by_position(side, side["limit"], xp) for side in sides]
+    counts = [xp.zeros(len(side["ids"]), xp.int64) for side in ([q] if same else [q, d])]
+
+    def visitor(left: Any, right: Any, totals: Any) -> None:
+        rows = [left, right]
+        for side in range(1 if spec.other is not None else 2):
+            limit, count = limits[min(side, len(limits) - 1)], counts[min(side, len(counts) - 1)]
+            count += xp.bincount(rows[side][totals <= limit[rows[side]]], minlength=len(count))
+
+    backend.visit(q, d, layout, visitor, same=same)
+    return counts
+
+
+def count_cells(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, offsets: np.ndarray) -> Any:
     """The same for spatial chunks, as rows that are to be shuffled back to their partitions."""
     backend = backend_for(q["example"])
     parts = []
-    for a, b, own in _meetings(q, d, same):
-        counts = backend.counts(a, b, layout, same=own)
-        parts += [(side["position"], count) for side, count in zip((a, b), counts, strict=False)]
+    for a, b, own in meetings(q, d, same):
+        counts = _counts(a, b, spec, layout, own)
+        sides = (a,) if spec.other is not None else (a, b)
+        parts += [(side["position"], count) for side, count in zip(sides, counts, strict=False)]
     xp = backend.xp
     position = xp.concatenate([part for part, _ in parts])
     count = xp.concatenate([part for _, part in parts])
     # rows without neighbours are only told of once: by the chunk's meeting with itself
     told = count > 0
-    if same:
+    if spec.other is not None:
+        told[:] = True  # tables that meet have no such meeting
+    elif same:
         told[: len(q["ids"])] = True
     position, count = position[told], count[told]
     return tell(position, count, offsets, backend)
@@ -141,10 +225,12 @@ def told_columns(number: int) -> list[str]:
 
 def count_block_pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> int:
     """Number of pairs that `join_block` would return."""
-    backend = backend_for(q["example"])
     pairs = 0
-    for a, b, own in _meetings(q, d, same):
-        found = int(backend.counts(a, b, layout, same=own)[0].sum())
-        pairs += found // 2 if own else found
-    rows = len(q["ids"]) if spec.include_self and same else 0
-    return pairs * (2 if spec.pairs == "both" else 1) + rows
+    for a, b, own in meetings(q, d, same):
+        counts = _counts(a, b, spec, layout, own)
+        if spec.radius is not None:
+            pairs += sum(int(count.sum()) for count in counts)
+        else:
+            found = int(counts[0].sum())
+            pairs += (found // 2 if own else found) * (2 if spec.pairs == "both" else 1)
+    return pairs + (len(q["ids"]) if spec.include_self and same else 0)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from dask.utils import format_bytes
 
+from dask_simjoin.backends.base import backend_named
 from dask_simjoin.budget import SHARE, Budget, Resources
-from dask_simjoin.errors import BudgetError, CoordinateError, PartitionSizeError
-from dask_simjoin.partition import PartitionSummary
+from dask_simjoin.errors import BudgetError, CoordinateError, OptionError, PartitionSizeError
+from dask_simjoin.index.layout import SWEEP_MAX_DIMS
+from dask_simjoin.partition import PartitionSummary, moments
 from dask_simjoin.spec import JoinSpec
 
 MOST_ROWS = 2**31 - 2**10
@@ -120,21 +124,82 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
         )
 
 
+def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
+    """Refuse distances of rows that are none."""
+    for number, summary in enumerate(summaries):
+        if summary.bad_radii:
+            raise CoordinateError(
+                f"eps={spec.radius!r} names a column of distances, of which {summary.bad_radii} in partition "
+                f"{number} are missing, negative or infinite; they must be finite numbers >= 0: fill or "
+                "drop those rows first."
+            )
+
+
+def check_dims(spec: JoinSpec) -> None:
+    """Refuse more dimensions than the engine or the backend serves."""
+    if spec.dims is None:
+        return  # told once it is planned
+    most = backend_named(spec.library).most_dims
+    has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
+    what = "numbers" if spec.lists else "columns"
+    if spec.method == "sweep" and spec.dims > SWEEP_MAX_DIMS:
+        raise OptionError(
+            f"method='sweep' serves at most {SWEEP_MAX_DIMS} {what}, and {has} {spec.dims:,}; use "
+            "method='tiles' or 'auto'."
+        )
+    if most is not None and spec.dims > most:
+        raise OptionError(
+            f"Frames of {spec.library!r} are joined on at most {most:,} {what}, and {has} {spec.dims:,}; use "
+            "fewer, or ddf.to_backend('pandas')."
+        )
+
+
+def settled(summaries: list[PartitionSummary],
+            spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
+    """The same with as many dimensions as the data have; refuses coordinates that cannot be joined."""
+    check_coordinates(summaries, spec)
+    found = [(n, s.dims) for n, s in enumerate(summaries) if s.dims is not None]
+    dims = found[0][1] if found else spec.dims or 1
+    for number, other in found:
+        if other != dims:
+            raise CoordinateError(
+                f"The lists of column {spec.on[0]!r} must be of equal length: those of partition "
+                f"{found[0][0]} have {dims} numbers, and those of partition {number} have {other}."
+            )
+    if not dims:
+        raise CoordinateError(f"The lists of column {spec.on[0]!r} have no numbers.")
+    if spec.dims != dims:
+        spec = replace(spec, dims=dims)
+        check_dims(spec)
+    nowhere = moments(np.empty((0, dims)))
+    return [s if s.moments.rows else replace(s, moments=nowhere) for s in summaries], spec
+
+
 def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
-    """Refuse NaN, infinite and missing values, and integers that float64 cannot hold."""
+    """Refuse what is no coordinate, or none of the metric, or cannot be one exactly."""
+    for number, summary in enumerate(summaries):
+        if summary.unlike is not None:
+            row, what, label = summary.unlike
+            raise CoordinateError(
+                f"Column {spec.on[0]!r} must hold lists of numbers of equal length: row {row} of partition "
+                f"{number} (label {label}) holds {what}. Leave such rows out first, or pad the lists."
+            )
     problems = []
     for name in spec.on:
         found = [(n, s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]
         if found:
             missing, infinite = (sum(bad[k] for _, bad in found) for k in (0, 1))
-            kinds = [f"{missing} missing or NaN"] if missing else []
-            kinds += [f"{infinite} infinite"] if infinite else []
+            rows = "rows with " if spec.lists else ""
+            kinds = [f"{missing} {rows}missing or NaN"] if missing else []
+            kinds += [f"{infinite} {rows}infinite"] if infinite else []
             problems.append(f"{name!r} has {' and '.join(kinds)} (first in partition {found[0][0]})")
     if problems:
         raise CoordinateError(
             f"Coordinates must be finite numbers: column {'; column '.join(problems)}. "
             "Use dropna=True to leave those rows out, or fill them first."
         )
+    _check_directions(summaries, spec)
+    _check_limits(summaries, spec)
     for name in spec.on:
         for number, summary in enumerate(summaries):
             if name in summary.inexact:
@@ -143,3 +208,29 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
                     f"{number}), beyond 2**53, where float64 does not hold every integer. Subtract an "
                     "offset first, or convert it with .astype('float64') if rounding is fine."
                 )
+
+
+def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
+    found = [(n, s.zero) for n, s in enumerate(summaries) if s.zero is not None]
+    if found:
+        number, (_, row, label) = found[0]
+        raise CoordinateError(
+            f"metric={spec.metric!r} compares directions, and {sum(zero[0] for _, zero in found)} rows are "
+            f"zero throughout, the first of them row {row} of partition {number} (label {label}). Use "
+            "dropna=True to leave those rows out, or drop them first."
+        )
+
+
+def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
+    metric = spec.measure
+    for name, wanted, limit in zip(spec.on, metric.columns, metric.limits, strict=False):
+        found = [(n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond]
+        if found:
+            number, (_, example) = found[0]
+            raise CoordinateError(
+                f"Column {name!r} has {sum(beyond[0] for _, beyond in found)} values that are no {wanted} in "
+                f"degrees, from {-limit:g} to {limit:g}, such as {example!r} (first in partition {number}). "
+                f"metric={spec.metric!r} takes {' and '.join(metric.columns)}, in this order, in degrees: "
+                "columns that are swapped are likely, or values that are no degrees, such as radians and "
+                "metres; longitudes from 0 to 360 become such by (longitude + 180) % 360 - 180."
+            )

@@ -20,7 +20,7 @@ from dask_simjoin.arrays import module_of
 from dask_simjoin.backends.base import host
 from dask_simjoin.estimate import SamplePoints
 from dask_simjoin.index.regions import Regions
-from dask_simjoin.metrics import METRICS
+from dask_simjoin.norms import Norm, box_gap
 from dask_simjoin.partition import PartitionSummary
 
 SERPENTINE = 4
@@ -76,9 +76,9 @@ class EntityChunks(Meetings):
         Points of each chunk.
     lower, upper : array (chunks, d), float64
         The chunks' boxes.
-    metric : str
+    norm : int or float
     threshold : float
-        Chunks meet whose boxes the metric says to be within it.
+        Chunks meet whose boxes the norm says to be within it.
     """
 
     pieces: tuple[tuple[Piece, ...], ...]
@@ -86,8 +86,10 @@ class EntityChunks(Meetings):
     rows: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    metric: str
+    norm: Norm
     threshold: float
+
+    kind = "entity"
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -96,9 +98,9 @@ class EntityChunks(Meetings):
         """Each chunk that has points, and those from it on whose boxes are within the threshold."""
         filled = np.flatnonzero(self.rows)
         lower, upper = self.lower[filled], self.upper[filled]
-        gap = METRICS[self.metric].box_gap
         for i, first in enumerate(filled.tolist()):
-            yield first, filled[i:][gap(lower[i], upper[i], lower[i:], upper[i:]) <= self.threshold]
+            gap = box_gap(self.norm, lower[i], upper[i], lower[i:], upper[i:])
+            yield first, filled[i:][gap <= self.threshold]
 
     def chunk_pairs(self, points: SamplePoints) -> Any:
         """A function: the chunks in which pairs of sample points meet."""
@@ -111,7 +113,7 @@ class EntityChunks(Meetings):
         return self.pieces
 
 
-def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, metric: str,
+def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, norm: Norm,
                   threshold: float) -> EntityChunks:  # fmt: skip
     """Chunks of at least `least` rows, if there are as many, and at most `most`."""
     pieces: list[tuple[Piece, ...]] = []
@@ -148,7 +150,7 @@ def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, metr
         points.append(sum(_share(summaries[n], b - a) for n, a, b in chunk))
     starts = np.array([offsets[chunk[0][0]] + chunk[0][1] for chunk in pieces], np.int64)
     boxes = np.array(lower), np.array(upper)
-    return EntityChunks(tuple(pieces), starts, np.array(points), *boxes, metric, threshold)
+    return EntityChunks(tuple(pieces), starts, np.array(points), *boxes, norm, threshold)
 
 
 def _share(summary: PartitionSummary, rows: int) -> float:
@@ -185,8 +187,9 @@ class SpatialChunks:
     Attributes
     ----------
     regions : Regions
+    norm : int or float
     reach, threshold : float
-        Of the halo, in one coordinate and as the metric decides.
+        Of the halo, in one coordinate and as the norm decides.
     first, own, halo : array (regions,), int64
         Each region's first chunk; its numbers of chunks for own points and for its halo only
         (0: the halo is part of the chunk of the own points).
@@ -199,6 +202,7 @@ class SpatialChunks:
     """
 
     regions: Regions
+    norm: Norm
     reach: float
     threshold: float
     first: np.ndarray
@@ -208,6 +212,9 @@ class SpatialChunks:
     halo_rows: np.ndarray
     method: str
     offsets: np.ndarray
+
+    kind = "spatial"
+    everywhere = False
 
     def __len__(self) -> int:
         return len(self.own_rows)
@@ -251,7 +258,7 @@ class SpatialChunks:
 
     def chunk_pairs(self, points: SamplePoints) -> Any:
         """A function: the chunks in which pairs of sample points meet."""
-        region = host().regions(points.x, self.regions, self.reach, self.threshold)[0]
+        region = host().regions(points.x, self.regions, self.reach, self.threshold, self.norm)[0]
 
         def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             swap = region[left] > region[right]
@@ -268,13 +275,13 @@ class SpatialChunks:
     def identity(self) -> Any:
         """What tells two of them apart."""
         tree = self.regions.arrays
-        return (tree, self.reach, self.threshold, self.own, self.halo, self.method, self.offsets)
+        return (tree, self.norm, self.reach, self.threshold, self.own, self.halo, self.method, self.offsets)
 
 
-def spatial_chunks(points: SamplePoints, regions: Regions, reach: float, threshold: float, most: float,
-                   offsets: np.ndarray, method: str) -> SpatialChunks:  # fmt: skip
+def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, threshold: float,
+                   most: float, offsets: np.ndarray, method: str) -> SpatialChunks:  # fmt: skip
     """Chunks of about `most` points at most, as far as the sample tells."""
-    own, rows, needing = host().regions(points.x, regions, reach, threshold)
+    own, rows, needing = host().regions(points.x, regions, reach, threshold, norm)
     own_rows = np.bincount(own, points.weight, minlength=len(regions))
     halo_rows = np.bincount(needing, points.weight[rows], minlength=len(regions))
     together = own_rows + halo_rows <= 2 * most
@@ -289,6 +296,6 @@ def spatial_chunks(points: SamplePoints, regions: Regions, reach: float, thresho
         else:
             halo_of += [0.0] * own_parts[r] + [halo_rows[r] / halo_parts[r]] * halo_parts[r]
     return SpatialChunks(
-        regions, reach, threshold, first, own_parts, halo_parts, np.array(own_of), np.array(halo_of),
+        regions, norm, reach, threshold, first, own_parts, halo_parts, np.array(own_of), np.array(halo_of),
         method, offsets,
     )  # fmt: skip

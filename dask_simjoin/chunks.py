@@ -2,9 +2,10 @@
 
 A chunk is a plain dict: the arrays of its index, its rows' names ("ids", an Index of its library), the same
 as int64 numbers in the index's order where they have that form ("labels"), and an empty frame of
-its library ("example").  An entity chunk also has "ends": where the rows of each of its pieces end.
-A spatial chunk has "position", its rows' numbers in the whole frame, ascending, and "halo", a
-chunk of its own.
+its library ("example").  Where they were asked for it has, both in the index's order, a frame of the columns
+that the result keeps ("kept") and each row's own threshold ("limit").  An entity chunk also has "ends": where
+the rows of each of its pieces end.  A spatial chunk has "position", its rows' numbers in the whole frame,
+ascending, and "halo", a chunk of its own.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ import numpy as np
 
 from dask_simjoin.arrays import module_of, values_of
 from dask_simjoin.backends.base import backend_for
-from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.errors import ListError, SourceChangedError
 from dask_simjoin.ids import as_labels, row_ids
-from dask_simjoin.partition import bounds, box_digest, points
+from dask_simjoin.lists import lists_of
+from dask_simjoin.partition import box, limits, points, radii
 from dask_simjoin.region_chunks import Shuffled
 from dask_simjoin.spec import JoinSpec
 
 Chunk = dict[str, Any]
 
-CELL, ID, POSITION, COUNT = "_partitions", "id", "position", "count"
-"""Columns of frames that are shuffled; coordinates are called x0, x1, ..."""
+CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
+"""Columns of frames that are shuffled; coordinates are called x0, x1, ..., kept columns k0, k1, ..."""
 
 
 def read_points(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec) -> dict[str, Any]:
@@ -32,16 +34,27 @@ def read_points(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec) 
 
     `known`: the partition's number, and its rows and the digest of its box.
     """
-    number, (planned, box) = known
-    x, kept = points(frame, spec)
+    number, (planned, planned_box) = known
     rows = len(frame)
+    try:
+        x, kept = points(frame, spec)
+    except ListError:
+        check_source(number, rows, planned, False)
+        raise
     places = None
     if kept is not None:
         places = module_of(x).flatnonzero(kept)
         frame, x = frame[spec.columns][kept], x[kept]
-    check_source(number, rows, planned, box_digest(*bounds(x)) == box)
+    check_source(number, rows, planned, box(x) == planned_box)
+    if not len(x):
+        x = module_of(x).empty((0, spec.dims))  # of lists, which tell it, there are none
     ids = row_ids(frame, spec.id, spec.id_dtype)
-    return {"x": x, "ids": ids, "places": places, "rows": rows, "example": frame.iloc[:0]}
+    read = {"x": x, "ids": ids, "places": places, "rows": rows, "example": frame.iloc[:0]}
+    if spec.keep:
+        read["kept"] = frame[list(spec.keep)]
+    if spec.radius is not None:
+        read["limit"] = limits(radii(frame, spec), spec)
+    return read
 
 
 def check_source(number: int, rows: int, planned: int, same_box: bool = True) -> None:
@@ -67,6 +80,7 @@ def make_chunk(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec, l
 def gather_chunk(layout: Any, rows: list[tuple[int, int]], *parts: dict[str, Any]) -> Chunk:
     """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts."""
     x, ids = [], []
+    extra: dict[str, list[Any]] = {name: [] for name in EXTRA if name in parts[0]}
     for (start, stop), part in zip(rows, parts, strict=True):
         places = part["places"]
         if places is not None:
@@ -74,15 +88,42 @@ def gather_chunk(layout: Any, rows: list[tuple[int, int]], *parts: dict[str, Any
             start, stop = xp.searchsorted(places, xp.asarray([start, stop])).tolist()
         x.append(part["x"][start:stop])
         ids.append(part["ids"][start:stop])
-    whole = x[0] if len(x) == 1 else module_of(x[0]).concatenate(x)
-    chunk = _indexed(whole, joined(ids), layout, parts[0]["example"])
+        for name, some in extra.items():
+            some.append(_some(part[name], start, stop))
+    whole = {name: _stacked(some, parts[0]["example"]) for name, some in [("x", x), *extra.items()]}
+    chunk = _indexed(whole.pop("x"), joined(ids), layout, parts[0]["example"], whole)
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
 
 
-def _indexed(x: Any, ids: Any, layout: Any, example: Any) -> Chunk:
-    index = backend_for(example).build(x, layout)
-    labels = as_labels(ids, index["order"][: len(ids)])
-    return {"ids": ids, "labels": labels, "example": example} | index
+EXTRA = ("kept", "limit")
+
+
+def _some(values: Any, start: int, stop: int) -> Any:
+    return (values.iloc if hasattr(values, "columns") else values)[start:stop]
+
+
+def _stacked(parts: list[Any], example: Any) -> Any:
+    """Arrays or frames one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if hasattr(parts[0], "columns"):
+        return backend_for(example).stacked(parts)
+    return module_of(parts[0]).concatenate(parts)
+
+
+def _indexed(x: Any, ids: Any, layout: Any, example: Any, extra: dict[str, Any]) -> Chunk:
+    """Index points; `extra`: what else is known of them, in their order."""
+    backend = backend_for(example)
+    index = backend.build(x, layout)
+    places = index["order"][: len(ids)]
+    chunk = {"ids": ids, "labels": as_labels(ids, places), "example": example} | index
+    if "kept" in extra:
+        kept = extra["kept"]
+        columns = {name: backend.values(kept, name, places) for name in kept.columns}
+        chunk["kept"] = backend.result(columns, len(ids))
+    if "limit" in extra:
+        chunk["limit"] = extra["limit"][places]
+    return chunk
 
 
 def joined(parts: list[Any]) -> Any:
@@ -90,9 +131,25 @@ def joined(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else parts[0].append(parts[1:])
 
 
-def cell_columns(spec: JoinSpec) -> list[str]:
-    """The coordinates' columns in a frame that is shuffled."""
-    return [f"x{k}" for k in range(len(spec.on))]
+def cell_columns(frame: Any, spec: JoinSpec) -> dict[str, Any]:
+    """The coordinates' columns in a frame that is shuffled, and their dtypes.
+
+    What was float32 in such a frame as it is read is so again, exactly, and float64 later.
+    """
+    assert spec.dims is not None
+    kinds = [frame[name].dtype for name in spec.on]
+    if spec.lists:
+        lists = lists_of(frame[spec.on[0]])
+        kinds = [lists and lists.kind] * spec.dims
+    if spec.measure.embeds:
+        kinds = [np.float64] * spec.dims
+    narrow, wide = np.dtype(np.float32), np.dtype(np.float64)
+    return {f"x{k}": narrow if kind == narrow else wide for k, kind in enumerate(kinds)}
+
+
+def kept_columns(spec: JoinSpec) -> list[str]:
+    """The kept columns in a frame that is shuffled."""
+    return [f"k{k}" for k in range(len(spec.keep))]
 
 
 def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec: JoinSpec,
@@ -105,21 +162,27 @@ def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec:
     x, places = read["x"], read["places"]
     backend = backend_for(read["example"])
     xp = backend.xp
-    own, rows, needing = backend.regions(x, chunks.regions, chunks.reach, chunks.threshold)
+    own, rows, needing = backend.regions(
+        x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
+    )
     position = (xp.arange(len(x)) if places is None else places) + int(chunks.offsets[known[0]])
-    cell = chunks.own_chunk(own, position)
-    halo_cell = chunks.halo_chunk(needing, position[rows])
+    if chunks.everywhere:
+        taken, cell, position = rows, chunks.own_chunk(needing, position[rows]), position[rows]
+    else:
+        taken = xp.concatenate([xp.arange(len(x)), rows])
+        halo_cell = chunks.halo_chunk(needing, position[rows])
+        cell = xp.concatenate([chunks.own_chunk(own, position), halo_cell])
+        position = xp.concatenate([position, -1 - position[rows]])
     columns: dict[str, Any] = {}
-    for k, name in enumerate(cell_columns(spec)):
-        column = x[:, k]
-        if frame.dtypes.iloc[frame.columns.get_loc(spec.on[k])] == np.float32:
-            column = column.astype(np.float32)  # as they were: float64 again later, exactly
-        columns[name] = xp.concatenate([column, column[rows]])
+    for k, (name, kind) in enumerate(cell_columns(frame, spec).items()):
+        columns[name] = x[:, k].astype(kind, copy=False)[taken]
     if named:
-        columns[ID] = joined([read["ids"], read["ids"].take(rows)])
-    columns[POSITION] = xp.concatenate([position, -1 - position[rows]])
-    columns[CELL] = xp.concatenate([cell, halo_cell])
-    return backend.result(columns, len(cell) + len(halo_cell))
+        columns[ID] = read["ids"].take(taken)
+    for name, column in zip(kept_columns(spec), spec.keep, strict=True):
+        columns[name] = backend.values(read["kept"], column, taken)
+    if spec.radius is not None:
+        columns[LIMIT] = read["limit"][taken]
+    return backend.result(columns | {POSITION: position, CELL: cell}, len(cell))
 
 
 def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, named: bool) -> Chunk:
@@ -127,7 +190,7 @@ def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, named: boo
     backend = backend_for(example)
     xp = backend.xp
     position = values_of(frame[POSITION])
-    x = backend.coordinates(frame, tuple(cell_columns(spec)))
+    x = backend.coordinates(frame, tuple(cell_columns(example, spec)))
     own, halo = xp.flatnonzero(position >= 0), xp.flatnonzero(position < 0)
     own, halo = own[xp.argsort(position[own])], halo[xp.argsort(-position[halo])]
     sides = []
@@ -135,5 +198,12 @@ def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, named: boo
         ids = backend.index(numbers)
         if named:
             ids = row_ids(frame[[ID]].take(places), ID, spec.id_dtype)
-        sides.append(_indexed(x[places], ids, layout, example) | {"position": numbers})
+        extra: dict[str, Any] = {}
+        if spec.keep:
+            names = zip(spec.keep, kept_columns(spec), strict=True)
+            kept: dict[Any, Any] = {name: backend.values(frame, column, places) for name, column in names}
+            extra["kept"] = backend.result(kept, len(places))
+        if spec.radius is not None:
+            extra["limit"] = values_of(frame[LIMIT])[places]
+        sides.append(_indexed(x[places], ids, layout, example, extra) | {"position": numbers})
     return sides[0] | {"halo": sides[1]}

@@ -99,9 +99,9 @@ class DBSCAN(_Estimator):
         Largest distance of neighbours.
     min_samples : int
         A row with at least so many rows within `eps`, itself included, is a core row.
-    metric : {"euclidean"}
-    on, dropna, method, partitioning, blocksize
-        As in `SimJoinAccessor.dbscan`; `on` is for frames.
+    on, metric, p, dropna, method, partitioning, blocksize
+        As in `SimJoinAccessor.dbscan`; `on` is for frames.  Of "haversine" an array has
+        latitudes and longitudes in degrees, and `eps` is in metres.
 
     Attributes
     ----------
@@ -120,10 +120,10 @@ class DBSCAN(_Estimator):
     array([ 0,  0,  0, -1])
     """
 
-    def __init__(self, eps: float = 0.5, *, min_samples: int = 5, metric: str = "euclidean", on: Any = None,
-                 dropna: bool = False, method: str = "auto", partitioning: str = "auto",
+    def __init__(self, eps: float = 0.5, *, min_samples: int = 5, metric: str = "euclidean", p: float = 2,
+                 on: Any = None, dropna: bool = False, method: str = "auto", partitioning: str = "auto",
                  blocksize: Any = None) -> None:  # fmt: skip
-        self.eps, self.min_samples, self.metric, self.on = eps, min_samples, metric, on
+        self.eps, self.min_samples, self.metric, self.p, self.on = eps, min_samples, metric, p, on
         self.dropna, self.method, self.partitioning, self.blocksize = dropna, method, partitioning, blocksize
 
     def fit(self, X: Any, y: Any = None) -> DBSCAN:
@@ -157,8 +157,7 @@ class OPTICS(_Estimator):
         Of "xi".
     mode : {"edges", "forest"}
         As in `SimJoinAccessor.optics`: exactly scikit-learn's order, or one that needs less memory.
-    metric : {"euclidean"}
-    on, dropna, method, partitioning, blocksize
+    on, metric, p, dropna, method, partitioning, blocksize
         As in `SimJoinAccessor.optics`; `on` is for frames.
 
     Attributes
@@ -184,15 +183,16 @@ class OPTICS(_Estimator):
     def __init__(self, max_eps: float = 0.5, *, min_samples: int = 5, cluster_method: str = "xi",
                  eps: float | None = None, xi: float = 0.05, min_cluster_size: Any = None,
                  predecessor_correction: bool = True, mode: str = "edges", metric: str = "euclidean",
-                 on: Any = None, dropna: bool = False, method: str = "auto", partitioning: str = "auto",
-                 blocksize: Any = None) -> None:  # fmt: skip
+                 p: float = 2, on: Any = None, dropna: bool = False, method: str = "auto",
+                 partitioning: str = "auto", blocksize: Any = None) -> None:  # fmt: skip
         self.max_eps, self.min_samples, self.cluster_method, self.eps = (
             max_eps,
             min_samples,
             cluster_method,
             eps,
         )
-        self.xi, self.min_cluster_size, self.mode, self.metric = xi, min_cluster_size, mode, metric
+        self.xi, self.min_cluster_size, self.mode = xi, min_cluster_size, mode
+        self.metric, self.p = metric, p
         self.predecessor_correction, self.on, self.dropna = predecessor_correction, on, dropna
         self.method, self.partitioning, self.blocksize = method, partitioning, blocksize
 
@@ -212,9 +212,9 @@ class OPTICS(_Estimator):
         if not isinstance(eps, numbers.Real) or eps > self.max_eps:
             raise OptionError(f"eps={eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
         found = clusterings.optics(
-            self._frame(X, self.max_eps), self.max_eps, self.min_samples, mode=self.mode, metric=self.metric,
-            on=self.on, dropna=self.dropna, method=self.method, partitioning=self.partitioning,
-            blocksize=self.blocksize,
+            self._frame(X, self.max_eps), self.max_eps, self.min_samples, mode=self.mode, on=self.on,
+            metric=self.metric, p=self.p, dropna=self.dropna, method=self.method,
+            partitioning=self.partitioning, blocksize=self.blocksize,
         )  # fmt: skip
         self.optics_ = found
         if self.cluster_method == "dbscan":

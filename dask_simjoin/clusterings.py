@@ -27,7 +27,7 @@ from dask_simjoin.graph.source import seal
 from dask_simjoin.graph.space import scratch_directory
 from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk, whole_searched
 from dask_simjoin.neighbors import kth_distance, search_chunk
-from dask_simjoin.spec import known_options
+from dask_simjoin.options import check_neighbors, known_options
 
 LABELS = "label"
 """Name of the Series of clusters."""
@@ -35,19 +35,22 @@ LABELS = "label"
 DISTANCES = "k_distance"
 """Name of the Series of distances to k-th neighbours."""
 
+ROOTED = "euclidean"
+"""The metric of OPTICS."""
+
 SORTED = 1 << 22
 """Edges of a plain frame that are sorted at a time."""
 
 
 @known_options
 def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: Hashable | None = None,
-           metric: str = "euclidean", dropna: bool = False, method: str = "auto",
+           metric: str = "euclidean", p: float = 2, dropna: bool = False, method: str = "auto",
            partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Labels of the clusters of DBSCAN; see `SimJoinAccessor.dbscan`."""
     meta = example_of(frame)
     _check_samples(min_samples, 1)
     spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method,
+        meta, eps, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method,
         partitioning=partitioning, blocksize=blocksize,
     )  # fmt: skip
     spec = unnamed(spec)
@@ -64,17 +67,22 @@ def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: 
 
 @known_options
 def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edges", on: Any = None,
-           id: Hashable | None = None, metric: str = "euclidean", dropna: bool = False, method: str = "auto",
-           partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
+           id: Hashable | None = None, metric: str = "euclidean", p: float = 2, dropna: bool = False,
+           method: str = "auto", partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Rows in the order of OPTICS; see `SimJoinAccessor.optics`."""
     meta = example_of(frame)
     _check_samples(min_samples, 2)
     if mode not in MODES:
         raise OptionError(f"mode={mode!r} is not allowed; use one of {', '.join(map(repr, MODES))}.")
     spec = checked_spec(
-        meta, max_eps, on=on, id=id, metric=metric, dropna=dropna, method=method, partitioning=partitioning,
-        blocksize=blocksize, eps_name="max_eps",
+        meta, max_eps, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method,
+        partitioning=partitioning, blocksize=blocksize, eps_name="max_eps",
     )  # fmt: skip
+    if spec.measure.name != ROOTED:
+        raise OptionError(
+            f"metric={metric!r} is not allowed in optics(), whose distances are roots of sums of squares; "
+            f"use metric={ROOTED!r}, or dbscan(), which takes every metric."
+        )
     max_eps, samples, spec = spec.eps, int(min_samples), unnamed(spec)
     if mode != FOREST:
         # a core distance may be max_eps where its square is just beyond that of max_eps
@@ -194,17 +202,17 @@ def _extracted(optics: Any, eps: float | None, options: dict[str, Any]) -> Any:
 
 @known_options
 def k_distances(frame: Any, k: int, *, on: Any = None, id: Hashable | None = None,
-                metric: str = "euclidean", dropna: bool = False, partitioning: str = "auto",
+                metric: str = "euclidean", p: float = 2, dropna: bool = False, partitioning: str = "auto",
                 blocksize: Any = None) -> Any:  # fmt: skip
     """Each row's distance to its k-th nearest neighbour; see `SimJoinAccessor.k_distances`."""
     meta = example_of(frame)
     searcher_for(meta)
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise OptionError(f"k={k!r} is not allowed; use a whole number >= 1.")
+    check_neighbors(k)
     if partitioning == "replicated":
         raise OptionError("partitioning='replicated' is not allowed; use one of 'auto', 'entity', 'spatial'.")
     spec = checked_spec(
-        meta, 0.0, on=on, id=id, metric=metric, dropna=dropna, partitioning=partitioning, blocksize=blocksize
+        meta, 0.0, on=on, id=id, metric=metric, p=p, dropna=dropna, partitioning=partitioning,
+        blocksize=blocksize,
     )  # fmt: skip
     spec, number = unnamed(spec), int(k)
     example = backend_for(meta).series(np.zeros(0), meta.index[:0], DISTANCES)
@@ -213,7 +221,7 @@ def k_distances(frame: Any, k: int, *, on: Any = None, id: Hashable | None = Non
         return new_collection(KDistances(source.inner, source, spec, number, example))
     chunk, plan = whole_searched(frame, spec, number)
     state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
-    return backend_for(meta).series(kth_distance(state), chunk["ids"], DISTANCES)
+    return backend_for(meta).series(kth_distance(state, spec.measure), chunk["ids"], DISTANCES)
 
 
 def _check_samples(min_samples: Any, least: int) -> None:

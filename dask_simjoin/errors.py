@@ -27,6 +27,17 @@ class CoordinateError(SimJoinError, ValueError):
     """Coordinates are missing, infinite, or no float64 number."""
 
 
+class ListError(CoordinateError):
+    """A row of a column of lists holds none of numbers, or one of another length."""
+
+    def __init__(self, row: int, what: str) -> None:
+        super().__init__(row, what)
+        self.row, self.what = row, what
+
+    def __str__(self) -> str:
+        return f"Row {self.row} holds {self.what}."
+
+
 class DuplicateIdError(SimJoinError, ValueError):
     """Ids do not name the rows: some repeat, or are missing."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,17 +45,22 @@ class SamplePoints:
         Points that each of them stands for.
     rows : int
         Points that they were drawn from.
+    limit : array (m,), float64, or None
+        Their own thresholds.
     """
 
     x: np.ndarray
     position: np.ndarray
     weight: np.ndarray
     rows: int
+    limit: np.ndarray | None = None
 
     def take(self, places: np.ndarray) -> SamplePoints:
         """Some of the points, standing for all."""
         scale = len(self.x) / max(1, len(places))
-        return SamplePoints(self.x[places], self.position[places], self.weight[places] * scale, self.rows)
+        limit = None if self.limit is None else self.limit[places]
+        weight = self.weight[places] * scale
+        return SamplePoints(self.x[places], self.position[places], weight, self.rows, limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +105,19 @@ def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> Sam
         np.concatenate([sample.places + offsets[n] for n, sample in parts]),
         np.concatenate([np.full(len(sample.x), sample.rows / len(sample.x)) for _, sample in parts]),
         rows,
+        np.concatenate([s.limit for _, s in parts]) if parts[0][1].limit is not None else None,
     )
 
 
-def sample_pairs(points: SamplePoints, layout: Any,
-                 backend: Backend) -> tuple[SamplePoints, np.ndarray, np.ndarray]:  # fmt: skip
-    """The pairs of the sample, or of as many of its points as give not too many; and those points."""
+Sampled = tuple[Any, np.ndarray, np.ndarray, Any]
+"""Points that were joined; of each pair its places, and how much of a pair it is (1.0 without limits)."""
+
+
+def sample_pairs(points: SamplePoints, layout: Any, backend: Backend) -> Sampled:
+    """The pairs of the sample, or of as many of its points as give not too many.
+
+    Where points have limits, a pair that is one in one direction only is half of one.
+    """
     random = np.random.default_rng(len(points.x))
     m = len(points.x)
     asarray = backend.xp.asarray
@@ -118,19 +130,59 @@ def sample_pairs(points: SamplePoints, layout: Any,
             m = max(PROBE // 2, int(m * math.sqrt(MOST_PAIRS / expected)))
             points = points.take(np.sort(random.choice(len(points.x), m, replace=False)))
     index = backend.build(asarray(points.x), layout)
-    found: Any = backend.pairs(index, index, layout, same=True)
-    return points, to_host(found.left), to_host(found.right)
+    made = None if points.limit is None else _itself
+    found = backend.pairs(index, index, layout, same=True, distance=made)
+    return points, *_decided(found, points, points)
 
 
-def estimate(points: SamplePoints, left: np.ndarray, right: np.ndarray, blocks: np.ndarray,
-             sizes: np.ndarray,
+def _itself(totals: Any) -> Any:
+    return totals
+
+
+def _decided(found: Any, first: SamplePoints, second: SamplePoints) -> tuple[np.ndarray, np.ndarray, Any]:
+    left, right = to_host(found.left), to_host(found.right)
+    if first.limit is None:
+        return left, right, 1.0
+    totals = to_host(found.distance)
+    share = (totals <= first.limit[left]).astype(float)
+    if second.limit is not None:
+        share = (share + (totals <= second.limit[right])) / 2
+    kept = share > 0
+    return left[kept], right[kept], share[kept]
+
+
+def sample_pairs_two(first: SamplePoints, second: SamplePoints, layout: Any,
+                     backend: Backend) -> Sampled:  # fmt: skip
+    """The same of two tables, of which only the first may have limits."""
+    random = np.random.default_rng(len(first.x) + len(second.x))
+    asarray = backend.xp.asarray
+    if len(first.x) > PROBE:
+        some = backend.build(asarray(first.x[random.choice(len(first.x), PROBE, replace=False)]), layout)
+        whole = backend.build(asarray(second.x), layout)
+        found = float(backend.counts(some, whole, layout, same=False)[0].sum())
+        part = math.sqrt(MOST_PAIRS / max(found * len(first.x) / PROBE, 1.0))
+        if part < 1:
+            first, second = (_thinned(side, part, random) for side in (first, second))
+    left, right = (backend.build(asarray(side.x), layout) for side in (first, second))
+    made = None if first.limit is None else _itself
+    pairs = backend.pairs(left, right, layout, same=False, distance=made)
+    return (first, second), *_decided(pairs, first, second)
+
+
+def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> SamplePoints:
+    m = len(points.x)
+    fewer = min(m, max(PROBE // 2, int(m * part)))
+    return points.take(np.sort(random.choice(m, fewer, replace=False)))
+
+
+def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
              block_of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Estimate:  # fmt: skip
     """Estimate the pairs of all blocks.
 
     Parameters
     ----------
-    points, left, right
-        As `sample_pairs` gives them.
+    sampled
+        As `sample_pairs` gives it.
     blocks : array (B, 2)
         The chunks that meet.
     sizes : array (B,), float64
@@ -138,38 +190,100 @@ def estimate(points: SamplePoints, left: np.ndarray, right: np.ndarray, blocks: 
     block_of : callable
         Blocks of pairs of sample points, by their places.
     """
+    points, left, right, share = sampled
     m, rows = len(points.x), points.rows
     if m < 2 or not len(blocks):
-        none = np.zeros(len(blocks))
-        most = sizes if m < rows else none
-        return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), m, np.zeros(m, np.int64))
+        return _nothing_seen(sizes, blocks, m < rows, m)
     # a point stands for w points, and a pair for w * w; drawing without replacement, a little less
     own = points.weight[left] == points.weight[right]
-    value = points.weight[left] * points.weight[right]
-    fraction = m / rows
+    value = points.weight[left] * points.weight[right] * share
     value = np.where(own, value * (1 - 1 / rows) / (1 - 1 / m), value)
-    block = block_of(left, right)
-    seen = np.bincount(block, minlength=len(blocks)).astype(float)
-    pairs = np.bincount(block, value, minlength=len(blocks))
-    total, n = float(value.sum()), float(len(left))
     degree = np.bincount(left, minlength=m) + np.bincount(right, minlength=m)
-    degrees = -np.sort(-degree)
-    if fraction >= 1:
-        return Estimate(pairs, pairs, pairs, total, total, total, m, degrees)
-    per_pair = total / n if n else float(np.mean(points.weight) ** 2)
-    # variance of the number of pairs, relative to its square
-    shared = 0.0
+    n, shared = len(left), 0.0
     if n:
-        both = float((degree * (degree - 1.0)).sum()) / (m * (m - 1.0) * max(m - 2.0, 1.0))
         once = 2 * n / (m * (m - 1.0))
-        shared = max(0.0, 4 * (both / once**2 - 1) / m) * (1 - fraction)
+        shared = max(0.0, 4 * _shared(degree, once, m - 1.0)) * (1 - m / rows)
+    each = float(np.mean(points.weight) ** 2)
+    found = Found(value, block_of(left, right), degree, shared, each, m >= rows)
+    return _told(found, blocks, sizes)
+
+
+def estimate_two(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
+                 block_of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Estimate:  # fmt: skip
+    """The same of two tables' samples: a U-statistic of two samples."""
+    (first, second), left, right, share = sampled
+    exact = all(len(some.x) >= some.rows for some in (first, second))
+    if not (len(first.x) and len(second.x) and len(blocks)):
+        return _nothing_seen(sizes, blocks, not exact, len(first.x))
+    n, shared = len(left), 0.0
+    degree = np.bincount(left, minlength=len(first.x))
+    if n:
+        once = n / (len(first.x) * len(second.x))
+        for some, places, others in ((first, left, second), (second, right, first)):
+            own = np.bincount(places, minlength=len(some.x))
+            variance = _shared(own, once, float(len(others.x)))
+            shared += max(0.0, variance) * (1 - len(some.x) / some.rows)
+    value = first.weight[left] * second.weight[right] * share
+    each = float(np.mean(first.weight) * np.mean(second.weight))
+    return _told(Found(value, block_of(left, right), degree, shared, each, exact), blocks, sizes)
+
+
+class Found(NamedTuple):
+    """Pairs of samples.
+
+    Attributes
+    ----------
+    value : array (pairs,), float64
+        Pairs that each of them stands for.
+    block : array (pairs,), int64
+    degree : array (points,), int64
+        How many pairs each point is in.
+    shared : float
+        Variance of the number of pairs that comes from pairs that share points, relative to its square.
+    each : float
+        Pairs that one would stand for, had there been one.
+    exact : bool
+        Whether the samples are all there is.
+    """
+
+    value: np.ndarray
+    block: np.ndarray
+    degree: np.ndarray
+    shared: float
+    each: float
+    exact: bool
+
+
+def _shared(degree: np.ndarray, once: float, others: float) -> float:
+    """The relative variance from pairs that share one of these points, each of which meets `others`."""
+    m = len(degree)
+    both = float((degree * (degree - 1.0)).sum()) / (m * others * max(others - 1.0, 1.0))
+    return (both / once**2 - 1) / m
+
+
+def _nothing_seen(sizes: np.ndarray, blocks: np.ndarray, unknown: bool, points: int) -> Estimate:
+    none = np.zeros(len(blocks))
+    most = sizes if unknown else none
+    return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), points, np.zeros(points, np.int64))
+
+
+def _told(found: Found, blocks: np.ndarray, sizes: np.ndarray) -> Estimate:
+    """What pairs of samples tell of all blocks."""
+    seen = np.bincount(found.block, minlength=len(blocks)).astype(float)
+    pairs = np.bincount(found.block, found.value, minlength=len(blocks))
+    total, n = float(found.value.sum()), float(len(found.value))
+    degrees, m = -np.sort(-found.degree), len(found.degree)
+    if found.exact:
+        return Estimate(pairs, pairs, pairs, total, total, total, m, degrees)
+    per_pair = total / n if n else found.each
     spread = sizes / max(float(sizes.sum()), 1.0)
     belief = np.maximum(spread * n, 1e-9)
     smooth = (seen + PRIOR) / (1 + PRIOR / belief) * per_pair
     smooth *= total / max(float(smooth.sum()), 1e-300)
     share = np.maximum(spread, 1e-12)
-    blocks_low, blocks_high = _interval(smooth, seen, shared * np.minimum(1 / share, len(blocks)), per_pair)
-    low, high = _interval(np.array([total]), np.array([n]), np.array([shared]), per_pair)
+    apart = found.shared * np.minimum(1 / share, len(blocks))
+    blocks_low, blocks_high = _interval(smooth, seen, apart, per_pair)
+    low, high = _interval(np.array([total]), np.array([n]), np.array([found.shared]), per_pair)
     return Estimate(
         smooth,
         blocks_low,

@@ -55,12 +55,19 @@ def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> Any:
     return cast
 
 
-def id_bytes(ids: Any, looked_at: int = 1000) -> float:
+def id_bytes(ids: Any) -> float:
     """Memory of one id, as far as some of them tell."""
-    if isinstance(ids.dtype, np.dtype) and ids.dtype != object:
-        return float(ids.dtype.itemsize)
-    some = ids[:: max(1, len(ids) // looked_at)]
-    return max(8.0, some.memory_usage(deep=True) / len(some)) if len(some) else 8.0
+    size = value_bytes(ids)
+    return size if isinstance(ids.dtype, np.dtype) and ids.dtype != object else max(8.0, size)
+
+
+def value_bytes(values: Any, looked_at: int = 1000) -> float:
+    """Memory of one value of an index or a column, as far as some of them tell."""
+    if isinstance(values.dtype, np.dtype) and values.dtype != object:
+        return float(values.dtype.itemsize)
+    some = getattr(values, "iloc", values)[:: max(1, len(values) // looked_at)]
+    own = {"index": False} if hasattr(values, "iloc") else {}
+    return float(some.memory_usage(deep=True, **own) / len(some)) if len(some) else 8.0
 
 
 def as_labels(ids: Any, places: Any) -> Any:

@@ -9,7 +9,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.backends.base import backend_for, backend_named, library
 from dask_simjoin.budget import current_settings
-from dask_simjoin.checks import check_rows
+from dask_simjoin.checks import check_dims, check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.graph.cluster import on_cluster
@@ -40,17 +40,13 @@ def checked_spec(meta: Any, eps: Any, **options: Any) -> JoinSpec:
     name = library(meta)
     spec = make_spec(meta, eps, settings=current_settings(on_cluster()), library=name, **options)
     backend = backend_named(name)
-    methods, most = backend.methods, backend.most_dims
-    if most is not None and len(spec.on) > most:
-        raise OptionError(
-            f"on= names {len(spec.on):,} columns, and frames of {name!r} are joined on at most {most:,}; "
-            "name fewer, or use ddf.to_backend('pandas')."
-        )
+    methods = backend.methods
     if spec.method not in methods:
         raise OptionError(
             f"method={spec.method!r} does not serve frames of {name!r}; use one of "
             f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
         )
+    check_dims(spec)
     return spec
 
 
@@ -73,16 +69,18 @@ def unnamed(spec: JoinSpec) -> JoinSpec:
 def whole_chunk(frame: Any, spec: JoinSpec, named: bool) -> tuple[Chunk, Plan]:
     """One chunk of the whole frame, and its plan."""
     plan = plan_whole(frame, spec, named)
-    return make_chunk(frame, (0, plan.sources[0]), spec, plan.layout), plan
+    return make_chunk(frame, (0, plan.sources[0]), replace(spec, dims=plan.dims), plan.layout), plan
 
 
-def whole_searched(frame: Any, spec: JoinSpec, neighbors: int) -> tuple[Chunk, Plan]:
+def whole_searched(frame: Any, spec: JoinSpec, neighbors: int, named: bool = False) -> tuple[Chunk, Plan]:
     """The same for a search for nearest neighbours."""
-    summary = summarise(frame, 0, spec, False, 1)
+    summary = summarise(frame, 0, spec, named, 1)
     check_rows(summary.source_rows, 0)
     whole = replace(spec, partitioning="entity", blocksize=MOST_BYTES)
     plan = make_nearest_plan([summary], whole, neighbors)
-    return make_chunk(frame, (0, plan.sources[0]), spec, plan.layout), plan
+    if summary.ids is not None:
+        check_summaries([summary.ids], spec.id)
+    return make_chunk(frame, (0, plan.sources[0]), replace(spec, dims=plan.dims), plan.layout), plan
 
 
 def plan_whole(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) -> Plan:

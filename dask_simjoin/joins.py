@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,35 +10,35 @@ from dask.base import is_dask_collection
 
 from dask_simjoin import blocks
 from dask_simjoin.backends.base import backend_for
+from dask_simjoin.columns import ROW_ID, check_columns
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.graph.counts import CountPairs, NeighborCounts
 from dask_simjoin.graph.pairs import SelfJoin
-from dask_simjoin.graph.planner import plan_for
 from dask_simjoin.graph.private import new_collection
 from dask_simjoin.graph.source import seal
-from dask_simjoin.inputs import checked_spec, example_ids, example_of, plan_whole, unnamed, whole_chunk
-from dask_simjoin.report import PlanReport
-from dask_simjoin.spec import ROW_ID, JoinSpec, check_columns, known_options
+from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk
+from dask_simjoin.options import known_options
+from dask_simjoin.spec import JoinSpec
+from dask_simjoin.tables import pairs_example, self_spec
 
 COUNTS = "neighbors"
 """Name of the Series of numbers of neighbours."""
 
 
 @known_options
-def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
-              metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
-              return_distance: bool = False, dropna: bool = False, method: str = "auto",
-              partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
+def self_join(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None = None,
+              metric: str = "euclidean", p: float = 2, pairs: str = "unique", include_self: bool = False,
+              return_distance: bool = False, keep: Any = None, suffixes: Any = ("_left", "_right"),
+              dropna: bool = False, method: str = "auto", partitioning: str = "auto",
+              blocksize: Any = None) -> Any:  # fmt: skip
     """Every pair of rows within `eps` of each other; see `SimJoinAccessor.self_join`."""
     meta = example_of(frame)
-    spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
-        return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
-        blocksize=blocksize,
+    spec = self_spec(
+        meta, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self,
+        return_distance=return_distance, keep=keep, suffixes=suffixes, dropna=dropna, method=method,
+        partitioning=partitioning, blocksize=blocksize,
     )  # fmt: skip
-    ids = example_ids(meta, spec)
-    columns = {"left": ids, "right": ids}
-    example = backend_for(meta).result(columns | ({"distance": np.empty(0)} if return_distance else {}), 0)
+    example = pairs_example(meta, meta, spec)
     if is_dask_collection(frame):
         return _lazy(SelfJoin, frame, spec, example)
     chunk, plan = whole_chunk(frame, spec, named=True)
@@ -50,36 +49,15 @@ def self_join(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = N
 
 
 @known_options
-def plan(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
-         metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
-         return_distance: bool = False, dropna: bool = False, method: str = "auto",
-         partitioning: str = "auto", blocksize: Any = None) -> PlanReport:  # fmt: skip
-    """What `self_join` with these options would run and give; see `SimJoinAccessor.plan`."""
-    meta = example_of(frame)
-    spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self,
-        return_distance=return_distance, dropna=dropna, method=method, partitioning=partitioning,
-        blocksize=blocksize,
-    )  # fmt: skip
-    example_ids(meta, spec)
-    if is_dask_collection(frame):
-        return PlanReport(plan_for(seal(frame, spec.columns), spec, named=True), spec)
-    made = plan_whole(frame, spec, named=True, sampled=True)
-    size = round(made.rows * made.row_bytes)
-    budget = replace(made.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
-    return PlanReport(replace(made, budget=budget, slices=np.ones_like(made.slices)), spec)
-
-
-@known_options
-def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
-                    metric: str = "euclidean", dropna: bool = False,
+def neighbor_counts(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None = None,
+                    metric: str = "euclidean", p: float = 2, dropna: bool = False,
                     method: str = "auto", partitioning: str = "auto",
                     blocksize: Any = None) -> Any:  # fmt: skip
     """Each row's number of neighbours; see `SimJoinAccessor.neighbor_counts`."""
     meta = example_of(frame)
     spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, dropna=dropna, method=method, partitioning=partitioning,
-        blocksize=blocksize,
+        meta, eps, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method, partitioning=partitioning,
+        blocksize=blocksize, radii=True,
     )  # fmt: skip
     spec = unnamed(spec)
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], COUNTS)
@@ -89,19 +67,19 @@ def neighbor_counts(frame: Any, eps: float, *, on: Any = None, id: Hashable | No
     chunk, plan = whole_chunk(frame, spec, named=False)
     if not len(plan):
         return example
-    counts, _ = blocks.count_block(chunk, chunk, plan.layout, True)
+    counts, _ = blocks.count_block(chunk, chunk, spec, plan.layout, True)
     return backend_for(meta).series(counts, chunk["ids"], COUNTS)
 
 
 @known_options
-def count_pairs(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
-                metric: str = "euclidean", pairs: str = "unique", include_self: bool = False,
+def count_pairs(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None = None,
+                metric: str = "euclidean", p: float = 2, pairs: str = "unique", include_self: bool = False,
                 dropna: bool = False, method: str = "auto", partitioning: str = "auto",
                 blocksize: Any = None) -> Any:  # fmt: skip
     """The number of pairs; see `SimJoinAccessor.count_pairs`."""
     meta = example_of(frame)
-    spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, pairs=pairs, include_self=include_self, dropna=dropna,
+    spec = self_spec(
+        meta, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self, dropna=dropna,
         method=method, partitioning=partitioning, blocksize=blocksize,
     )  # fmt: skip
     spec = unnamed(spec)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from dask_simjoin.arrays import module_of
 from dask_simjoin.backends.base import searcher_for
 from dask_simjoin.chunks import Chunk
 from dask_simjoin.density.dbscan import CHUNK, Names
+from dask_simjoin.metrics import Metric
 
 State = dict[str, Any]
-"""``squared`` (n, k) float64, squares of the distances of each row's nearest so far, ascending (inf: none
-yet), and ``names`` (n, k) int64, of those rows (-1)."""
+"""``squared`` (n, k) float64, the totals (of the usual norm, squared distances) of each row's nearest so far,
+ascending (inf: none yet), and ``names`` (n, k) int64, of those rows (-1)."""
 
 
 def search_chunk(q: Chunk, d: Chunk, layout: Any, number: int, names: tuple[Names, Names],
-                 state: State | None = None) -> State:  # fmt: skip
+                 state: State | None = None, *, same: bool = True,
+                 bound2: float = math.inf) -> State:  # fmt: skip
     """What is known of the nearest rows of one chunk's rows once they have met another chunk, or their own.
 
-    `number`: of neighbours; `state`: what was known before; None: nothing.
+    `number`: of neighbours; `state`: what was known before; None: nothing; `same`: both are of one table,
+    in which no row is a neighbour of itself; `bound2`: largest total of a neighbour.
     """
     searcher = searcher_for(q["example"])
     if state is None:
@@ -28,10 +32,12 @@ def search_chunk(q: Chunk, d: Chunk, layout: Any, number: int, names: tuple[Name
     first, second = (name * CHUNK if isinstance(name, int) else name for name in names)
     query = searcher.renamed(q, first)
     data = query if q is d else searcher.renamed(d, second)
-    searcher.nearest(query, data, layout, squared, found, same=True)
+    searcher.nearest(query, data, layout, squared, found, same=same, bound2=bound2)
     return {"squared": squared, "names": found}
 
 
-def kth_distance(state: State) -> Any:
+def kth_distance(state: State, metric: Metric) -> Any:
     """The distances (n,) of the furthest of those rows, float64; inf: there are not so many."""
-    return module_of(state["squared"]).sqrt(state["squared"][:, -1])
+    total = state["squared"][:, -1]
+    xp = module_of(total)
+    return xp.where(xp.isinf(total), total, metric.distance(total.copy(), xp))

@@ -54,7 +54,7 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
     """
     least = QUERIES_PER_THREAD * resources.threads
     if spec.partitioning == "auto":
-        least = min(least, rows // least_rows(len(spec.on)))
+        least = min(least, rows // least_rows(spec.dims or 1))
     least = max(least, int(slices.max(initial=1)))
     if not resources.gpu:
         size *= 2  # places meet later ones, of which the first have most

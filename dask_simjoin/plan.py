@@ -11,25 +11,25 @@ import numpy as np
 from dask.tokenize import normalize_token
 from dask.utils import format_bytes
 
-from dask_simjoin.backends.base import Backend, backend_named
+from dask_simjoin.backends.base import backend_named
 from dask_simjoin.budget import Budget, Resources, make_budget
 from dask_simjoin.checks import (
     MOST_ROWS,
     check_blocks,
     check_chunks,
-    check_coordinates,
     check_moving,
     check_outputs,
     check_result,
 )
 from dask_simjoin.chunking import EntityChunks, entity_chunks, spatial_chunks
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.estimate import Estimate, SamplePoints, estimate, gather_samples, sample_pairs
-from dask_simjoin.index.grid import reach
+from dask_simjoin.estimate import Estimate, estimate, sample_pairs
 from dask_simjoin.index.regions import make_regions
+from dask_simjoin.norms import reach
 from dask_simjoin.outputs import directions, least_rows, most_rows, query_slices, whole_slices
-from dask_simjoin.partition import Moments, PartitionSummary, box_digest, merge_moments
+from dask_simjoin.partition import PartitionSummary
 from dask_simjoin.region_chunks import Chunking, region_chunks
+from dask_simjoin.side import Side, make_side, moments_of
 from dask_simjoin.spec import JoinSpec
 
 MOST_REGIONS = 1 << 14
@@ -50,9 +50,11 @@ class Plan:
     ----------
     layout : Layout or DeviceLayout
         How chunks are indexed.
+    dims : int
+        Of the space in which points are joined.
     sources : tuple of (int, str)
         Of each partition of the source: its rows, and a digest of its box.
-    chunks : EntityChunks, SpatialChunks or RegionChunks
+    chunks : EntityChunks, SpatialChunks, RegionChunks or TwoTables
     blocks : array (block pairs, 2), int32
         Chunks i <= j that meet.
     slices : array (block pairs,), int64
@@ -71,8 +73,9 @@ class Plan:
     """
 
     layout: Any
+    dims: int
     sources: tuple[tuple[int, str], ...]
-    chunks: Chunking
+    chunks: Any
     blocks: np.ndarray
     slices: np.ndarray
     replicated: bool
@@ -96,13 +99,17 @@ class Plan:
         """The kind of its chunks."""
         if self.replicated:
             return "replicated"
-        return "entity" if isinstance(self.chunks, EntityChunks) else "spatial"
+        return self.chunks.kind
 
     @property
     def as_they_come(self) -> bool:
         """Whether each partition is one chunk."""
-        whole = tuple(((n, 0, rows),) for n, (rows, _) in enumerate(self.sources))
-        return isinstance(self.chunks, EntityChunks) and self.chunks.pieces == whole
+        return as_they_come(self.chunks, self.sources)
+
+    @property
+    def counted(self) -> Any:
+        """The chunks of the rows whose neighbours are counted."""
+        return self.chunks
 
     def output(self, number: int) -> tuple[int, int, int]:
         """Of a partition of the result: its block pair, the slice of that, and how many there are."""
@@ -127,6 +134,12 @@ class Plan:
         return normalize_token((type(self).__qualname__, *content))
 
 
+def as_they_come(chunks: Any, sources: tuple[tuple[int, str], ...]) -> bool:
+    """Whether each partition is one chunk."""
+    whole = tuple(((n, 0, rows),) for n, (rows, _) in enumerate(sources))
+    return isinstance(chunks, EntityChunks) and chunks.pieces == whole
+
+
 def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Resources | None = None,
               method: str = "tasks", counting: bool = False, known: int | None = None) -> Plan:  # fmt: skip
     """Plan a join of partitions with these summaries; refuses what cannot be joined.
@@ -136,26 +149,20 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     one chunk only; None: rows may be in several.
     """
     resources = resources or Resources()
-    check_coordinates(summaries, spec)
+    side = make_side(summaries, spec)
+    spec, every = side.spec, side.every
     budget = make_budget(spec.blocksize, spec.settings, resources)
-    moments = [summary.moments for summary in summaries]
-    every = merge_moments(moments)
-    bounds = _bounds(every, spec)
     backend = backend_named(spec.library)
-    layout = backend.layout(spec.method, *bounds, spec.threshold)
-    rows = [summary.moments.rows for summary in summaries]
-    id_bytes = float(np.average([s.id_bytes for s in summaries], weights=rows if sum(rows) else None))
-    row_bytes = 8 * len(spec.on) + id_bytes + (known or 0)
-    offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
-    points = gather_samples([s.sample for s in summaries if s.sample is not None], offsets, len(spec.on))
-    replicated = None if counting else _replicated(summaries, spec, budget, resources, row_bytes)
-    chunks = replicated or _choose(
-        summaries, points, every, spec, budget, resources, row_bytes, offsets, method, known is None
-    )
+    layout = backend.layout(spec.method, *moments_of([side]), spec.threshold, spec.norm)
+    row_bytes = side.row_bytes + (known or 0)
+    replicated = None if counting else replicated_chunk(side, budget, resources, row_bytes)
+    chunks = replicated or _choose(side, budget, resources, row_bytes, method, known is None)
     check_blocks(chunks.visits[0], len(chunks), budget)
     blocks = chunks.blocks()
-    found = _estimate(points, layout, backend, chunks, blocks)
-    pair_bytes = 2 * id_bytes + 8 * spec.return_distance
+    sampled = sample_pairs(side.points, layout, backend)
+    meet = block_of(blocks, chunks, chunks.chunk_pairs(sampled[0]))
+    found = estimate(sampled, blocks, chunks.candidates(blocks), meet)
+    pair_bytes = 2 * (side.id_bytes + side.kept_bytes) + 8 * spec.return_distance
     most = most_rows(found, chunks, blocks, spec)
     slices, even = whole_slices(most, pair_bytes, budget, resources), False
     if replicated is not None:
@@ -165,7 +172,8 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
         check_outputs(float(slices.sum()), budget)
     plan = Plan(
         layout,
-        tuple((s.source_rows, box_digest(s.moments.lower, s.moments.upper)) for s in summaries),
+        len(every.lower),
+        side.sources,
         chunks,
         blocks,
         slices.astype(np.int64),
@@ -186,24 +194,17 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     return plan
 
 
-def _bounds(every: Moments, spec: JoinSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Lower and upper bounds, mean and variance of all points."""
-    if every.rows:
-        return every.lower, every.upper, every.mean, every.variance
-    return (np.zeros(len(spec.on)),) * 4
-
-
-def _replicated(summaries: list[PartitionSummary], spec: JoinSpec, budget: Budget, resources: Resources,
-                row_bytes: float) -> EntityChunks | None:  # fmt: skip
+def replicated_chunk(side: Side, budget: Budget, resources: Resources,
+                     row_bytes: float) -> EntityChunks | None:  # fmt: skip
     """One chunk of all rows, which every task has a copy of, and each its share of the queries of.
 
     On GPUs that is chosen wherever it fits; None: it does not, or was not asked for.
     """
+    spec, rows = side.spec, side.source_rows
     if spec.partitioning != "replicated" and not (spec.partitioning == "auto" and resources.gpu):
         return None
-    rows = sum(summary.source_rows for summary in summaries)
     if rows * row_bytes <= budget.chunk and rows <= MOST_ROWS:
-        return entity_chunks(summaries, max(rows, 1), max(rows, 1), spec.metric, spec.threshold)
+        return entity_chunks(side.summaries, max(rows, 1), max(rows, 1), spec.norm, spec.threshold)
     if spec.partitioning == "replicated":
         raise BudgetError(
             f"partitioning='replicated' makes one chunk of all {rows:,} rows of {row_bytes:.0f} bytes, "
@@ -213,38 +214,42 @@ def _replicated(summaries: list[PartitionSummary], spec: JoinSpec, budget: Budge
     return None
 
 
-def _choose(summaries: list[PartitionSummary], points: SamplePoints, every: Moments, spec: JoinSpec,
-            budget: Budget, resources: Resources, row_bytes: float, offsets: np.ndarray,
-            method: str, halos: bool) -> Chunking:  # fmt: skip
+def _choose(side: Side, budget: Budget, resources: Resources, row_bytes: float, method: str,
+            halos: bool) -> Chunking:  # fmt: skip
     """Entity or spatial chunks, whichever have rows visited less often; or those asked for."""
-    most = int(min(max(budget.chunk // row_bytes, 1), MOST_ROWS))
-    least = most if budget.chosen else min(most, least_rows(len(spec.on)))
-    together = most if budget.chosen else _clip(every.rows / math.sqrt(2 * resources.threads), least, most)
-    entity = entity_chunks(summaries, together, most, spec.metric, spec.threshold)
+    spec, every, points, offsets = side.spec, side.every, side.points, side.offsets
+    least, most = rows_of_chunk(side, budget, row_bytes)
+    together = clip(every.rows / math.sqrt(2 * resources.threads), least, most)
+    entity = entity_chunks(side.summaries, together, most, spec.norm, spec.threshold)
     if spec.partitioning == "entity" or every.rows == 0:
         return entity
     if spec.partitioning == "auto" and len(entity) < 2:
         return entity
-    target = (
-        most if budget.chosen else _clip(every.rows / (CHUNKS_PER_THREAD * resources.threads), least, most)
-    )
-    away = reach(spec.threshold)
+    target = clip(every.rows / (CHUNKS_PER_THREAD * resources.threads), least, most)
+    away = reach(spec.norm, spec.threshold)
     regions = make_regions(points.x, points.weight, every.lower, every.upper, away, target, MOST_REGIONS)
     spatial: Chunking
     if halos:
-        spatial = spatial_chunks(points, regions, away, spec.threshold, most, offsets, method)
+        spatial = spatial_chunks(points, regions, spec.norm, away, spec.threshold, most, offsets, method)
     else:
-        spatial = region_chunks(points, regions, spec.metric, spec.threshold, most, offsets, method)
-    if spec.partitioning == "spatial" or _cost(spatial) <= _cost(entity):
+        spatial = region_chunks(points, regions, spec.norm, spec.threshold, most, offsets, method)
+    if spec.partitioning == "spatial" or cost(spatial) <= cost(entity):
         return spatial
     return entity
 
 
-def _clip(rows: float, least: int, most: int) -> int:
+def rows_of_chunk(side: Side, budget: Budget, row_bytes: float) -> tuple[int, int]:
+    """Rows of a chunk: so many are worth a task, or were asked for; and so many fit."""
+    most = int(min(max(budget.chunk // row_bytes, 1), MOST_ROWS))
+    return most if budget.chosen else min(most, least_rows(len(side.every.lower))), most
+
+
+def clip(rows: float, least: int, most: int) -> int:
+    """A number of rows as an int, between two others."""
     return min(max(math.ceil(rows), least), most)
 
 
-def _cost(chunks: Chunking) -> float:
+def cost(chunks: Chunking) -> float:
     """How often rows are visited in all, being shuffled included."""
     visits = chunks.visits[1]
     if not isinstance(chunks, EntityChunks):
@@ -252,16 +257,14 @@ def _cost(chunks: Chunking) -> float:
     return visits
 
 
-def _estimate(points: SamplePoints, layout: Any, backend: Backend, chunks: Chunking,
-              blocks: np.ndarray) -> Estimate:  # fmt: skip
-    points, left, right = sample_pairs(points, layout, backend)
+def block_of(blocks: np.ndarray, chunks: Any, meet: Any) -> Any:
+    """A function: the blocks in which pairs of sample points are; `meet` tells of the chunks."""
     number = len(chunks) + 1
     keys = blocks[:, 0].astype(np.int64) * number + blocks[:, 1]
     order = np.argsort(keys)
-    meet = chunks.chunk_pairs(points)
 
-    def block_of(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def found(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         i, j = meet(left, right)
         return order[np.searchsorted(keys[order], i * number + j)]
 
-    return estimate(points, left, right, blocks, chunks.candidates(blocks), block_of)
+    return found

@@ -17,9 +17,9 @@ from dask_simjoin.backends.base import host
 from dask_simjoin.chunking import EntityChunks, Meetings, SpatialChunks, dealt
 from dask_simjoin.estimate import SamplePoints
 from dask_simjoin.index.regions import Regions
-from dask_simjoin.metrics import METRICS
+from dask_simjoin.norms import Norm, box_gap
 
-NO_HALO = {"reach": -math.inf, "threshold": -1.0}
+NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
 """What makes a backend's `regions` find no point that another region needs."""
 
 
@@ -30,9 +30,9 @@ class RegionChunks(Meetings):
     Attributes
     ----------
     regions : Regions
-    metric : str
+    norm : int or float
     limit : float
-        Regions meet whose boxes the metric says to be within it.
+        Regions meet whose boxes the norm says to be within it.
     first, own : array (regions,), int64
         Each region's first chunk, and how many it has.
     rows : array (chunks,), float64
@@ -44,7 +44,7 @@ class RegionChunks(Meetings):
     """
 
     regions: Regions
-    metric: str
+    norm: Norm
     limit: float
     first: np.ndarray
     own: np.ndarray
@@ -53,6 +53,8 @@ class RegionChunks(Meetings):
     offsets: np.ndarray
 
     reach, threshold = NO_HALO["reach"], NO_HALO["threshold"]
+    kind = "spatial"
+    everywhere = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -69,9 +71,8 @@ class RegionChunks(Meetings):
         """Each chunk, and those from it on whose regions are its own or within the limit of it."""
         lower, upper = self.regions.lower, self.regions.upper
         region = np.repeat(np.arange(len(self.own)), self.own)
-        gap = METRICS[self.metric].box_gap
         for r in range(len(self.own)):
-            near = gap(lower[r], upper[r], lower[r:], upper[r:]) <= self.limit
+            near = box_gap(self.norm, lower[r], upper[r], lower[r:], upper[r:]) <= self.limit
             near[0] = True  # also where bounds are no numbers that gaps can be told of
             later = np.flatnonzero(near[region[self.first[r] :] - r]) + self.first[r]
             for k in range(int(self.own[r])):
@@ -91,17 +92,53 @@ class RegionChunks(Meetings):
     @property
     def identity(self) -> Any:
         """What tells two of them apart."""
-        return (self.regions.arrays, self.metric, self.limit, self.own, self.method, self.offsets)
+        return (self.regions.arrays, self.norm, self.limit, self.own, self.method, self.offsets)
 
 
-def region_chunks(points: SamplePoints, regions: Regions, metric: str, limit: float, most: float,
+def region_chunks(points: SamplePoints, regions: Regions, norm: Norm, limit: float, most: float,
                   offsets: np.ndarray, method: str) -> RegionChunks:  # fmt: skip
     """Chunks of about `most` points at most, as far as the sample tells."""
     region = host().regions(points.x, regions, **NO_HALO)[0]
     rows = np.bincount(region, points.weight, minlength=len(regions))
     own = np.ceil(rows / most).clip(1).astype(np.int64)
     first = np.cumsum([0, *own[:-1]])
-    return RegionChunks(regions, metric, limit, first, own, np.repeat(rows / own, own), method, offsets)
+    return RegionChunks(regions, norm, limit, first, own, np.repeat(rows / own, own), method, offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class ReachChunks(RegionChunks):
+    """Chunks of all points within reach of regions: one in several of them, where it meets other points.
+
+    Attributes
+    ----------
+    reach : float
+        Of a region, in one coordinate; `limit` is that of the norm.
+    """
+
+    reach: float = 0.0
+
+    everywhere = True
+
+    @property
+    def threshold(self) -> float:
+        """How far from a region's box its points are at most."""
+        return self.limit
+
+    @property
+    def identity(self) -> Any:
+        """What tells two of them apart."""
+        return (*super().identity, self.reach)
+
+
+def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, limit: float, most: float,
+                 offsets: np.ndarray, method: str) -> ReachChunks:  # fmt: skip
+    """Chunks of about `most` points at most, as far as the sample tells."""
+    _, places, region = host().regions(points.x, regions, reach, limit, norm, everywhere=True)
+    rows = np.bincount(region, points.weight[places], minlength=len(regions))
+    own = np.ceil(rows / most).clip(1).astype(np.int64)
+    first = np.cumsum([0, *own[:-1]])
+    expected = np.repeat(rows / own, own)
+    return ReachChunks(regions, norm, limit, first, own, expected, method, offsets, reach)
 
 
 Shuffled = SpatialChunks | RegionChunks

@@ -146,7 +146,10 @@ class PlanReport:
         )
 
     def _title(self) -> str:
-        return f"Plan of a self-join, eps={self.spec.eps!r}"
+        return f"Plan of a self-join, {self._within()}"
+
+    def _within(self) -> str:
+        return f"eps={self.spec.eps if self.spec.radius is None else self.spec.radius!r}"
 
     def _facts(self) -> list[tuple[str, str]]:
         """Names and texts of everything that the report tells."""
@@ -155,23 +158,17 @@ class PlanReport:
         largest = float(rows.max(initial=0.0))
         blocks = self.to_frame()
         sizes = np.repeat((blocks["bytes"] / blocks["partitions"]).to_numpy(), plan.slices)
-        possible = self.chunks * (self.chunks + 1) // 2
+        possible = self._possible()
         found = plan.estimate
-        exact = found.sampled >= self.rows
+        exact = found.sampled >= self._sampled_of()
         return [
-            ("rows", f"{self.rows:,}"),
-            ("dimensions", f"{len(self.spec.on):,}: {self._names(range(len(self.spec.on)))}"),
-            ("engine", self._engine()),
-            ("partitioning", self._partitioning()),
-            ("chunks", f"{self.chunks:,} ({format_bytes(round(rows.sum() * plan.row_bytes))})"),
-            ("median chunk", self._chunk(float(np.median(rows)) if len(rows) else 0.0)),
-            ("largest chunk", self._chunk(largest)),
+            *self._what(),
             ("block pairs", f"{self.block_pairs:,} of {possible:,} possible"),
             ("skipped", f"{possible - self.block_pairs:,}, where no pair can be"),
             ("pairs", f"{self.pairs:,.0f}" if exact else f"about {self.pairs:,.0f}"),
             ("95 % interval", f"{self.pairs_low:,.0f} to {self.pairs_high:,.0f}"),
             ("sampled", f"{found.sampled:,} rows{', which is all of them' * exact}"),
-            ("neighbours", f"{2 * found.total / max(self.rows, 1):,.3g} of a row, on average"),
+            ("neighbours", f"{self._neighbours():,.3g} of a row, on average"),
             ("result", f"{format_bytes(self.result_bytes)}, {self.plan.pair_bytes:.3g} bytes a pair"),
             ("partitions", f"{self.partitions:,}, the largest {format_bytes(round(sizes.max(initial=0.0)))}"),
             ("memory", f"{format_bytes(round(NEED * largest * plan.row_bytes))} for the largest task"),
@@ -180,8 +177,36 @@ class PlanReport:
             ("tasks", f"about {self._tasks():,}"),
         ]
 
+    def _what(self) -> list[tuple[str, str]]:
+        """What is joined, and how it lies in chunks."""
+        plan, rows = self.plan, self.plan.chunks.rows
+        metric = self.spec.metric
+        return [
+            ("rows", self._rows()),
+            ("dimensions", f"{plan.dims:,}: {self._names(range(plan.dims))}"),
+            *([] if metric == "euclidean" else [("metric", metric)]),
+            ("engine", self._engine()),
+            ("partitioning", self._partitioning()),
+            ("chunks", f"{self.chunks:,} ({format_bytes(round(rows.sum() * plan.row_bytes))})"),
+            ("median chunk", self._chunk(float(np.median(rows)) if len(rows) else 0.0)),
+            ("largest chunk", self._chunk(float(rows.max(initial=0.0)))),
+        ]
+
+    def _rows(self) -> str:
+        return f"{self.rows:,}"
+
+    def _possible(self) -> int:
+        return self.chunks * (self.chunks + 1) // 2
+
+    def _sampled_of(self) -> int:
+        return self.rows
+
+    def _neighbours(self) -> float:
+        return 2 * self.plan.estimate.total / max(self.rows, 1)
+
     def _names(self, places: Iterable[int]) -> str:
-        names = [repr(self.spec.on[k]) for k in places]
+        on, axes = self.spec.on, self.spec.measure.axes or self.spec.on
+        names = [f"{on[0]!r}[{k}]" if self.spec.lists else repr(axes[k]) for k in places]
         more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
         return ", ".join(names[:MOST_NAMES]) + more
 
@@ -189,9 +214,10 @@ class PlanReport:
         layout = self.plan.layout
         if isinstance(layout, DeviceLayout):
             return f"tiles on GPUs, in {layout.engine}, in order of {self._names(layout.cut)}"
-        grid = layout.grid
+        grid = getattr(layout, "grid", None)
         if grid is None:
-            return f"tiles, in order of {self._names(layout.cut)}"
+            ordered = getattr(layout, "cut", ())
+            return f"tiles, in order of {self._names(ordered)}" if ordered else "joins of growing eps"
         cells = f" in cells of {self._names(grid.dims)}" if grid.dims else ""
         return f"sweep along {self._names([grid.sweep])}{cells}"
 
@@ -200,7 +226,9 @@ class PlanReport:
         if not isinstance(chunks, SpatialChunks):
             if self.plan.replicated:
                 return "replicated: one chunk of all rows, and tasks for parts of its queries"
-            return "entity: rows in the order of the frame"
+            if chunks.kind == "entity":
+                return "entity: rows in the order of the frame"
+            return f"spatial: {len(chunks.regions):,} regions"
         halo = chunks.halo_rows.sum() / max(chunks.own_rows.sum(), 1.0)
         return f"spatial: {len(chunks.regions):,} regions, {100 * halo:.3g} % of the rows in halos as well"
 
@@ -213,7 +241,7 @@ class PlanReport:
         sources = len(plan.sources)
         join = self.partitions + int((plan.slices > 1).sum())
         if isinstance(chunks, SpatialChunks):
-            return sources + n + _shuffle_tasks(sources, n, chunks.method) + join
+            return sources + n + shuffle_tasks(sources, n, chunks.method) + join
         return sources + (0 if plan.as_they_come else n) + join
 
     @property
@@ -259,7 +287,7 @@ class PlanReport:
         return ax
 
 
-def _shuffle_tasks(sources: int, chunks: int, method: str) -> int:
+def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
     """Tasks of a shuffle by Dask, as of its version 2026.7; by tasks, each part split off is one."""
     if method != "p2p":
         sources = min(sources, chunks)  # it puts sources together first

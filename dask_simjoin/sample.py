@@ -35,11 +35,14 @@ class Sample:
         Their row numbers in the partition, ascending.
     x : array (m, d), float64
         Their coordinates.
+    limit : array (m,), float64, or None
+        Their own thresholds, where rows have radii.
     """
 
     rows: int
     places: np.ndarray
     x: np.ndarray
+    limit: np.ndarray | None = None
 
 
 def sample_size(rows: int, dims: int, partitions: int) -> int:
@@ -51,7 +54,7 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
 
 
 def draw(x: Any, kept: np.ndarray | None, partitions: int,
-         seed: int | tuple[int, ...]) -> Sample:  # fmt: skip
+         seed: int | tuple[int, ...], limit: Any = None) -> Sample:  # fmt: skip
     """Draw from the points `x` (n, d), which are those rows of a partition that `kept` selects."""
     n, dims = x.shape
     size = sample_size(n, dims, partitions)
@@ -60,4 +63,6 @@ def draw(x: Any, kept: np.ndarray | None, partitions: int,
     else:
         some = np.sort(np.random.default_rng(seed).choice(n, size, replace=False, shuffle=False))
     places = some if kept is None else np.flatnonzero(kept)[some]
-    return Sample(n, places, np.ascontiguousarray(to_host(x[module_of(x).asarray(some)])))
+    there = module_of(x).asarray(some)
+    own = None if limit is None else to_host(limit[there])
+    return Sample(n, places, np.ascontiguousarray(to_host(x[there])), own)

@@ -13,12 +13,15 @@ from dask_simjoin.backends.base import searcher_named
 from dask_simjoin.budget import Resources
 from dask_simjoin.checks import check_blocks
 from dask_simjoin.chunking import EntityChunks, serpentine
-from dask_simjoin.estimate import SamplePoints, gather_samples
-from dask_simjoin.metrics import METRICS
-from dask_simjoin.partition import PartitionSummary, merge_moments
+from dask_simjoin.estimate import SamplePoints
+from dask_simjoin.metrics import Metric
+from dask_simjoin.norms import Norm, add, box_gap
+from dask_simjoin.partition import PartitionSummary
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.region_chunks import Chunking
+from dask_simjoin.side import make_side, moments_of
 from dask_simjoin.spec import JoinSpec
+from dask_simjoin.two_plan import TwoPlan, make_two_plan, two_sides
 
 GUESSED = 1024
 """Points of the sample whose neighbours are looked at for a first guess of distances."""
@@ -46,30 +49,53 @@ class NearestPlan(Plan):
         return (super().__dask_tokenize__(), normalize_token(self.searches))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class TwoNearestPlan(TwoPlan):
+    """The same of two tables: `searches` are of the left chunks."""
+
+    searches: tuple[np.ndarray, ...]
+
+    def __dask_tokenize__(self) -> Any:
+        return (super().__dask_tokenize__(), normalize_token(self.searches))
+
+
+def known_bytes(neighbors: int) -> int:
+    """Bytes that a search finds out of each row: what is known before and after a task."""
+    return 40 + 32 * neighbors
+
+
 def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbors: int,
-                      resources: Resources | None = None, method: str = "tasks",
-                      known: int = 0) -> NearestPlan:  # fmt: skip
-    """Plan the search for so many neighbours of each row; other parameters as of `make_plan`."""
-    offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
-    samples = [s.sample for s in summaries if s.sample is not None]
-    points = gather_samples(samples, offsets, len(spec.on))
-    guessed = replace(spec, eps=_guess(points, neighbors))
-    plan = make_plan(summaries, guessed, resources, method, counting=True, known=known)
-    searches = _searches(plan.chunks, points, spec, neighbors)
+                      resources: Resources | None = None, method: str = "tasks", known: int = 0,
+                      others: list[PartitionSummary] | None = None) -> Any:  # fmt: skip
+    """Plan the search for so many neighbours of each row; other parameters as of `make_plan`.
+
+    `others`: of the right table's partitions, if neighbours are rows of that.
+    """
+    side = data = make_side(summaries, spec)
+    if others is not None:
+        side, data = two_sides(summaries, others, spec)
+    guessed = replace(spec, eps=_guess(data.points, neighbors, spec.measure))
+    plan: Plan
+    if others is None:
+        plan = make_plan(summaries, guessed, resources, method, counting=True, known=known)
+        queries, chunks, first = plan.chunks, plan.chunks, 0
+    else:
+        guessed = replace(guessed, other=replace(spec.other, eps=guessed.eps))  # type: ignore[type-var]
+        plan = make_two_plan(summaries, others, guessed, resources, method, counting=True, known=known)
+        queries, chunks, first = plan.chunks.left, plan.chunks.right, len(plan.chunks.left)
+    searches = _searches(queries, chunks, data.points, spec, neighbors, first)
     check_blocks(sum(map(len, searches)), len(plan.chunks), plan.budget)
-    every = merge_moments([summary.moments for summary in summaries])
-    sides = (every.lower, every.upper, every.mean, every.variance)
-    if not every.rows:
-        sides = (np.zeros(len(spec.on)),) * 4
-    layout = searcher_named(spec.library).layout(*sides, points.x)
+    moments = moments_of([side] if others is None else [side, data])
+    layout = searcher_named(spec.library).layout(*moments, data.points.x, spec.norm)
     pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
     known_of = {f.name: getattr(plan, f.name) for f in fields(plan)}
     known_of |= {"layout": layout, "blocks": blocks, "slices": np.ones(len(blocks), np.int64)}
-    return NearestPlan(**known_of, searches=searches)
+    kind = NearestPlan if others is None else TwoNearestPlan
+    return kind(**known_of, searches=searches)
 
 
-def _guess(points: SamplePoints, neighbors: int) -> float:
+def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
     """About how far the neighbours of a row are; only how rows are cut into regions goes by it."""
     m = len(points.x)
     if m < 2:
@@ -78,27 +104,33 @@ def _guess(points: SamplePoints, neighbors: int) -> float:
     some = points.x[random.choice(m, min(m, GUESSED), replace=False)]
     share = len(some) / max(1, points.rows)
     place = min(len(some) - 1, max(1, math.ceil(neighbors * share)))
-    far = []
+    far = np.empty(len(some))
     with np.errstate(over="ignore"):
-        for x in some:
-            away = np.sqrt(np.einsum("ij,ij->i", some - x, some - x))
-            far.append(float(np.partition(away, place)[place]))
-    typical = float(np.median(far))
+        for n, x in enumerate(some):
+            total = np.zeros(len(some))
+            for k in range(some.shape[1]):
+                total = add(total, np.abs(some[:, k] - x[k]), metric.norm)
+            far[n] = np.partition(total, place)[place]
+        typical = float(np.median(metric.distance(far, np)))
     return typical if math.isfinite(typical) else 0.0
 
 
-def _searches(chunks: Chunking, points: SamplePoints, spec: JoinSpec,
-              neighbors: int) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """For each chunk those that may hold neighbours of its rows."""
-    lower, upper, filled = _boxes(chunks)
-    gap = METRICS[spec.metric].box_gap
-    found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(chunks)
-    for c, limit in zip(filled.tolist(), _limits(points.x, lower, upper, neighbors), strict=True):
-        at = int(np.searchsorted(filled, c))
-        away = gap(lower[at], upper[at], lower, upper)
-        away[at] = -1.0
+def _searches(queries: Chunking, data: Chunking, points: SamplePoints, spec: JoinSpec, neighbors: int,
+              first: int) -> tuple[np.ndarray, ...]:  # fmt: skip
+    """For each chunk of queries those of the data that may hold neighbours of its rows, the nearest first.
+
+    `first`: the number of the data's first chunk; 0: they are the queries' chunks.
+    """
+    lower, upper, filled = _boxes(queries)
+    others = _boxes(data)
+    found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(queries)
+    limits = _limits(points.x, lower, upper, neighbors, spec.norm)
+    for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
+        away = box_gap(spec.norm, lower[at], upper[at], others[0], others[1])
+        if not first:
+            away[at] = -1.0
         near = np.flatnonzero(~(away > limit))  # so also where gaps are no numbers
-        found[c] = filled[near[np.argsort(away[near], kind="stable")]]
+        found[c] = others[2][near[np.argsort(away[near], kind="stable")]] + first
     return tuple(found)
 
 
@@ -112,13 +144,14 @@ def _boxes(chunks: Chunking) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return chunks.regions.lower[region], chunks.regions.upper[region], np.arange(len(chunks))
 
 
-def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int) -> np.ndarray:
-    """For each box how far, squared, the neighbours of any point in it are at most.
+def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
+            norm: Norm = 2) -> np.ndarray:  # fmt: skip
+    """For each box the largest total that a point in it can have with one of its neighbours.
 
-    Points of the sample are rows: so many, and one more as one may be the point itself, within that distance
-    of the whole box are as many neighbours, or nearer ones.  Distances to the box's far ends are computed
-    with the operations of `d2` in their order, and rounding is monotone: no point in the box is
-    further as computed.
+    Points of the sample are rows: so many, and one more as one may be the point itself, within that total
+    of the whole box are as many neighbours, or nearer ones.  Totals with the box's far ends are computed
+    with the operations of all totals in their order, and rounding is monotone: no point in the box has
+    a larger one as computed.
     """
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
@@ -131,6 +164,6 @@ def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int)
             total = np.zeros(len(x))
             for k in range(x.shape[1]):
                 far = np.maximum(np.abs(x[:, k] - lower[c, k]), np.abs(upper[c, k] - x[:, k]))
-                total = total + far * far
+                total = add(total, far, norm)
             limits[c] = np.partition(total, neighbors)[neighbors]
     return limits

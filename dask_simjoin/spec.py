@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import math
-import numbers
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from dask_simjoin.budget import Settings, current_settings, parse_size
-from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
-from dask_simjoin.index.layout import METHODS, SWEEP_MAX_DIMS
-from dask_simjoin.metrics import METRICS
-
-ROW_ID = "row_id"
-"""Name of the column that `with_row_id` adds; never a coordinate unless `on` names it."""
+from dask_simjoin.columns import check_columns, check_columns_of, check_on, has_column, own_radius
+from dask_simjoin.errors import ColumnError, OptionTypeError
+from dask_simjoin.index.layout import METHODS
+from dask_simjoin.lists import lists_of
+from dask_simjoin.metrics import Metric, make_metric
+from dask_simjoin.norms import Norm
+from dask_simjoin.options import check_choice, check_eps, check_metric
+from dask_simjoin.wording import listed, shown
 
 PAIRS = ("unique", "both")
 
 PARTITIONINGS = ("auto", "entity", "spatial", "replicated")
-
-MOST_SHOWN = 100
-"""Characters of a value that a message shows."""
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,14 @@ class JoinSpec:
         Coordinate columns, in the order in which squares are summed.
     id : hashable or None
         The column that names the rows; None: the index.
-    metric, pairs, method : str
+    metric : str
+    p : int or float
+        Minkowski's.
+    dims : int or None
+        Dimensions of the space that is joined in; None: only the data tell.
+    lists : bool
+        Whether `on` is one column of lists.
+    pairs, method : str
     include_self, return_distance, dropna : bool
     partitioning : str
     blocksize : int or None
@@ -54,12 +53,23 @@ class JoinSpec:
         Of the ids, by the frame's example; partitions may hold others of the same values.
     library : str
         The data frame library that partitions are of.
+    radius : hashable or None
+        The column of each row's own largest distance; `eps` is then the largest of them, once it is known.
+    keep : tuple
+        Columns whose values the result has.
+    names : tuple of str
+        What they are called there, where their row is the left one; and as many where it is the right one.
+    other : JoinSpec or None
+        Of a join of two tables: what is asked of the right one.
     """
 
     eps: float
     on: tuple[Hashable, ...]
     id: Hashable | None = None
     metric: str = "euclidean"
+    p: Norm = 2
+    dims: int | None = None
+    lists: bool = False
     pairs: str = "unique"
     include_self: bool = False
     return_distance: bool = False
@@ -70,45 +80,58 @@ class JoinSpec:
     settings: Settings = field(default_factory=current_settings)
     id_dtype: Any = None
     library: str = "pandas"
+    radius: Hashable | None = None
+    keep: tuple[Hashable, ...] = ()
+    names: tuple[str, ...] = ()
+    other: JoinSpec | None = None
+
+    @property
+    def measure(self) -> Metric:
+        """The metric itself."""
+        return make_metric(self.metric, self.p)
+
+    @property
+    def norm(self) -> Norm:
+        """Of the metric's decision."""
+        return self.measure.norm
 
     @property
     def threshold(self) -> float:
         """What the metric's decision compares with."""
-        return METRICS[self.metric].threshold(self.eps)
+        return self.measure.threshold(self.eps)
 
     @property
     def columns(self) -> list[Hashable]:
         """The columns of the frame that the join reads."""
-        own = [] if self.id is None or self.id in self.on else [self.id]
-        return [*self.on, *own]
+        own = [] if self.id is None else [self.id]
+        own += [] if self.radius is None else [self.radius]
+        return list(dict.fromkeys([*self.on, *own, *self.keep]))
 
+    @property
+    def kept_left(self) -> dict[str, Hashable]:
+        """Columns of the result, and which columns of the left row they are."""
+        return dict(zip(self.names, self.keep, strict=False))
 
-def known_options(function: F) -> F:
-    """Refuse unknown keywords with the list of the known ones."""
-    signature = inspect.signature(function)
-    known = [name for name in signature.parameters if name not in ("self", "frame")]
-
-    @functools.wraps(function)
-    def checked(*args: Any, **options: Any) -> Any:
-        for name in options:
-            if name not in signature.parameters:
-                raise OptionTypeError(
-                    f"{function.__name__}() has no option {name!r}{_did_you_mean(name, known)}; "
-                    f"its options are {', '.join(known) or 'none'}."
-                )
-        return function(*args, **options)
-
-    return checked  # type: ignore[return-value]
+    @property
+    def kept_right(self) -> dict[str, Hashable]:
+        """The same of the right row."""
+        if self.other is not None:
+            return self.other.kept_left
+        return dict(zip(self.names[len(self.keep) :], self.keep, strict=True))
 
 
 def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_name: str = "eps",
-              **options: Any) -> JoinSpec:  # fmt: skip
-    """Validate the options of a join of a frame like `meta` (its empty example)."""
-    eps = _check_eps(eps, eps_name)
-    _check_choice("metric", options.get("metric", "euclidean"), tuple(METRICS))
-    _check_choice("pairs", options.get("pairs", "unique"), PAIRS)
-    _check_choice("method", options.get("method", "auto"), METHODS)
-    _check_choice("partitioning", options.get("partitioning", "auto"), PARTITIONINGS)
+              radii: bool = False, **options: Any) -> JoinSpec:  # fmt: skip
+    """Validate the options of a join of a frame like `meta` (its empty example).
+
+    `radii`: `eps` may name a column.
+    """
+    radius = own_radius(meta, eps) if radii else None
+    eps = 0.0 if radius is not None else check_eps(eps, eps_name)
+    metric = check_metric(options)
+    check_choice("pairs", options.get("pairs", "unique"), PAIRS)
+    check_choice("method", options.get("method", "auto"), METHODS)
+    check_choice("partitioning", options.get("partitioning", "auto"), PARTITIONINGS)
     if options.get("blocksize") is not None:
         options["blocksize"] = parse_size("blocksize", options["blocksize"])
     for name in ("include_self", "return_distance", "dropna"):
@@ -117,133 +140,20 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_n
             raise OptionTypeError(f"{name}={shown(value)} is not allowed; use True or False.")
         options[name] = bool(value)
     check_columns(meta)
-    if id is not None and not _has(meta.columns, id):
+    if id is not None and not has_column(meta.columns, id):
         raise ColumnError(
-            f"id={id!r} is not a column; the columns are {_listed(meta.columns)}. "
+            f"id={id!r} is not a column; the columns are {listed(meta.columns)}. "
             "Leave out id to name rows by their index labels."
         )
-    on = _check_on(meta, on, id)
-    if options.get("method") == "sweep" and len(on) > SWEEP_MAX_DIMS:
-        raise OptionError(
-            f"method='sweep' serves at most {SWEEP_MAX_DIMS} columns, and on= names {len(on)}; "
-            "use method='tiles' or 'auto'."
-        )
+    on = check_on(meta, on, id, radius)
+    check_columns_of(metric, on)
+    lists = lists_of(meta[on[0]]) if len(on) == 1 else None
+    columns = len(on) if lists is None else lists.length
     dtype = meta.index.dtype if id is None else meta[id].dtype
     if dtype == np.float16:
         raise ColumnError(
             f"id={id!r} is of dtype float16, of which pandas has no index; convert it, for example with "
             ".astype('float64')."
         )
-    return JoinSpec(eps, on, id, id_dtype=dtype, **options)
-
-
-def _check_eps(eps: Any, name: str) -> float:
-    # NumPy counts timedelta64 among its integers
-    if isinstance(eps, (bool, np.bool_, np.timedelta64)) or not isinstance(eps, numbers.Real):
-        raise OptionTypeError(f"{name}={shown(eps)} is not a number; use a finite number >= 0.")
-    try:
-        value = float(eps)
-    except OverflowError:
-        value = math.inf
-    if not math.isfinite(value) or eps < 0:  # a tiny negative Fraction would be -0.0
-        raise OptionError(f"{name}={shown(eps)} is not allowed; use a finite number >= 0.")
-    return value
-
-
-def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in allowed:
-        if len(allowed) == 1:
-            choices = f"use {allowed[0]!r}, the only one so far"
-        else:
-            names = ", ".join(repr(choice) for choice in allowed)
-            choices = f"use one of {names}{_did_you_mean(value, allowed)}"
-        raise OptionError(f"{name}={shown(value)} is not allowed; {choices}.")
-
-
-def check_columns(meta: Any) -> None:
-    """Refuse columns that names do not tell apart."""
-    if getattr(meta.columns, "nlevels", 1) > 1:
-        raise ColumnError(
-            "The columns are a MultiIndex, which cannot be joined on; flatten it, "
-            "for example df.columns = ['_'.join(c) for c in df.columns]."
-        )
-    repeated = list(meta.columns[meta.columns.duplicated()].unique())
-    if repeated:
-        raise ColumnError(
-            f"The frame has several columns named {_listed(repeated)}; column names must be "
-            "unique: rename or drop all but one."
-        )
-
-
-def _check_on(meta: Any, on: Any, id: Hashable | None) -> tuple[Hashable, ...]:
-    dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
-    if on is None:
-        found = [c for c, t in dtypes.items() if c not in (id, ROW_ID) and _kind(t) in ("i", "u", "f")]
-        if not found:
-            raise ColumnError(
-                f"The frame has no numeric column to join on besides ids and booleans (columns: "
-                f"{_listed(meta.columns)}); name the coordinates with on=[...]."
-            )
-        return tuple(found)
-    if isinstance(on, (set, frozenset)):
-        raise ColumnError(
-            f"on={shown(on)} has no order, and squares are summed in the order of on=; use a list."
-        )
-    names = [on] if isinstance(on, (str, bytes)) or not hasattr(on, "__iter__") else list(on)
-    if isinstance(on, tuple) and _has(meta.columns, on):
-        names = [on]
-    if not names:
-        raise ColumnError(
-            f"on={shown(on)} names no column; name at least one, or leave out on= for all numeric columns."
-        )
-    for name in names:
-        if not _has(meta.columns, name):
-            raise ColumnError(
-                f"on= names {name!r}, which is not a column"
-                f"{_did_you_mean(name, meta.columns, 0.5)}; "
-                f"the columns are {_listed(meta.columns)}."
-            )
-        if names.count(name) > 1:
-            raise ColumnError(f"on= names {name!r} more than once; name each column once.")
-        if _kind(dtypes[name]) not in ("i", "u", "f", "b"):
-            raise ColumnError(
-                f"on= names {name!r} of dtype {dtypes[name]}, which is no real number of at most "
-                "64 bits; name numeric columns only, or convert it, for example with "
-                ".astype('float64')."
-            )
-    return tuple(names)
-
-
-def _kind(dtype: Any) -> str:
-    """NumPy's letter for the kind of number, or "" for what cannot be a coordinate."""
-    kind = str(getattr(dtype, "kind", ""))
-    size = getattr(dtype, "itemsize", 8)
-    return kind if kind in "iufb" and size <= 8 else ""
-
-
-def shown(value: Any) -> str:
-    """A value for a message, cut short."""
-    try:
-        text = repr(value)
-    except ValueError:  # an int of very many digits
-        return f"<{type(value).__name__}>"
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
-
-
-def _has(columns: Any, name: Any) -> bool:
-    try:
-        return name in columns
-    except TypeError:
-        raise ColumnError(f"{name!r} cannot be the name of a column.") from None
-
-
-def _listed(names: Any, most: int = 12) -> str:
-    names = [repr(name) for name in names]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-def _did_you_mean(name: Any, known: Any, cutoff: float = 0.6) -> str:
-    names = [other for other in known if isinstance(other, str)]
-    close = get_close_matches(name, names, n=1, cutoff=cutoff) if isinstance(name, str) else []
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    dims = None if columns is None else metric.dims(columns)
+    return JoinSpec(eps, on, id, dims=dims, lists=lists is not None, id_dtype=dtype, radius=radius, **options)

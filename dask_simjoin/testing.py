@@ -12,6 +12,9 @@ import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
 
+from dask_simjoin.metrics import make_metric
+from dask_simjoin.norms import Norm, power
+
 KINDS = (
     "uniform", "clusters", "lattice", "duplicates", "offset", "huge", "tiny", "scales", "outlier",
     "constant", "exponential",
@@ -29,21 +32,34 @@ class Case(NamedTuple):
 
 
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """All d2 between two sets of points (n, d) and (m, d), as the metric defines them.
+    """All d2 between two sets of points (n, d) and (m, d), as the usual metric defines them."""
+    return totals(x, y)
 
-    One loop over columns: sums of NumPy's (`sum`, `einsum`) add in another order.
+
+def totals(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2) -> np.ndarray:
+    """What a metric's decisions compare, of all pairs of two sets of rows (n, columns) and (m, columns).
+
+    One loop over dimensions: sums of NumPy's (`sum`, `einsum`) add in another order.
     """
-    d2 = np.zeros((len(x), len(y)))
+    kind = make_metric(metric, p)
+    x, y = (kind.embed(np.asarray(side, np.float64), np) for side in (x, y))
+    total = np.zeros((len(x), len(y)))
     with np.errstate(over="ignore", under="ignore"):
         for k in range(x.shape[1]):
-            t = x[:, k, None].astype(np.float64) - y[None, :, k].astype(np.float64)
-            d2 += t * t
-    return d2
+            t = np.abs(x[:, k, None] - y[None, :, k])
+            total = np.maximum(total, t) if kind.norm == math.inf else total + power(t, kind.norm)
+    return total
 
 
-def brute_force(x: np.ndarray, eps: float) -> set[tuple[int, int]]:
-    """The pairs i < j of points (n, d) within eps, by the definition."""
-    near = np.triu(squared_distances(x, x) <= eps * eps, 1)
+def distances(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2) -> np.ndarray:
+    """All distances between two sets of rows (n, columns) and (m, columns)."""
+    total = totals(x, y, metric, p)
+    return make_metric(metric, p).distance(total.ravel(), np).reshape(total.shape)
+
+
+def brute_force(x: np.ndarray, eps: float, metric: str = "euclidean", p: Norm = 2) -> set[tuple[int, int]]:
+    """The pairs i < j of rows (n, columns) within eps, by the definition."""
+    near = np.triu(totals(x, x, metric, p) <= make_metric(metric, p).threshold(eps), 1)
     return set(zip(*(places.tolist() for places in np.nonzero(near)), strict=True))
 
 

@@ -13,6 +13,7 @@ from dask_simjoin.kernels.cuda.sources import NAMES, options, source
 ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
 DIMS = [1, 2, 3, 4, 6, 9, 16, 17, 64, 200, 2048]
 PURPOSES = [{"COUNTING": 0}, {"COUNTING": 1}]
+NORMS = [{"NORM": 0}, {"NORM": 1}, {"NORM": 5}]
 SINKS = [{"COUNTING": 0, "SINK": k, "NODES_64": wide} for k, wide in ((1, 0), (1, 1), (2, 0))]
 
 
@@ -51,25 +52,29 @@ def variants(name):
     """The constants that a file is compiled with."""
     if name == "tiles":
         every = [*itertools.product(DIMS, (0, 1), PURPOSES), *itertools.product((2, 17), (0, 1), SINKS)]
-        return [{"DIMS": d, "EXACT": e} | purpose for d, e, purpose in every]
+        plain = [{"DIMS": d, "EXACT": e} | purpose for d, e, purpose in every]
+        several = itertools.product(NORMS, ((2, PURPOSES[0]), (17, PURPOSES[1]), (3, SINKS[0])))
+        return plain + [{"DIMS": d, "EXACT": 1} | purpose | norm for norm, (d, purpose) in several]
     if name == "tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]
         return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0} | purpose for d, purpose in every]
     if name == "nearest":
         every = [*itertools.product(DIMS, (0, 1), (1,)), *itertools.product((2, 17), (0, 1), (0,))]
-        return [{"DIMS": d, "EXACT": e, "ROWS": 64, "LISTS": k} for d, e, k in every]
+        others = [{"DIMS": d, "EXACT": 1, "ROWS": 64, "LISTS": 1} | norm for d in (2, 17) for norm in NORMS]
+        return [*({"DIMS": d, "EXACT": e, "ROWS": 64, "LISTS": k} for d, e, k in every), *others]
     if name == "nearest_tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, (1,)), (16, 0)]
         return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0, "ROWS": 32, "LISTS": k} for d, k in every]
     if name == "finish":
-        return [{"DIMS": d, "EXACT": 1, "LABELS": k} for d, k in itertools.product((1, 200), (0, 1))]
+        every = itertools.product((1, 200), (0, 1), ({}, *NORMS))
+        return [{"DIMS": d, "EXACT": 1, "LABELS": k} | norm for d, k, norm in every]
     if name == "order":
         return [{"DIMS": 1, "EXACT": 1, "VALUE_BITS": 30}]
     if name == "components":
         return [{"DIMS": 1, "EXACT": 1, "NODES_64": k} for k in (0, 1)]
-    return [{"DIMS": d, "EXACT": 1, "DEPTH": 20} for d in (1, 200)]
+    return [{"DIMS": d, "EXACT": 1, "DEPTH": 20} | norm for d in (1, 200) for norm in ({}, *NORMS)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -87,3 +92,8 @@ def test_errors_are_seen(nvrtc):
     assert "DIMS" in complaints(
         nvrtc, source("finish"), ["--gpu-architecture=sm_90", "-DEXACT=1", "-DLABELS=0"]
     )
+
+
+def test_filters_serve_one_norm(nvrtc):
+    constants = options(DIMS=2, EXACT=0, COUNTING=0, NORM=1)
+    assert "norm 2 only" in complaints(nvrtc, source("tiles"), ["--gpu-architecture=sm_90", *constants])

@@ -31,11 +31,15 @@ def labels_of(x, eps, min_samples):
 
 def by_definition(x, eps, min_samples):
     """The same by the definition of this package, for numbers that scikit-learn computes otherwise."""
-    near = squared_distances(x, x) <= eps * eps
+    return labels_of_neighbours(squared_distances(x, x) <= eps * eps, min_samples)
+
+
+def labels_of_neighbours(near, min_samples):
+    """Labels by definition, of rows that are near each other (n, n)."""
     core = near.sum(1) >= min_samples
-    labels = np.full(len(x), -1)
+    labels = np.full(len(near), -1)
     number = 0
-    for i in range(len(x)):
+    for i in range(len(near)):
         if not core[i] or labels[i] >= 0:
             continue
         todo = [i]

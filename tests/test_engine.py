@@ -39,7 +39,7 @@ def join_chunks(x, eps, cuts=(), **options):
     parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
     summaries = [summarise(part, n, spec, True) for n, part in enumerate(parts)]
     plan = make_plan(summaries, spec)
-    chunking = entity_chunks(summaries, 1, 1000, spec.metric, spec.threshold)
+    chunking = entity_chunks(summaries, 1, 1000, spec.norm, spec.threshold)
     read = [
         read_points(part, known, spec) for part, known in zip(parts, enumerate(plan.sources), strict=True)
     ]
@@ -58,7 +58,7 @@ def join_chunks(x, eps, cuts=(), **options):
         assert not (new & found)
         found |= new
         distances |= dict(zip(zip(pairs.left, pairs.right, strict=True), pairs.distance, strict=True))
-        a, c = count_block(*args, plan.layout, i == j)
+        a, c = count_block(*args, spec, plan.layout, i == j)
         counts[i] += a
         if c is not None:
             counts[j] += c
@@ -130,7 +130,7 @@ def test_the_float64_band_is_hit_and_decides_both_ways():
             layout = make_layout("tiles", *_bounds(x), eps * eps)
             assert layout.filter is not None
             index = BACKEND.build(x, layout)
-            found = BACKEND.pairs(index, index, layout, same=True, distance=False)
+            found = BACKEND.pairs(index, index, layout, same=True)
             assert len(found.left) == int((d2 <= eps * eps).sum())
             decided += found.decided
             refused += found.refused
@@ -181,7 +181,7 @@ def test_around_the_width_of_tiles_and_groups(n, method):
     else:
         layout = make_layout(method, *_bounds(x), eps * eps)
         index = BACKEND.build(x, layout)
-        found = BACKEND.pairs(index, index, layout, same=True, distance=False)
+        found = BACKEND.pairs(index, index, layout, same=True)
         found = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
         assert_same_pairs(found, brute_force(x, eps))
 
@@ -192,9 +192,9 @@ def test_more_tiles_than_one_group_of_boxes():
     x = rng.uniform(size=(300_000, 5))
     eps = 0.02
     by_tiles, by_filterless = (
-        BACKEND.pairs(index, index, layout, same=True, distance=False)
+        BACKEND.pairs(index, index, layout, same=True)
         for layout in (make_layout("tiles", *_bounds(x), eps * eps),)
-        for layout in (layout, layout.__class__(layout.eps2, cut=layout.cut, fan_out=2))
+        for layout in (layout, layout.__class__(layout.threshold, cut=layout.cut, fan_out=2))
         for index in (BACKEND.build(x, layout),)
     )
     one = set(zip(by_tiles.left.tolist(), by_tiles.right.tolist(), strict=True))
@@ -213,7 +213,7 @@ def test_cells_lose_no_neighbour_along_a_long_axis(step):
     layout = make_layout("sweep", lower, upper, mean, np.array([0.0, 1.0]), step * step)
     assert layout.grid.dims == (0,)
     index = BACKEND.build(x, layout)
-    found = BACKEND.pairs(index, index, layout, same=True, distance=False)
+    found = BACKEND.pairs(index, index, layout, same=True)
     t = np.diff(x[:, 0])
     expected = np.flatnonzero(t * t <= step * step)
     assert sorted(found.left.tolist()) == expected.tolist()

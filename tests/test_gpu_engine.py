@@ -91,7 +91,7 @@ def join_chunks(x, eps, cuts, engine, parts=1):
         slices = list(itertools.pairwise(cut)) if parts > 1 else [None]
         weights = BACKEND.weights(q, d, layout, same=same).get()
         for rows in slices:
-            pairs = BACKEND.pairs(q, d, layout, same=same, distance=True, rows=rows)
+            pairs = BACKEND.pairs(q, d, layout, same=same, distance=cupy.sqrt, rows=rows)
             left, right = pairs.left.get(), pairs.right.get()
             assert not same or (left < right).all()
             here = slice(None) if rows is None else slice(*rows)

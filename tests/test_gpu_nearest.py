@@ -17,6 +17,8 @@ from dask_simjoin.index.device import ENGINES
 from dask_simjoin.index.device_nearest import make_nearest_device_layout
 from dask_simjoin.index.kdorder import kd_order as host_order
 from dask_simjoin.kernels.cuda import load
+from dask_simjoin.kernels.cuda.sources import norm_constant
+from dask_simjoin.norms import add
 from dask_simjoin.testing import KINDS, make_points, squared_distances
 from tests.test_nearest import oracle, searches
 
@@ -24,6 +26,8 @@ pytestmark = pytest.mark.gpu
 
 DIMS = [1, 2, 3, 5, 8, 9, 16, 17, 32, 64, 200]
 """Every number of dimensions is compiled by itself, which takes longer than these tests: so, some."""
+
+NORMS, NORM_DIMS = [1, 3, 4, math.inf], [1, 2, 5, 17]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,6 +40,8 @@ def compiled():
         for exact in (False, True):
             plain = {"DIMS": d, "EXACT": exact, "ROWS": 64, "LISTS": lists}
             wanted.append(("nearest", "search_tiles", plain))
+        if d in NORM_DIMS and lists:
+            wanted += [("nearest", "search_tiles", plain | norm_constant(norm)) for norm in NORMS]
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda one: load.kernel(one[0], one[1], **one[2]).kernel, wanted))
 
@@ -173,6 +179,28 @@ def test_a_bound_is_inclusive(dims, engine):
     d2 = np.sort(squared_distances(x, x)[0])
     for bound2 in (d2[5], math.nextafter(d2[5], 0), math.nextafter(d2[5], 9), 0.0):
         check(x, x, 20, True, bound2=float(bound2), engine=engine)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("dims", NORM_DIMS)
+def test_other_norms(dims, norm):
+    for kind in KINDS:
+        rng = np.random.default_rng(dims)
+        x = make_points(kind, 400, dims, rng)
+        sides = x.min(axis=0), x.max(axis=0), np.zeros(dims), np.ones(dims)
+        layout = SEARCHER.layout(*sides, x, norm)
+        assert layout.engine == "float64"
+        names = rng.permutation(400)
+        totals = np.zeros((400, 400))
+        with np.errstate(over="ignore"):
+            for column in x.T:
+                totals = add(totals, np.abs(column[:, None] - column[None, :]), norm)
+        names_of = np.broadcast_to(names, totals.shape)
+        order = np.lexsort((names_of, totals), axis=1)
+        order = order[order != np.arange(400)[:, None]].reshape(400, 399)[:, :12]
+        found = search(x, x, names, names, 12, True, layout, cuts=(150,), order=(1, 0))
+        np.testing.assert_array_equal(found[1], names[order])
+        np.testing.assert_array_equal(found[0], np.take_along_axis(totals, order, axis=1))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dask_simjoin.errors import CoordinateError, OptionError
 from dask_simjoin.searches import _limits
-from dask_simjoin.testing import cases, frame_of, squared_distances
+from dask_simjoin.testing import cases, frame_of, squared_distances, totals
 from tests.test_dbscan import split
 
 
@@ -82,13 +82,14 @@ def test_limits_hold_for_any_point_of_a_box():
     x = rng.normal(size=(300, 3))
     lower = rng.normal(size=(40, 3))
     upper = lower + rng.uniform(0, 1, (40, 3))
-    for k in (1, 5, 299):
-        limits = _limits(x, lower, upper, k)
+    for k, norm in ((1, 2), (5, 2), (299, 2), (5, 1), (5, 3), (5, np.inf)):
+        limits = _limits(x, lower, upper, k, norm)
+        p = {"metric": "minkowski", "p": norm}
         inside = lower[:, None] + rng.uniform(size=(40, 50, 3)) * (upper - lower)[:, None]
         inside = np.concatenate([inside, lower[:, None], upper[:, None]], axis=1)
         for box, limit in zip(inside, limits, strict=True):
-            assert (np.sort(squared_distances(box, x), axis=1)[:, k] <= limit).all()
-    assert np.isinf(_limits(x, lower, upper, 300)).all()
+            assert (np.sort(totals(box, x, **p), axis=1)[:, k] <= limit).all()
+    assert np.isinf(_limits(x, lower, upper, 300, 2)).all()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 5])

@@ -215,7 +215,6 @@ def test_on_holds_what_no_column_can_be_called(places, how, on):
 
 NOT_NUMBERS = {
     "string": pd.Series(list("abcd"), dtype="str"),
-    "object": pd.Series([1, 2, 3, 4], dtype=object),
     "category": pd.Series(pd.Categorical([1, 2, 3, 4])),
     "datetime": pd.Series(pd.date_range("2020", periods=4)),
     "datetime with zone": pd.Series(pd.date_range("2020", periods=4, tz="UTC")),
@@ -227,6 +226,10 @@ NOT_NUMBERS = {
     "Arrow decimal": pd.Series([decimal.Decimal(1)] * 4, dtype=pd.ArrowDtype(pa.decimal128(9, 2))),
     "Arrow string": pd.Series(list("abcd"), dtype=pd.ArrowDtype(pa.string())),
     "Arrow timestamp": pd.Series(pd.date_range("2020", periods=4), dtype=pd.ArrowDtype(pa.timestamp("us"))),
+    "Arrow list of strings": pd.Series([["a"]] * 4, dtype=pd.ArrowDtype(pa.list_(pa.string()))),
+}
+MAYBE_LISTS = {
+    "object": pd.Series([1, 2, 3, 4], dtype=object),
     "Arrow list": pd.Series([[1.0, 2.0]] * 4, dtype=pd.ArrowDtype(pa.list_(pa.float64()))),
 }
 
@@ -244,9 +247,9 @@ def test_on_names_a_column_that_holds_no_real_numbers(how, kind):
             frame.simjoin.self_join(1.0, on=on)
 
 
-@pytest.mark.parametrize("kind", NOT_NUMBERS)
+@pytest.mark.parametrize("kind", [*NOT_NUMBERS, *MAYBE_LISTS])
 def test_columns_that_hold_no_real_numbers_are_left_out_by_default(kind):
-    frame = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0], "c": NOT_NUMBERS[kind]})
+    frame = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0], "c": (NOT_NUMBERS | MAYBE_LISTS)[kind]})
     assert as_set(frame.simjoin.self_join(1.0)) == {(0, 1), (1, 2)}
 
 
@@ -346,7 +349,7 @@ def test_columns_are_a_multiindex(how, verb):
 @pytest.mark.parametrize(
     ("name", "allowed"),
     [
-        ("metric", "'euclidean'"),
+        ("metric", "one of 'euclidean', 'sqeuclidean', 'manhattan', 'chebyshev', 'minkowski', 'cosine', "),
         ("pairs", "one of 'unique', 'both'"),
         ("method", "one of 'auto', 'sweep', 'tiles'"),
     ],
@@ -369,6 +372,8 @@ def test_the_other_verbs_check_their_choices_too(places, how, verb, name):
     [
         ("pairs", "uniqe", "unique"),
         ("pairs", "bothh", "both"),
+        ("metric", "Euclidean", "euclidean"),
+        ("metric", "haversin", "haversine"),
         ("method", "tile", "tiles"),
         ("method", "swep", "sweep"),
     ],
@@ -378,10 +383,47 @@ def test_a_misspelt_choice(places, how, name, value, meant):
         lay(places, how).simjoin.self_join(1.0, **{name: value})
 
 
-def test_the_only_choice_is_named_once(places):
-    with pytest.raises(OptionError, match="metric='Euclidean' is not allowed; use 'euclidean'") as caught:
-        places.simjoin.self_join(1.0, metric="Euclidean")
-    assert str(caught.value).count("'euclidean'") == 1
+@pytest.mark.parametrize("p", [0, -1, 0.5, 2.5, 2**31, HUGE, -np.inf, np.nan, Fraction(3, 2)], ids=str)
+def test_p_must_be_whole_or_infinite(places, how, verb, p):
+    with pytest.raises(OptionError, match=r"p=.* is not allowed; use a whole number from 1 to 2,147,483,647"):
+        call(lay(places, how), verb, 1.0, metric="minkowski", p=p)
+
+
+@pytest.mark.parametrize("p", ["3", None, True, 1j, [3]], ids=repr)
+def test_p_must_be_a_number(places, how, verb, p):
+    with pytest.raises(OptionTypeError, match=rf"p={re.escape(repr(p))} is not a number; use a whole number"):
+        call(lay(places, how), verb, 1.0, metric="minkowski", p=p)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
+def test_p_is_of_minkowski(places, how, verb, metric):
+    with pytest.raises(OptionError, match=rf"p=3 is of metric='minkowski', and metric='{metric}' takes none"):
+        call(lay(places, how), verb, 1.0, on=["latitude", "longitude"], metric=metric, p=3)
+
+
+@pytest.mark.parametrize("p", [2, 2.0, np.int8(2), np.float32(2), Fraction(2)], ids=repr)
+def test_any_real_number_may_be_p(places, p):
+    assert as_set(places.simjoin.self_join(1.0, metric="minkowski", p=p)) == {(0, 1), (1, 2)}
+    assert as_set(places.simjoin.self_join(1.0, metric="euclidean", p=p)) == {(0, 1), (1, 2)}
+
+
+def test_optics_is_of_the_usual_metric(places, how):
+    for metric in ("sqeuclidean", "cosine"):
+        with pytest.raises(OptionError, match=rf"metric='{metric}' is not allowed in optics\(\).*dbscan\(\)"):
+            lay(places, how).simjoin.optics(1.0, metric=metric)
+    lay(places, how).simjoin.optics(1.0, metric="minkowski", on="longitude")
+
+
+def test_haversine_takes_two_columns_in_order(places, how, verb):
+    frame = lay(places, how)
+    for on, number in (("latitude", 1), (["latitude", "longitude", "seen"], 3)):
+        with pytest.raises(
+            ColumnError, match=rf"of 2 columns, latitude and longitude, and on= names {number}"
+        ):
+            call(frame, verb, 1.0, metric="haversine", on=on)
+    with pytest.raises(ColumnError, match=r"the other way round; use on=\['latitude', 'longitude'\]"):
+        call(frame, verb, 1.0, metric="haversine")
+    call(frame, verb, 1.0, metric="haversine", on=["latitude", "longitude"])
 
 
 @pytest.mark.parametrize("name", ["include_self", "return_distance", "dropna"])
@@ -417,10 +459,10 @@ def test_the_sweep_serves_four_columns(how, verb):
 # --- keywords and positions -----------------------------------------------------------------------
 
 OPTIONS = {
-    "self_join": "eps, on, id, metric, pairs, include_self, return_distance, dropna, method, "
-    "partitioning, blocksize",
-    "neighbor_counts": "eps, on, id, metric, dropna, method, partitioning, blocksize",
-    "count_pairs": "eps, on, id, metric, pairs, include_self, dropna, method, partitioning, blocksize",
+    "self_join": "eps, on, id, metric, p, pairs, include_self, return_distance, keep, suffixes, dropna, "
+    "method, partitioning, blocksize",
+    "neighbor_counts": "eps, on, id, metric, p, dropna, method, partitioning, blocksize",
+    "count_pairs": "eps, on, id, metric, p, pairs, include_self, dropna, method, partitioning, blocksize",
 }
 
 
@@ -588,6 +630,7 @@ def test_row_ids_for_a_frame_without_columns():
         (errors.OptionTypeError, TypeError),
         (errors.ColumnError, ValueError),
         (errors.CoordinateError, ValueError),
+        (errors.ListError, ValueError),
         (errors.DuplicateIdError, ValueError),
         (errors.SourceChangedError, RuntimeError),
         (errors.ScratchError, OSError),
@@ -605,7 +648,7 @@ def test_every_error_is_covered_above():
         for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, errors.SimJoinError)
     }
-    assert len(defined) == 12
+    assert len(defined) == 13
 
 
 def test_an_id_is_no_coordinate_of_counts_either(how):

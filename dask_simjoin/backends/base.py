@@ -8,8 +8,12 @@ from typing import Any, NamedTuple, Protocol
 
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.index.regions import Regions
+from dask_simjoin.norms import Norm
 
 Visitor = Callable[[Any, Any, Any], None]
+
+Measured = Callable[[Any], Any]
+"""Makes distances of totals."""
 
 
 class Pairs(NamedTuple):
@@ -20,8 +24,11 @@ class Pairs(NamedTuple):
     left, right : array (pairs,), int32 or int64
         The rows of the left and of the right chunk: positions, or labels.
     distance : array (pairs,), float64, or None
+        What `distance` made of the pairs' totals.
     decided, refused : int
         How many pairs only the float64 decision could tell, and how many of them it refused.
+    kept : list of array (pairs,)
+        What `kept` has of the left and of the right rows.
     """
 
     left: Any
@@ -29,6 +36,7 @@ class Pairs(NamedTuple):
     distance: Any
     decided: int
     refused: int
+    kept: Any = ()
 
 
 class Backend(Protocol):
@@ -48,31 +56,37 @@ class Backend(Protocol):
     """Dimensions that it serves; None: any number."""
 
     def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
-               eps2: float) -> Any:  # fmt: skip
-        """How to index chunks, from moments (d,) of all points and the threshold of the decision."""
+               threshold: float, norm: Norm = 2) -> Any:  # fmt: skip
+        """How to index chunks, from moments (d,) of all points and the decision's threshold and norm."""
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
-        """The columns as an array (n, d) of float64, NaN where a value is missing."""
+        """The columns as an array (n, d) of float64, NaN where a value is missing.
+
+        They are columns of numbers, or one of lists of d numbers; raises `ListError` where it is not.
+        """
 
     def build(self, x: Any, layout: Any) -> dict[str, Any]:
         """Index of a chunk: a plain dict of arrays, so that it can be spilled and sent."""
 
     def pairs(self, q: dict[str, Any], d: dict[str, Any], layout: Any, *, same: bool,
-              distance: bool = False, labels: tuple[Any, Any] | None = None,
-              rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
+              distance: Measured | None = None, labels: tuple[Any, Any] | None = None,
+              rows: tuple[int, int] | None = None, kept: Any = None) -> Pairs:  # fmt: skip
         """All pairs of two indexes, or of one with itself (`same`: each once, smaller position first).
 
+        `distance`: makes distances of totals (pairs,) float64, in their memory if it likes.
         `labels`: what to name the rows of both sides (n,) int64, in their index's order; None:
-        their positions.  `rows`: only what `weights` counts for the first side's places start ...
+        their positions.  `kept`: with labels, lists of arrays (n,) of which to give the left and the right
+        rows' values, in the order of the left and of the right chunk's index.
+        `rows`: only what `weights` counts for the first side's places start ...
         stop-1, multiples of the layout's `grain` or its end.
         """
 
     def visit(self, q: dict[str, Any], d: dict[str, Any], layout: Any, visitor: Visitor, *,
-              same: bool) -> None:  # fmt: skip
+              same: bool, rows: tuple[int, int] | None = None) -> None:  # fmt: skip
         """Show all pairs of two indexes, or of one with itself, to `visitor`, some at a time.
 
-        It gets positions (int32) in the first and in the second, and squares of distances (float64);
-        arrays that it must not keep.
+        It gets positions (int32) in the first and in the second, and totals (float64);
+        arrays that it must not keep.  `rows`: as of `pairs`.
         """
 
     def connect(self, q: dict[str, Any], d: dict[str, Any], layout: Any, parent: Any,
@@ -103,11 +117,31 @@ class Backend(Protocol):
     def weights(self, q: dict[str, Any], d: dict[str, Any], layout: Any, *, same: bool) -> Any:
         """Numbers of pairs (int64) that the places of the first side give in `pairs`, in their order."""
 
-    def regions(self, x: Any, regions: Regions, reach: float, threshold: float) -> tuple[Any, Any, Any]:
-        """The region of each point (n,), and pairs of points and other regions that need them."""
+    def regions(self, x: Any, regions: Regions, reach: float, threshold: float,
+                norm: Norm = 2, *, everywhere: bool = False) -> tuple[Any, Any, Any]:  # fmt: skip
+        """The region of each point (n,), and pairs of points and other regions that need them.
+
+        Those are regions of lower numbers than the point's; `everywhere`: all that are within reach of it,
+        its own included.
+        """
 
     def result(self, columns: dict[str, Any], rows: int) -> Any:
         """A data frame of the library that the backend serves; it has rows even without columns."""
+
+    def values(self, frame: Any, name: Any, places: Any) -> Any:
+        """The values of a column at some places, as `result` takes them."""
+
+    def plain(self, frame: Any, name: Any) -> Any:
+        """A column as an array (n,) that `pairs` can keep, or None if it is no such."""
+
+    def stacked(self, frames: list[Any]) -> Any:
+        """Frames of the same columns one after the other, numbered anew."""
+
+    def optional(self, dtype: Any) -> Any:
+        """The dtype of values like those, some of which may be missing."""
+
+    def missing(self, dtype: Any, rows: int) -> Any:
+        """So many missing values of an optional dtype, as `result` takes them."""
 
     def series(self, values: Any, index: Any, name: str) -> Any:
         """A series of that library."""
@@ -134,14 +168,15 @@ def columns_like(values: Any, example: Any, xp: Any) -> dict[Any, Any]:
 class Searcher(Protocol):
     """Searches chunks for the nearest neighbours of others' rows."""
 
-    def layout(self, lower: Any, upper: Any, mean: Any, variance: Any, sample: Any) -> Any:
+    def layout(self, lower: Any, upper: Any, mean: Any, variance: Any, sample: Any,
+               norm: Norm = 2) -> Any:  # fmt: skip
         """How to index chunks, from moments (d,) of all points and some of them; for `Backend.build`."""
 
     def renamed(self, index: dict[str, Any], names: Any) -> dict[str, Any]:
         """The index, its rows named by numbers (n,) int64, or by their places and a number more."""
 
     def fresh(self, rows: int, k: int) -> tuple[Any, Any]:
-        """What is known of rows that met nothing: squared distances and names, (rows, k)."""
+        """What is known of rows that met nothing: totals of the norm and names, (rows, k)."""
 
     def nearest(self, q: dict[str, Any], d: dict[str, Any], layout: Any, best_d2: Any, best_name: Any, *,
                 same: bool, bound2: float = ...) -> None:  # fmt: skip

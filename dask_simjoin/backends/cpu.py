@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.backends import cpu_nearest
-from dask_simjoin.backends.base import Pairs, Visitor, columns_like
-from dask_simjoin.backends.cpu_buffers import MOST_ROOM, Labels, Positions, Shown
+from dask_simjoin.backends.base import Measured, Pairs, Visitor, columns_like
+from dask_simjoin.backends.cpu_buffers import BITS, MOST_ROOM, Labels, Positions, Shown
 from dask_simjoin.backends.cpu_engine import build_tiles, count_pairs, find_pairs, part
 from dask_simjoin.index import grid, tiles
 from dask_simjoin.index.layout import METHODS, Layout, make_layout
@@ -18,12 +18,23 @@ from dask_simjoin.index.nearest import NearestLayout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cpu import components, finish
 from dask_simjoin.kernels.cpu import regions as region_kernels
+from dask_simjoin.kernels.cpu.totals import kind_of
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
+from dask_simjoin.lists import lists_of, vectors
+from dask_simjoin.norms import Norm
 
 Index = dict[str, Any]
 
-ROOM_PER_POINT = 32
+ROOM_PER_POINT = 256
 """Pairs of each point for which memory is reserved at first."""
+
+
+NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
+    "i": lambda dtype: f"Int{8 * dtype.itemsize}",
+    "u": lambda dtype: f"UInt{8 * dtype.itemsize}",
+    "b": lambda dtype: "boolean",
+}
+"""pandas' dtypes of numbers that may be missing: as float64 large ids would change."""
 
 
 class CpuBackend:
@@ -35,10 +46,12 @@ class CpuBackend:
     most_dims = None
 
     def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
-               eps2: float) -> Layout:  # fmt: skip
-        return make_layout(method, lower, upper, mean, variance, eps2)
+               threshold: float, norm: Norm = 2) -> Layout:  # fmt: skip
+        return make_layout(method, lower, upper, mean, variance, threshold, norm)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
+        if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
+            return vectors(frame[columns[0]])
         x = np.empty((len(frame), len(columns)), order="F")
         for k, name in enumerate(columns):
             column = frame[name]
@@ -55,36 +68,46 @@ class CpuBackend:
             return grid.build(x, layout.grid, SWEEP_LANES)
         return build_tiles(x, layout)
 
-    def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: bool = False,
-              labels: tuple[Any, Any] | None = None,
-              rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
+    def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: Measured | None = None,
+              labels: tuple[Any, Any] | None = None, rows: tuple[int, int] | None = None,
+              kept: Any = None) -> Pairs:  # fmt: skip
         if rows is None:
-            return _pairs(q, d, layout, same, same, distance, labels)
+            return _pairs(q, d, layout, same, same, distance, labels, kept)
         start, stop = rows
         some = part(q, layout, start, stop)
         own = other = None
         if labels is not None:
             own = other = labels[0][start:stop], labels[1]
         if not same:
-            return _pairs(some, d, layout, False, False, distance, other)
+            return _pairs(some, d, layout, False, False, distance, other, kept, (start, 0))
         rest = part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
         if labels is not None:
             own, other = (own[0], own[0]), (own[0], labels[0][stop:])  # type: ignore[index]
         found = [
-            _pairs(some, some, layout, True, True, distance, own),
-            _pairs(some, rest, layout, False, True, distance, other),
+            _pairs(some, some, layout, True, True, distance, own, kept, (start, start)),
+            _pairs(some, rest, layout, False, True, distance, other, kept, (start, stop)),
         ]
         left, right = (np.concatenate([f[k] for f in found]) for k in range(2))
         away = np.concatenate([f.distance for f in found]) if distance else None
-        return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found))
+        values = [np.concatenate(parts) for parts in zip(*(f.kept for f in found), strict=True)]
+        return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found), values)
 
-    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool) -> None:
+    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
+              rows: tuple[int, int] | None = None) -> None:  # fmt: skip
+        if rows is not None:
+            start, stop = rows
+            some = part(q, layout, start, stop)
+            self.visit(some, some if same else d, layout, visitor, same=same)
+            if same:
+                rest = part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
+                self.visit(some, rest, layout, visitor, same=False)
+            return
         y = [s["cols"].T if layout.grid is not None else s["y"] for s in (q, d)]
 
         def show(left: np.ndarray, right: np.ndarray) -> None:
-            squared = np.empty(len(left))
-            finish.square(*y, left, right, squared)
-            visitor(q["order"][left], d["order"][right], squared)
+            totals = np.empty(len(left))
+            finish.measure(*y, left, right, kind_of(layout.norm), totals)
+            visitor(q["order"][left], d["order"][right], totals)
 
         places = [np.arange(len(s["order"]), dtype=np.int32) for s in (q, d)]
         _show(q, d, layout, same, places, show)
@@ -129,20 +152,46 @@ class CpuBackend:
             count_pairs(q, d, layout, same, *counts)
         return counts[0][: len(counts[0]) - SWEEP_LANES]
 
-    def regions(self, x: np.ndarray, regions: Regions, reach: float,
-                threshold: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
+                norm: Norm = 2, *,
+                everywhere: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         own = np.empty(len(x), np.int64)
         region_kernels.own_regions(x, regions.dim, regions.split, regions.child, own)
+        if everywhere and len(regions) == 1:  # whose tree has no node to start from
+            return own, np.arange(len(x)), own
+        until = np.full(len(x), len(regions)) if everywhere else own
         room = len(x) // 4 + 64
         while True:
             rows, needing = np.empty(room, np.int64), np.empty(room, np.int64)
-            n = region_kernels.halo_regions(x, *regions.arrays, own, reach, threshold, rows, needing)
+            n = region_kernels.halo_regions(
+                x, *regions.arrays, until, reach, threshold, kind_of(norm), rows, needing
+            )
             if n <= room:
                 return own, rows[:n], needing[:n]
             room = n
 
     def result(self, columns: dict[str, Any], rows: int) -> pd.DataFrame:
         return pd.DataFrame(columns, index=pd.RangeIndex(rows), copy=False)
+
+    def values(self, frame: pd.DataFrame, name: Any, places: np.ndarray) -> Any:
+        column = frame[name]
+        return (column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array).take(places)
+
+    def plain(self, frame: pd.DataFrame, name: Any) -> Any:
+        dtype = frame[name].dtype
+        fixed = isinstance(dtype, np.dtype) and dtype.kind != "O" and dtype.itemsize in BITS
+        return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
+
+    def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
+        return pd.concat(frames, ignore_index=True)
+
+    def optional(self, dtype: Any) -> Any:
+        if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+            return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
+        return dtype
+
+    def missing(self, dtype: Any, rows: int) -> Any:
+        return pd.Series(np.full(rows, np.nan)).astype(dtype)
 
     def series(self, values: np.ndarray, index: pd.Index, name: str) -> pd.Series:
         return pd.Series(values, index, name=name)
@@ -162,14 +211,15 @@ class CpuBackend:
 BACKEND = CpuBackend()
 
 
-def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, distance: bool,
-           labels: tuple[Any, Any] | None) -> Pairs:  # fmt: skip
+def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, distance: Measured | None,
+           labels: tuple[Any, Any] | None, kept: Any = None,
+           firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
     """Pairs of two indexes; `one_chunk`: of parts of one chunk, so that the smaller position is left."""
     sides, room = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
         room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MOST_ROOM) + tiles.TILE**2
     sink: Positions | Labels
-    if labels is None and not distance:
+    if labels is None and distance is None:
         sink = Positions(room)
         names = [s["order"] for s in sides]
     else:  # what the sink looks up lies in the index's order
@@ -182,16 +232,20 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
             ],
             same=one_chunk,
             distance=distance,
+            norm=kind_of(layout.norm),
+            kept=kept or ((), ()),
+            firsts=firsts,
         )
     decided = refused = 0
     if room:
         decided, refused = find_pairs(q, d, layout, same, names, sink)
     else:
         sink.end(0)
-    left, right, *away = sink.segments.whole
+    left, right, *more = sink.segments.whole
+    away = more.pop(0) if distance is not None else None
     if one_chunk and not same and isinstance(sink, Positions):
         left, right = np.minimum(left, right), np.maximum(left, right)
-    return Pairs(left, right, away[0] if away else None, decided, refused)
+    return Pairs(left, right, away, decided, refused, more)
 
 
 def _show(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],

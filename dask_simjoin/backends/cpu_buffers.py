@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from dask_simjoin.backends.base import Measured
 from dask_simjoin.kernels.cpu import finish
+from dask_simjoin.kernels.cpu.totals import SQUARES, Kind
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
 
-MOST_ROOM = 1 << 28
+MOST_ROOM = 1 << 27
 """Pairs for which a first segment is reserved at most."""
 
 SCRATCH = 1 << 16
 """Pairs that are labelled at a time: they stay in a core's own cache."""
+
+
+BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+"""What values of so many bytes are moved as."""
+
+Kept = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
 
 
 class Segments:
@@ -98,12 +106,22 @@ class Labels:
         index's order.
     same : bool
         Whether both sides are one chunk: then the row of the smaller position is the left one.
-    distance : bool
+    distance : callable or None
+        Makes distances of totals.
+    norm : tuple
+        Of the totals.
+    kept : pair of lists of arrays
+        What else is kept of the left and of the right rows, by their places in whole indexes.
+    firsts : pair of int
+        The places there of the sides' first rows.
     """
 
-    def __init__(self, room: int, sides: Any, *, same: bool, distance: bool) -> None:
-        self.segments = Segments((np.int64, np.int64) + (np.float64,) * distance, room)
-        self._sides, self._same, self._distance = sides, same, distance
+    def __init__(self, room: int, sides: Any, *, same: bool, distance: Measured | None, norm: Kind = SQUARES,
+                 kept: Kept = ((), ()), firsts: tuple[int, int] = (0, 0)) -> None:  # fmt: skip
+        dtypes = (np.int64, np.int64) + (np.float64,) * (distance is not None)
+        self.segments = Segments((*dtypes, *(values.dtype for side in kept for values in side)), room)
+        self._sides, self._same, self._distance, self._norm = sides, same, distance, norm
+        self._kept, self._firsts = kept, firsts
         self._used = 0
         self._scratch(SCRATCH)
 
@@ -120,10 +138,21 @@ class Labels:
         (q_y, q_order, q_labels), (d_y, d_order, d_labels) = self._sides
         places = self.left[:n], self.right[:n]
         finish.label(q_order, q_labels, d_order, d_labels, self._same, *places, *out[:2])
-        if self._distance:
-            finish.square(q_y, d_y, *places, out[2])
-            np.sqrt(out[2], out=out[2])
+        if self._distance is not None:
+            finish.measure(q_y, d_y, *places, self._norm, out[2])
+            out[2][:] = self._distance(out[2])
+        if any(self._kept):
+            self._keep(places, n, iter(out[len(out) - sum(map(len, self._kept)) :]))
         self._used += n
+
+    def _keep(self, places: tuple[np.ndarray, np.ndarray], n: int, out: Iterator[np.ndarray]) -> None:
+        (_, q_order, _), (_, d_order, _) = self._sides
+        whole = np.empty((2, n), np.int32)
+        finish.orient(q_order, d_order, self._same, *places, *self._firsts, *whole)
+        for side, rows in zip(self._kept, whole, strict=True):
+            for values in side:  # while the places are in the core's cache
+                # bits are moved, of whatever they are: few kernels are compiled
+                finish.gather(values.view(BITS[values.itemsize]), rows, next(out).view(BITS[values.itemsize]))
 
     def full(self, n: int, least: int) -> None:
         self._flush(n)

@@ -11,7 +11,9 @@ from dask_simjoin.index import grid, kdorder, tiles
 from dask_simjoin.index.layout import Layout
 from dask_simjoin.kernels.cpu import pack, sweep
 from dask_simjoin.kernels.cpu import tiles as tile_kernels
+from dask_simjoin.kernels.cpu.totals import kind_of
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
+from dask_simjoin.norms import reach
 
 Index = dict[str, Any]
 
@@ -43,18 +45,19 @@ def part(index: Index, layout: Layout, start: int, stop: int) -> Index:
 def _sweep_sides(q: Index, d: Index, layout: Layout, same: bool) -> tuple[Any, ...]:
     assert layout.grid is not None
     offsets = layout.grid.offsets(half=same)
-    return offsets, grid.reach(layout.eps2), layout.grid.sweep, np.zeros(len(offsets), np.int64)
+    most = reach(layout.norm, layout.threshold)
+    return offsets, most, layout.grid.sweep, np.zeros(len(offsets), np.int64)
 
 
 def _sweep_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
                  sink: Sink) -> tuple[int, int]:  # fmt: skip
-    offsets, reach, swept, at = _sweep_sides(q, d, layout, same)
+    offsets, most, swept, at = _sweep_sides(q, d, layout, same)
     state = np.array([*sweep.FRESH, 0], np.int64)
     while True:
         n = sweep.pairs(
             swept, q["cols"], q["keys"], q["starts"], names[0], d["cols"], d["keys"], d["starts"],
-            names[1], offsets, reach, layout.eps2, same, sink.left, sink.right, 0, sink.room,
-            state, at,
+            names[1], offsets, most, layout.threshold, kind_of(layout.norm), same, sink.left,
+            sink.right, 0, sink.room, state, at,
         )  # fmt: skip
         if state[5] == 0:
             sink.end(n)
@@ -64,10 +67,10 @@ def _sweep_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.
 
 def _sweep_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
                   d_counts: np.ndarray) -> None:  # fmt: skip
-    offsets, reach, swept, at = _sweep_sides(q, d, layout, same)
+    offsets, most, swept, at = _sweep_sides(q, d, layout, same)
     sweep.counts(
-        swept, q["cols"], q["keys"], q["starts"], d["cols"], d["keys"], d["starts"], offsets, reach,
-        layout.eps2, same, q_counts, d_counts, at,
+        swept, q["cols"], q["keys"], q["starts"], d["cols"], d["keys"], d["starts"], offsets, most,
+        layout.threshold, kind_of(layout.norm), same, q_counts, d_counts, at,
     )  # fmt: skip
 
 
@@ -117,20 +120,25 @@ def _part_of_tiles(index: Index, start: int, stop: int) -> Index:
     return part
 
 
-def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray], counting: bool,
-               left: np.ndarray, right: np.ndarray, room: int, state: np.ndarray) -> int:  # fmt: skip
+_NO_PAIRS, _NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
+
+
+def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray], state: np.ndarray,
+               out: tuple[np.ndarray, np.ndarray] = _NO_PAIRS, room: int = 0,
+               counts: tuple[np.ndarray, np.ndarray] | None = None) -> int:  # fmt: skip
     if layout.filter is None:
-        limit = np.array([layout.eps2])
+        limit = np.array([layout.threshold])
         q_terms, d_terms = (q["z"], limit, limit), (d["z"], limit, limit)
-        reach: Any = layout.eps2
+        most: Any = layout.threshold
     else:
         q_terms = (q["z"], q["limit"], q["sure"])
         d_terms = (d["z"], d["start"], d["tile_sure"])
-        reach = layout.filter.box_reach(max(q["norm"], d["norm"]))
+        most = layout.filter.box_reach(max(q["norm"], d["norm"]))
     tree = (d["lower"], d["upper"], d["levels"])
     done: int = tile_kernels.join(
         q_terms, q["z"], q["y"], q["low"], q["high"], names[0], d_terms, d["y"], d["low"], d["high"],
-        tree, names[1], reach, layout.eps2, same, counting, left, right, 0, room, state,
+        tree, names[1], most, layout.threshold, kind_of(layout.norm), same, *out, 0, room,
+        counts is not None, *(counts or _NO_COUNTS), state,
     )  # fmt: skip
     return done
 
@@ -147,7 +155,7 @@ def _tile_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.n
     q, d = _align(q, d)
     state = np.zeros(5, np.int64)
     while True:
-        n = _tile_join(q, d, layout, same, names, False, sink.left, sink.right, sink.room, state)
+        n = _tile_join(q, d, layout, same, names, state, (sink.left, sink.right), sink.room)
         if state[2] == 0:
             sink.end(n)
             return int(state[3]), int(state[4])
@@ -159,4 +167,4 @@ def _tile_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.nd
     q, d = _align(q, d)
     names = [s["order"] for s in (q, d)]
     state = np.zeros(5, np.int64)
-    _tile_join(q, d, layout, same, names, True, q_counts, d_counts, 0, state)
+    _tile_join(q, d, layout, same, names, state, counts=(q_counts, d_counts))

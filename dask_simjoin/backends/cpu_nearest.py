@@ -11,6 +11,7 @@ from dask_simjoin.index import kdorder, tiles
 from dask_simjoin.index.nearest import NO_NAME, NearestLayout, make_nearest_layout, smallest_names
 from dask_simjoin.kernels.cpu import nearest as kernels
 from dask_simjoin.kernels.cpu import pack
+from dask_simjoin.kernels.cpu.totals import kind_of
 
 Index = dict[str, Any]
 
@@ -72,7 +73,7 @@ def renamed(index: Index, names: Any) -> Index:
 
 
 def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The state of queries that met nothing: distances squared, inf, and names, -1, both (rows, k)."""
+    """The state of queries that met nothing: totals, inf, and names, -1, both (rows, k)."""
     return np.full((rows, k), np.inf), np.full((rows, k), -1, np.int64)
 
 
@@ -80,9 +81,9 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
             same: bool, bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the k nearest neighbours of a chunk's points by the points of another chunk, in place.
 
-    Neighbours are ordered by (d2, name).  The result of meeting several chunks, each once, depends neither
-    on their order nor on how points were dealt to them.  Where d2 overflows it is inf, and such a
-    neighbour is one still.
+    Neighbours are ordered by (total, name).  The result of meeting several chunks, each once, depends
+    neither on their order nor on how points were dealt to them.  Where a total overflows it is inf, and
+    such a neighbour is one still.
 
     Parameters
     ----------
@@ -91,11 +92,12 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
     layout : NearestLayout
         With which both were built.
     best_d2, best_name : array (queries, k), C-contiguous, float64 and int64
-        The state: rows in the order of the chunk's rows, each sorted; see `fresh`.
+        The state: rows in the order of the chunk's rows, each sorted; see `fresh`.  Of norms other than
+        2, `best_d2` holds their totals.
     same : bool
         Whether names are of one frame: then a row is no neighbour of itself.
     bound2 : float
-        Largest squared distance of a neighbour.
+        Largest total of a neighbour.
     """
     if not (len(q["names"]) and len(d["names"]) and best_d2.shape[1]):
         return
@@ -114,7 +116,7 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
     kernels.search(
         q_terms, q["low"], q["high"], q["names"], q["order"], d_terms, d["low"], d["high"],
         (d["lower"], d["upper"], d["levels"]), d["least"], d["names"], terms, same, own, bound2,
-        best_d2, best_name,
+        kind_of(layout.norm), best_d2, best_name,
     )  # fmt: skip
 
 

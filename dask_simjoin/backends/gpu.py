@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.backends import gpu_engine
-from dask_simjoin.backends.base import Pairs, Visitor, columns_like
+from dask_simjoin.backends.base import Measured, Pairs, Visitor, columns_like
 from dask_simjoin.backends.gpu_order import kd_order
 from dask_simjoin.backends.joined_nearest import JoinedLayout, plain_index
 from dask_simjoin.errors import PartitionSizeError
@@ -19,6 +19,9 @@ from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layou
 from dask_simjoin.index.device_nearest import NearestDeviceLayout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cuda import load
+from dask_simjoin.kernels.cuda.sources import norm_constant
+from dask_simjoin.lists import lists_of, vectors
+from dask_simjoin.norms import Norm
 
 Index = dict[str, Any]
 
@@ -41,6 +44,11 @@ def _components(parent: Any, function: str) -> Any:
     return load.kernel("components", function, DIMS=1, EXACT=True, NODES_64=wide)
 
 
+def _finish(layout: DeviceLayout, function: str, *, labels: bool) -> Any:
+    constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(layout.norm)
+    return load.kernel("finish", function, **constants)
+
+
 class GpuBackend:
     """See `Backend`.
 
@@ -59,12 +67,14 @@ class GpuBackend:
         self._lock = threading.Lock()
 
     def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
-               eps2: float) -> DeviceLayout:  # fmt: skip
+               threshold: float, norm: Norm = 2) -> DeviceLayout:  # fmt: skip
         # of this process's GPU; all of a cluster's are taken to be alike
         shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-        return make_device_layout(lower, upper, mean, variance, eps2, shared=shared)
+        return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)
 
     def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
+        if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
+            return vectors(frame[columns[0]])
         chosen = frame[list(columns)]
         kinds = set(chosen.dtypes)
         if len(kinds) == 1 and len(columns) > 1 and not any(chosen[name].has_nulls for name in columns):
@@ -84,39 +94,47 @@ class GpuBackend:
             return device_nearest.build(x, layout, cupy, kd_order)
         return device.build(x, layout, cupy, kd_order)
 
-    def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: bool = False,
+    def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: Measured | None = None,
               labels: tuple[Any, Any] | None = None,
-              rows: tuple[int, int] | None = None) -> Pairs:  # fmt: skip
+              rows: tuple[int, int] | None = None, kept: Any = None) -> Pairs:  # fmt: skip
+        if kept is not None and labels is not None:
+            places = tuple(cupy.arange(len(side["y"]), dtype=cupy.int64) for side in (q, d))
+            whole = self.pairs(q, d, layout, same=same, distance=distance, labels=places, rows=rows)
+            sides = list(zip((whole.left, whole.right), labels, kept, strict=True))
+            left, right = (names[at] for at, names, _ in sides)
+            values = [some[at] for at, _, side in sides for some in side]
+            return Pairs(left, right, whole.distance, whole.decided, whole.refused, values)
         kind = cupy.int32 if labels is None else cupy.int64
         names = labels or (q["order"], d["order"])
         assert all(name.dtype == kind for name in names)
         parts, told = [], (0, 0)
-        function = load.kernel(
-            "finish", "name_pairs", DIMS=layout.dims, EXACT=True, LABELS=labels is not None
-        )
+        function = _finish(layout, "name_pairs", labels=labels is not None)
         for found in gpu_engine.batches(q, d, layout, same=same, rows=rows):
             n = len(found.places)
             left, right = cupy.empty(n, kind), cupy.empty(n, kind)
-            away = cupy.empty(n) if distance else None
+            away = None if distance is None else cupy.empty(n)
             if n:
                 arguments = (
                     found.places, np.uint64(n), q["order"], d["order"], *names, np.int32(same), q["y"],
                     d["y"], left, right, np.uint64(0) if away is None else away,
                 )  # fmt: skip
                 function(*_shape(n), arguments)
+            if distance is not None:
+                away = distance(away)
             parts.append((left, right, away))
             told = (found.decided, found.refused)
         if len(parts) == 1:
             return Pairs(*parts[0], *told)
         none = cupy.empty(0, kind)
-        columns = [cupy.concatenate(c) for c in list(zip(*parts, strict=True))[: 2 + distance]]
+        columns = [cupy.concatenate(c) for c in list(zip(*parts, strict=True))[: 2 + (distance is not None)]]
         if not parts:
-            columns = [none, none] + [cupy.empty(0)] * distance
-        return Pairs(columns[0], columns[1], columns[2] if distance else None, *told)
+            columns = [none, none] + [cupy.empty(0)] * (distance is not None)
+        return Pairs(columns[0], columns[1], None if distance is None else columns[2], *told)
 
-    def visit(self, q: Index, d: Index, layout: DeviceLayout, visitor: Visitor, *, same: bool) -> None:
-        function = load.kernel("finish", "square_distances", DIMS=layout.dims, EXACT=True, LABELS=False)
-        for found in gpu_engine.batches(q, d, layout, same=same, most=VISITED):
+    def visit(self, q: Index, d: Index, layout: DeviceLayout, visitor: Visitor, *, same: bool,
+              rows: tuple[int, int] | None = None) -> None:  # fmt: skip
+        function = _finish(layout, "measure_pairs", labels=False)
+        for found in gpu_engine.batches(q, d, layout, same=same, rows=rows, most=VISITED):
             n = len(found.places)
             if n:
                 away = cupy.empty(n)
@@ -154,7 +172,8 @@ class GpuBackend:
     def weights(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool) -> Any:
         return gpu_engine.count(q, d, layout, same=same, both=False)[0]
 
-    def regions(self, x: Any, regions: Regions, reach: float, threshold: float) -> tuple[Any, Any, Any]:
+    def regions(self, x: Any, regions: Regions, reach: float, threshold: float,
+                norm: Norm = 2, *, everywhere: bool = False) -> tuple[Any, Any, Any]:  # fmt: skip
         x = cupy.asfortranarray(x)
         n = len(x)
         own = cupy.empty(n, cupy.int64)
@@ -163,10 +182,13 @@ class GpuBackend:
         dim, split, child, middle, lower, upper = (cupy.asarray(a) for a in regions.arrays)
         shape = _shape(n)
         points = (x, np.int64(n), np.int64(n), dim, split, child)
-        constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": regions.depth + 2}
+        constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": regions.depth + 2} | norm_constant(norm)
         load.kernel("regions", "own_regions", **constants)(*shape, (*points, np.int64(len(dim)), own))
         halo = load.kernel("regions", "halo_regions", **constants)
-        limits = (middle, lower, upper, own, np.float64(reach), np.float64(threshold))
+        if everywhere and len(regions) == 1:  # whose tree has no node to start from
+            return own, cupy.arange(n), own
+        until = cupy.full(n, len(regions), cupy.int64) if everywhere else own
+        limits = (middle, lower, upper, until, np.float64(reach), np.float64(threshold))
         begin = cupy.empty(n, cupy.int64)
         none = np.uint64(0)
         halo(*shape, (*points, *limits, begin, none, none))
@@ -187,6 +209,23 @@ class GpuBackend:
         for name, values in columns.items():  # one by one: nothing is aligned
             frame[name] = values
         return frame
+
+    def values(self, frame: Any, name: Any, places: Any) -> Any:
+        return frame[name].take(places).reset_index(drop=True)
+
+    def plain(self, frame: Any, name: Any) -> Any:
+        column = frame[name]
+        numeric = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb"
+        return column.values if numeric and not column.has_nulls else None
+
+    def stacked(self, frames: list[Any]) -> Any:
+        return cudf.concat(frames, ignore_index=True)
+
+    def optional(self, dtype: Any) -> Any:
+        return dtype
+
+    def missing(self, dtype: Any, rows: int) -> Any:
+        return cudf.Series([None], dtype=dtype).take(cupy.zeros(rows, cupy.int32)).reset_index(drop=True)
 
     def series(self, values: Any, index: Any, name: str) -> Any:
         return cudf.Series(values, index=index, name=name)

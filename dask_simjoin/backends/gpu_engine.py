@@ -13,6 +13,7 @@ from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.index import half
 from dask_simjoin.index.device import DeviceLayout
 from dask_simjoin.kernels.cuda import load
+from dask_simjoin.kernels.cuda.sources import norm_constant
 
 Index = dict[str, Any]
 
@@ -65,7 +66,7 @@ class _Launch:
         blocks = self.last - self.first
         self.span = max(1, -(-blocks * self.ranges // MOST_UNITS))
         constants = {"DIMS": layout.dims, "EXACT": layout.engine == "float64", "COUNTING": counting}
-        constants |= sink
+        constants |= sink | norm_constant(layout.norm)
         self.warps = TENSOR_WARPS if tensor else TILES_WARPS
         self.shared = 0
         if tensor:
@@ -107,7 +108,7 @@ class _Launch:
             compared = [side["vectors"], side["vectors_sure"]] if "vectors" in side else [side["z"]]
             sides.append([*compared, side["y"], side["lower"], side["upper"], np.int32(len(side["y"]))])
         if layout.bounds is None:
-            limits: list[Any] = [np.float64(layout.eps2), np.float64(-1)]
+            limits: list[Any] = [np.float64(layout.threshold), np.float64(-1)]
         else:
             limits = [layout.bounds.reach, layout.bounds.sure]
         if layout.engine == "float16":
@@ -118,7 +119,7 @@ class _Launch:
             (
                 *sides[0], np.int32(self.first), np.int32(self.last), *sides[1], np.int32(self.level1),
                 np.int32(self.same), np.int32(self.ranges), np.int32(self.span), *limits,
-                np.float64(layout.eps2), np.uint64(room), out, *counts, self.state, self.resume,
+                np.float64(layout.threshold), np.uint64(room), out, *counts, self.state, self.resume,
             ),
             shared_mem=self.shared,
         )  # fmt: skip

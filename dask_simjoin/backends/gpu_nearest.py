@@ -13,6 +13,8 @@ from dask_simjoin.index import device_nearest, half
 from dask_simjoin.index.device_nearest import NearestDeviceLayout, make_nearest_device_layout
 from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cuda import load
+from dask_simjoin.kernels.cuda.sources import norm_constant
+from dask_simjoin.norms import Norm
 
 Index = dict[str, Any]
 
@@ -51,10 +53,10 @@ class GpuSearcher:
     """See `Searcher`."""
 
     @staticmethod
-    def layout(lower: Any, upper: Any, mean: Any, variance: Any, sample: Any) -> NearestDeviceLayout:
+    def layout(lower: Any, upper: Any, mean: Any, variance: Any, sample: Any,
+               norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
         """From moments (d,) of all points and some of them, all on the host."""
-        shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-        return make_nearest_device_layout(lower, upper, mean, variance, sample, shared=shared)
+        return make_nearest_device_layout(lower, upper, mean, variance, sample, shared=_shared(), norm=norm)
 
     @staticmethod
     def renamed(index: Index, names: Any) -> Index:
@@ -63,7 +65,7 @@ class GpuSearcher:
 
     @staticmethod
     def fresh(rows: int, k: int) -> tuple[Any, Any]:
-        """The state of queries that met nothing: distances squared, inf, and names, -1, both (rows, k)."""
+        """The state of queries that met nothing: totals, inf, and names, -1, both (rows, k)."""
         return cupy.full((rows, k), np.inf), cupy.full((rows, k), -1, cupy.int64)
 
     @staticmethod
@@ -105,8 +107,8 @@ def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[A
     levels = len(d["levels"]) - 1
     lists = _tiles_bytes(layout, levels, k) <= _shared() // BLOCKS
     shared = _tiles_bytes(layout, levels, k if lists else 0)
-    exact = layout.engine == "float64"
-    function = load.kernel("nearest", "search_tiles", DIMS=layout.dims, EXACT=exact, ROWS=TILE, LISTS=lists)
+    constants = {"DIMS": layout.dims, "EXACT": layout.engine == "float64", **norm_constant(layout.norm)}
+    function = load.kernel("nearest", "search_tiles", **constants, ROWS=TILE, LISTS=lists)
     sides = [
         q["z"], q["y"], q["lower"], q["upper"], q["order"], q["names"], np.int32(len(q["y"])),
         d["z"], d["y"], d["lower"], d["upper"], d["levels"], np.int32(levels), d["least"], d["names"],

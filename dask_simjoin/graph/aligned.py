@@ -23,6 +23,7 @@ from dask_simjoin.graph.private import (
     TaskRef,
 )
 from dask_simjoin.plan import Plan
+from dask_simjoin.spec import JoinSpec
 
 SUM_FAN_IN = 16
 """Results of block pairs that one task combines."""
@@ -112,7 +113,7 @@ def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tup
 
 
 def add_counts(
-    layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, wanted: set[int]
+    layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int]
 ) -> dict[int, Any]:
     """Put tasks into the layer that count neighbours of the rows of the wanted chunks; their keys."""
     block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
@@ -120,7 +121,8 @@ def add_counts(
     for b, (i, j) in enumerate(plan.blocks.tolist()):
         if i not in parts and j not in parts:
             continue
-        layer[(block, b)] = Task((block, b), count_block, *chunk_refs(chunks, i, j), plan.layout, i == j)
+        refs = chunk_refs(chunks, i, j)
+        layer[(block, b)] = Task((block, b), count_block, *refs, spec, plan.layout, i == j)
         for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
             if c in parts:
                 parts[c].append((TaskRef((block, b)), side))
@@ -171,5 +173,7 @@ def aligned(meta: Any, which: list[int], *chunks_and_values: Any) -> Any:
         stop = int(chunk["ends"][k])
         start = int(chunk["ends"][k - 1]) if k else 0
         ids.append(chunk["ids"][start:stop])
+        if isinstance(total, int):  # the chunk met none
+            total = xp.full((int(chunk["ends"][-1]), *meta.shape[1:]), total, np.int64)
         values.append(xp.asarray(total[start:stop]) if stop > start else none)
     return backend.rows(xp.concatenate(values), joined(ids), meta)

@@ -9,7 +9,7 @@ import numpy as np
 from dask_simjoin.arrays import values_of
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.blocks import count_cells, tell, told_columns
-from dask_simjoin.chunking import SpatialChunks
+from dask_simjoin.chunking import EntityChunks
 from dask_simjoin.chunks import CELL, POSITION, check_source
 from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.named import Named
@@ -23,9 +23,10 @@ from dask_simjoin.spec import JoinSpec
 def count_by_cell(source: Sealed, spec: JoinSpec, chunks: Expr, plan: Plan, meta: Any,
                   partitions: list[int] | None) -> Expr:  # fmt: skip
     """Counts aligned with the source: told by regions, shuffled back, added up by row."""
-    assert isinstance(plan.chunks, SpatialChunks)
-    told = ToldCounts(chunks, plan, *told_by(plan.chunks, source, meta))
-    return back_to_rows(told, source, plan.chunks, meta, partitions)
+    left = plan.counted
+    assert not isinstance(left, EntityChunks)
+    told = ToldCounts(chunks, plan, spec, *told_by(left, source, meta))
+    return back_to_rows(told, source, left, meta, partitions)
 
 
 def told_by(chunks: Shuffled, source: Sealed, meta: Any) -> tuple[Shared, Any]:
@@ -55,18 +56,18 @@ class ToldCounts(Named):
     """One partition for each block pair: positions of rows and their numbers of neighbours."""
 
     _label = "simjoin_count_block"
-    _parameters = ["chunks", "plan", "offsets", "meta"]
+    _parameters = ["chunks", "plan", "spec", "offsets", "meta"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(len(self.operand("plan")), 1) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
-        layer = {}
+        spec, layer = self.operand("spec"), {}
         for b, (i, j) in enumerate(plan.blocks.tolist()):
             key = (self._name, b)
             refs = chunk_refs(self.chunks, i, j)
-            layer[key] = Task(key, count_cells, *refs, plan.layout, i == j, self.offsets.ref)
+            layer[key] = Task(key, count_cells, *refs, spec, plan.layout, i == j, self.offsets.ref)
         return layer
 
 

@@ -11,10 +11,12 @@ from dask_simjoin.chunking import EntityChunks
 from dask_simjoin.chunks import (
     CELL,
     ID,
+    LIMIT,
     POSITION,
     cell_chunk,
     cell_columns,
     gather_chunk,
+    kept_columns,
     make_chunk,
     read_points,
     send,
@@ -23,9 +25,11 @@ from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Alias, Expr, Shuffle, Task, TaskRef
 from dask_simjoin.graph.source import MapPartition, Sealed, Shared, sealed_map, settled
 from dask_simjoin.ids import row_ids
-from dask_simjoin.plan import Plan
-from dask_simjoin.region_chunks import Shuffled
+from dask_simjoin.plan import as_they_come
+from dask_simjoin.region_chunks import Chunking, Shuffled
 from dask_simjoin.spec import JoinSpec
+
+Sources = tuple[tuple[int, str], ...]
 
 
 class Chunks(Named):
@@ -59,37 +63,59 @@ class Chunks(Named):
         return layer
 
 
-def indexed_chunks(source: Sealed, spec: JoinSpec, plan: Plan, named: bool) -> Chunks:
-    """The chunks of a plan; `named`: whether their rows' ids are needed."""
-    each = list(enumerate(plan.sources))
-    chunks = plan.chunks
+class BothChunks(Named):
+    """The indexed chunks of two tables, numbered through."""
+
+    _label = "simjoin_indexes"
+    _parameters = ["left", "right"]
+
+    def _divisions(self) -> Any:
+        return (None,) * (1 + self.left.npartitions + self.right.npartitions)
+
+    def _layer(self) -> dict[Any, Any]:
+        keys = [(side._name, c) for side in (self.left, self.right) for c in range(side.npartitions)]
+        return {(self._name, n): Alias((self._name, n), key) for n, key in enumerate(keys)}
+
+
+def indexed_chunks(source: Sealed, spec: JoinSpec, sources: Sources, chunks: Chunking, layout: Any,
+                   named: bool) -> Chunks:  # fmt: skip
+    """The chunks of a table.
+
+    `sources`: of each partition its rows, and a digest of its box; `named`: whether rows' ids are needed.
+    """
+    each = list(enumerate(sources))
     if not isinstance(chunks, EntityChunks):
-        return Chunks(Sealed(_shuffled(source, spec, plan, chunks, each, named)))
-    if plan.as_they_come:
-        return Chunks(Sealed(sealed_map("simjoin_chunk", make_chunk, source, spec, plan.layout, each=each)))
+        return Chunks(Sealed(_shuffled(source, spec, layout, chunks, each, named)))
+    if as_they_come(chunks, sources):
+        return Chunks(Sealed(sealed_map("simjoin_chunk", make_chunk, source, spec, layout, each=each)))
     read = sealed_map("simjoin_points", read_points, source, spec, each=each)
-    return Chunks(Sealed(read), chunks.pieces, plan.layout)
+    return Chunks(Sealed(read), chunks.pieces, layout)
 
 
-def _shuffled(source: Sealed, spec: JoinSpec, plan: Plan, chunks: Shuffled, each: list[Any],
+def _shuffled(source: Sealed, spec: JoinSpec, layout: Any, chunks: Shuffled, each: list[Any],
               named: bool) -> Expr:  # fmt: skip
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, named)
     regions = Shared("simjoin_regions", chunks)
     sent = MapPartition(source.inner, "simjoin_send", send, (spec, named), each, meta, regions)
     moved = Shuffle(sent, CELL, len(chunks), True, chunks.method)
-    return settled(MapPartition(moved, "simjoin_chunk", cell_chunk, (example, spec, plan.layout, named)))
+    return settled(MapPartition(moved, "simjoin_chunk", cell_chunk, (example, spec, layout, named)))
 
 
 def _sent(example: Any, spec: JoinSpec, named: bool) -> Any:
     """An empty frame like those that `send` makes."""
+    backend = backend_for(example)
     columns: dict[str, Any] = {}
-    for name, column in zip(cell_columns(spec), spec.on, strict=True):
-        columns[name] = np.empty(0, np.float32 if example[column].dtype == np.float32 else np.float64)
+    for name, kind in cell_columns(example, spec).items():
+        columns[name] = np.empty(0, kind)
     if named:
         columns[ID] = row_ids(example, spec.id)
+    for name, column in zip(kept_columns(spec), spec.keep, strict=True):
+        columns[name] = backend.values(example, column, np.zeros(0, np.int64))
+    if spec.radius is not None:
+        columns[LIMIT] = np.empty(0)
     columns |= {POSITION: np.empty(0, np.int64), CELL: np.empty(0, np.int64)}
-    return backend_for(example).result(columns, 0)
+    return backend.result(columns, 0)
 
 
 def chunk_refs(chunks: Expr, i: int, j: int) -> tuple[TaskRef, TaskRef]:

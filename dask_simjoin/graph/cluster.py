@@ -64,11 +64,12 @@ def resources(library: str) -> Resources:
     return Resources(max(1, threads), memory, True, min((limit for limit, _ in limited), default=None))
 
 
-def shuffle_method(configured: str | None, have: Resources, size: float, partitions: int, ids: Any) -> str:
-    """How to shuffle so many bytes of rows from partitions, with ids of a dtype (None: without)."""
+def shuffle_method(configured: str | None, have: Resources, size: float, partitions: int,
+                   dtypes: list[Any]) -> str:  # fmt: skip
+    """How to shuffle so many bytes of rows from partitions, with columns of these dtypes."""
     if have.gpu:
         return "tasks"  # the others go by the host's memory
-    if isinstance(ids, pd.CategoricalDtype) or (ids is not None and ids == np.dtype(object)):
+    if any(isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object) for dtype in dtypes):
         return "tasks"  # the others write Arrow, which has no column of any objects or categories
     if configured is not None and (configured != "p2p" or have.cluster):
         return configured

@@ -19,10 +19,11 @@ class Counted(Unplanned):
 
     def _values(self, partitions: list[int] | None = None) -> Expr:
         source, plan = self.operand("source"), self.plan
-        if isinstance(plan.chunks, EntityChunks):
-            whole = source.inner.divisions
-            return CountBlocks(self._chunks(), plan, plan.chunks.pieces, self._meta, whole, partitions)
-        return count_by_cell(source, self.operand("spec"), self._chunks(), plan, self._meta, partitions)
+        chunks, spec = self._chunks(), self.operand("spec")
+        if isinstance(plan.counted, EntityChunks):
+            pieces, whole = plan.counted.pieces, source.inner.divisions
+            return CountBlocks(chunks, plan, spec, pieces, self._meta, whole, partitions)
+        return count_by_cell(source, spec, chunks, plan, self._meta, partitions)
 
 
 class SomeNeighborCounts(Counted, SomeAligned):
@@ -40,11 +41,26 @@ class NeighborCounts(Counted, Aligned):
     _some = SomeNeighborCounts
 
 
+class SomeMatchCounts(Counted, SomeAligned):
+    """Chosen partitions of `MatchCounts`."""
+
+    _label = "simjoin_match_counts"
+    _parameters = ["source", "other", "spec", "meta", "_partitions"]
+
+
+class MatchCounts(Counted, Aligned):
+    """Numbers of rows of another table near each row, before they are planned."""
+
+    _label = "simjoin_match_counts"
+    _parameters = ["frame", "source", "other", "spec", "meta"]
+    _some = SomeMatchCounts
+
+
 class CountBlocks(PartitionsFiltered, Named):
     """Counts of the block pairs of entity chunks, added up for each chunk in a tree."""
 
     _label = "simjoin_counts"
-    _parameters = ["chunks", "plan", "pieces", "meta", "source_divisions", "_partitions"]
+    _parameters = ["chunks", "plan", "spec", "pieces", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
 
     def _divisions(self) -> Any:
@@ -54,7 +70,8 @@ class CountBlocks(PartitionsFiltered, Named):
         pieces, chosen = self.operand("pieces"), list(self._partitions)
         wanted = {c for found in pieces_by_partition(pieces, chosen).values() for c, _ in found}
         layer: dict[Any, Any] = {}
-        totals = add_counts(layer, self.deterministic_token, self.chunks, self.operand("plan"), wanted)
+        plan, spec = self.operand("plan"), self.operand("spec")
+        totals = add_counts(layer, self.deterministic_token, self.chunks, plan, spec, wanted)
         add_partitions(layer, self._name, self.chunks, pieces, totals, chosen, self._meta)
         return layer
 
@@ -69,6 +86,13 @@ class CountPairs(Unplanned):
 
     def _lower(self) -> Expr:
         return CountTotal(self._chunks(), self.plan, self.operand("spec"), self._meta)
+
+
+class CountMatches(CountPairs):
+    """Number of pairs of two tables, before it is planned."""
+
+    _label = "simjoin_count_matches"
+    _parameters = ["source", "other", "spec", "meta"]
 
 
 class CountTotal(Named):

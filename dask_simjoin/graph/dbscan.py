@@ -33,7 +33,7 @@ class Clustered(FoundByChunk):
     _known = 40  # a row's name, its count, components and labels
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        return ChunkLabels(chunks, plan, self.operand("min_samples"))
+        return ChunkLabels(chunks, plan, self.operand("spec"), self.operand("min_samples"))
 
 
 class SomeLabels(Clustered, SomeAligned):
@@ -59,7 +59,7 @@ class ChunkLabels(Named):
     """
 
     _label = "simjoin_labels"
-    _parameters = ["chunks", "plan", "min_samples"]
+    _parameters = ["chunks", "plan", "spec", "min_samples"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
@@ -70,7 +70,9 @@ class ChunkLabels(Named):
         add, layout = steps.add, plan.layout
         every = range(len(plan.chunks))
         refs = [chunk_refs(self.chunks, c, c)[0] for c in every]
-        counts = add_counts(steps.layer, self.deterministic_token, self.chunks, plan, set(every))
+        counts = add_counts(
+            steps.layer, self.deterministic_token, self.chunks, plan, self.operand("spec"), set(every)
+        )
         samples = self.operand("min_samples")
         within = [add("within", c, _within, refs[c], TaskRef(counts[c]), samples, layout) for c in every]
         blocks = plan.blocks.tolist()

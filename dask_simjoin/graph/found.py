@@ -124,7 +124,7 @@ class Steps:
 
     def names(self, plan: Plan, chunks: list[TaskRef]) -> list[Any]:
         """For each chunk its rows' positions in the frame, or its number if chunks follow each other."""
-        if isinstance(plan.chunks, EntityChunks):
+        if plan.chunks.kind == EntityChunks.kind:
             return list(range(len(chunks)))
         return [self.add("names", c, _positions, chunk) for c, chunk in enumerate(chunks)]
 

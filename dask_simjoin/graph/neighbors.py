@@ -11,9 +11,10 @@ from dask_simjoin.graph.chunked import Chunks, chunk_refs
 from dask_simjoin.graph.found import FoundByChunk, Steps
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Expr, Task, TaskRef
+from dask_simjoin.metrics import Metric
 from dask_simjoin.neighbors import State, kth_distance, search_chunk
 from dask_simjoin.plan import Plan
-from dask_simjoin.searches import NearestPlan
+from dask_simjoin.searches import NearestPlan, known_bytes
 
 
 class Searched(FoundByChunk):
@@ -26,10 +27,10 @@ class Searched(FoundByChunk):
 
     @property
     def _known(self) -> int:  # type: ignore[override]
-        return 40 + 32 * self._neighbors  # its name and distance, and what is known before and after a task
+        return known_bytes(self._neighbors)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        return ChunkDistances(chunks, plan, self._neighbors)
+        return ChunkDistances(chunks, plan, self._neighbors, self.operand("spec").measure)
 
 
 class SomeKDistances(Searched, SomeAligned):
@@ -55,7 +56,7 @@ class ChunkDistances(Named):
     """
 
     _label = "simjoin_k_distance"
-    _parameters = ["chunks", "plan", "k"]
+    _parameters = ["chunks", "plan", "k", "metric"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
@@ -70,7 +71,7 @@ class ChunkDistances(Named):
             for d in others.tolist() or [c]:
                 how = plan.layout, self.operand("k"), names[c], names[d]
                 state = [steps.add("search", (c, d), _search, refs[c], refs[d], *how, *state)]
-            steps.layer[(self._name, c)] = Task((self._name, c), _bits, state[0])
+            steps.layer[(self._name, c)] = Task((self._name, c), _bits, state[0], self.operand("metric"))
         return steps.layer
 
 
@@ -78,5 +79,5 @@ def _search(q: Any, d: Any, layout: Any, k: int, q_names: Any, d_names: Any, *st
     return search_chunk(q, d, layout, k, (q_names, d_names), *state)
 
 
-def _bits(state: State) -> Any:
-    return kth_distance(state).view(np.int64)
+def _bits(state: State, metric: Metric) -> Any:
+    return kth_distance(state, metric).view(np.int64)

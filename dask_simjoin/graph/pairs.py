@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.blocks import cut_block, join_block
+from dask_simjoin.blocks import cut_block, join_block, unmatched
+from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.named import Named
-from dask_simjoin.graph.private import BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.graph.private import Alias, BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.source import itself
 from dask_simjoin.graph.unplanned import Unplanned
 from dask_simjoin.plan import Plan
@@ -29,6 +30,52 @@ class SelfJoin(Unplanned):
     def _lower(self) -> Expr:
         chunks, plan = self._chunks(), self.plan
         return JoinBlocks(chunks, Cuts(chunks, plan), plan, self.operand("spec"), self._meta)
+
+
+class Join(SelfJoin):
+    """Pairs of the rows of two tables, before they are planned.
+
+    `how`: "inner", or "left": with the left rows that are in no pair, too.
+    """
+
+    _label = "simjoin_join"
+    _parameters = ["source", "other", "spec", "how", "meta"]
+
+    @property
+    def _alone(self) -> int:
+        """Partitions of left rows that are in no pair."""
+        return len(self.plan.counted) if self.operand("how") == LEFT else 0
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(self.plan.outputs + self._alone, 1) + 1)
+
+    def _lower(self) -> Expr:
+        chunks, plan, spec = self._chunks(), self.plan, self.operand("spec")
+        counts = ChunkCounts(chunks, plan, spec) if self._alone else None
+        return JoinBlocks(chunks, Cuts(chunks, plan), plan, spec, self._meta, counts)
+
+
+LEFT = "left"
+
+
+class ChunkCounts(Named):
+    """How many rows of the other table are near each row of the chunks that are counted."""
+
+    _label = "simjoin_counts"
+    _parameters = ["chunks", "plan", "spec"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").counted) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        layer: dict[Any, Any] = {}
+        every = set(range(len(plan.counted)))
+        token = self.deterministic_token
+        totals = add_counts(layer, token, self.chunks, plan, self.operand("spec"), every)
+        for c, key in totals.items():
+            layer[(self._name, c)] = Alias((self._name, c), key)
+        return layer
 
 
 class Cuts(Named):
@@ -62,11 +109,11 @@ class Cuts(Named):
 
 
 class JoinBlocks(Named, PartitionsFiltered, BlockwiseIO):
-    """The partitions that the block pairs of a plan give."""
+    """The partitions that the block pairs of a plan give; with `counts` also rows of chunks in no pair."""
 
     _label = "simjoin_pairs"
-    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "columns", "_partitions"]
-    _defaults = {"columns": None, "_partitions": None}
+    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "columns", "_partitions"]
+    _defaults = {"counts": None, "columns": None, "_partitions": None}
     _absorb_projections = True
 
     @functools.cached_property
@@ -79,17 +126,25 @@ class JoinBlocks(Named, PartitionsFiltered, BlockwiseIO):
         return self.operand("meta")[self.columns]
 
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(self.operand("plan").outputs, 1) + 1)
+        counts = self.operand("counts")
+        alone = 0 if counts is None else counts.npartitions
+        return (None,) * (max(self.operand("plan").outputs + alone, 1) + 1)
 
     def _filtered_task(self, name: Any, index: int) -> Task:
         plan: Plan = self.operand("plan")
+        counts = self.operand("counts")
+        if index >= plan.outputs and counts is not None:
+            c = index - plan.outputs
+            chunk, _ = chunk_refs(self.chunks, c, c)
+            return Task(name, unmatched, chunk, TaskRef((counts._name, c)), self.operand("spec"), self._meta)
         if not plan.outputs:
             return Task(name, itself, self._meta)
+        like = () if counts is None else (self._meta,)
         block, number, parts = plan.output(index)
         i, j = plan.blocks[block].tolist()
         cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
-        slice_ = (cuts, number) if parts > 1 else ()
+        slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
         return Task(
             name, join_block, *chunk_refs(self.chunks, i, j), self.operand("spec"), plan.layout, i == j,
-            self.columns, *slice_,
+            self.columns, *slice_, *like,
         )  # fmt: skip

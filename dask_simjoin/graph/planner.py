@@ -21,31 +21,32 @@ from dask_simjoin.ids import (
     row_ids,
     suspected,
 )
-from dask_simjoin.partition import points, summarise
+from dask_simjoin.partition import RIGHT, PartitionSummary, points, summarise
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.searches import make_nearest_plan
 from dask_simjoin.spec import JoinSpec
+from dask_simjoin.two_plan import make_two_plan
 
 KEY_BYTES = 16
 """Of each id while its key is sorted."""
 
 
 def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: int | None = None,
-             neighbors: int | None = None) -> Plan:  # fmt: skip
+             neighbors: int | None = None, other: Sealed | None = None) -> Plan:  # fmt: skip
     """The plan of a join; `named`: its result names rows, so their ids must be unique.
 
     `known`: what tasks find out of each row, in bytes; see `make_plan`.  `neighbors`: how many are sought
-    of each row; None: it is a join.
+    of each row; None: it is a join.  `other`: the right table, of a join of two.
 
     It is kept with the source that the join was built on, so a join that is asked for its partitions
     and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
     divisions it keeps: so that is not planned anew either, and refused if its source changed.
     """
-    key = (spec, named, known, neighbors)
+    key = (spec, named, known, neighbors, None if other is None else other.inner._name)
     with source.lock:
         if key not in source.plans:
             try:
-                source.plans[key] = _compute_plan(source, *key)
+                source.plans[key] = _compute_plan(source, spec, named, known, neighbors, other)
             except AttributeError as error:
                 # Dask asks expressions for attributes: it would take this for a missing one
                 raise PlanningError(
@@ -54,26 +55,48 @@ def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: int | None = No
         return source.plans[key]
 
 
-def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None,
-                  neighbors: int | None) -> Plan:  # fmt: skip
-    partitions = source.inner.npartitions
-    expr = sealed_map(
-        "simjoin_summary", summarise, source, spec, named, partitions, each=list(range(partitions))
-    )
-    summaries = gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
+def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None, neighbors: int | None,
+                  other: Sealed | None) -> Plan:  # fmt: skip
+    tables = [(source, spec, _summaries(source, spec, named))]
+    if other is not None:
+        assert spec.other is not None
+        tables.append((other, spec.other, _summaries(other, spec.other, named, RIGHT)))
     have = resources(spec.library)
-    size = sum(s.moments.rows * (8 * len(spec.on) + s.id_bytes) for s in summaries)
-    ids = spec.id_dtype if named else None
-    method = shuffle_method(spec.settings.shuffle, have, size, len(summaries), ids)
+    size = sum(s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
+               for _, _, summaries in tables for s in summaries)  # fmt: skip
+    dtypes = [own.id_dtype for _, own, _ in tables if named]
+    dtypes += [table.inner._meta[name].dtype for table, own, _ in tables for name in own.keep]
+    summaries = tables[0][2]
+    partitions = max(len(some) for _, _, some in tables)
+    method = shuffle_method(spec.settings.shuffle, have, size, partitions, dtypes)
+    plan: Plan
     if neighbors is not None:
-        return make_nearest_plan(summaries, spec, neighbors, have, method, known or 0)
-    plan = make_plan(summaries, spec, have, method, counting=not named, known=known)
+        others = None if other is None else tables[1][2]
+        plan = make_nearest_plan(summaries, spec, neighbors, have, method, known or 0, others)
+    elif other is not None:
+        plan = make_two_plan(summaries, tables[1][2], spec, have, method, counting=not named)
+    else:
+        plan = make_plan(summaries, spec, have, method, counting=not named, known=known)
     if named:
-        meeting = check_summaries([summary.ids for summary in summaries], spec.id)
-        if meeting:
-            size = KEY_BYTES * sum(summaries[n].ids.rows for n in meeting)
-            _check_across(source, spec, meeting, -(-size // plan.budget.chunk))
+        for table in tables:
+            _check_ids(*table, plan)
     return plan
+
+
+def _summaries(source: Sealed, spec: JoinSpec, named: bool, first: int = 0) -> list[PartitionSummary]:
+    partitions = source.inner.npartitions
+    each = list(range(first, first + partitions))
+    expr = sealed_map("simjoin_summary", summarise, source, spec, named, partitions, each=each)
+    return gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
+
+
+def _check_ids(source: Sealed, spec: JoinSpec, summaries: list[PartitionSummary], plan: Plan) -> None:
+    """Refuse ids that repeat."""
+    ids = [summary.ids for summary in summaries if summary.ids is not None]
+    meeting = check_summaries(ids, spec.id)
+    if meeting:
+        size = KEY_BYTES * sum(ids[n].rows for n in meeting)
+        _check_across(source, spec, meeting, -(-size // plan.budget.chunk))
 
 
 def _kept_ids(frame: Any, spec: JoinSpec) -> pd.Index:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dask_simjoin.chunking import EntityChunks
-from dask_simjoin.graph.chunked import Chunks, indexed_chunks
+from dask_simjoin.graph.chunked import BothChunks, Chunks, Sources, indexed_chunks
 from dask_simjoin.graph.cluster import check_shuffle
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.planner import plan_for
+from dask_simjoin.graph.private import Expr
+from dask_simjoin.graph.source import Sealed
 from dask_simjoin.plan import Plan
+from dask_simjoin.region_chunks import Chunking
+from dask_simjoin.spec import JoinSpec
+from dask_simjoin.two_plan import TwoPlan
 
 
 class Unplanned(Named):
@@ -30,13 +37,28 @@ class Unplanned(Named):
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
         spec = self.operand("spec")
-        return plan_for(self.operand("source"), spec, self._named, self._known, self._neighbors)
+        return plan_for(self.operand("source"), spec, self._named, self._known, self._neighbors, self._other)
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
         return [" " * indent + str(self)]
 
-    def _chunks(self) -> Chunks:
-        chunks, spec = self.plan.chunks, self.operand("spec")
+    @property
+    def _other(self) -> Sealed | None:
+        """The right table, of a join of two."""
+        other: Sealed | None = self.operand("other") if "other" in self._parameters else None
+        return other
+
+    def _chunks(self) -> Expr:
+        plan, spec, source = self.plan, self.operand("spec"), self.operand("source")
+        if self._other is None:
+            return self._table(source, spec, plan.sources, plan.chunks)
+        assert isinstance(plan, TwoPlan)
+        left = self._table(source, spec, plan.sources, plan.chunks.left)
+        right = self._table(self._other, spec.other, plan.others, plan.chunks.right)
+        return BothChunks(left, right)
+
+    def _table(self, source: Sealed, spec: JoinSpec, sources: Sources, chunks: Chunking) -> Chunks:
         if not isinstance(chunks, EntityChunks):
-            check_shuffle(chunks.method, spec.settings.cluster)
-        return indexed_chunks(self.operand("source"), spec, self.plan, self._named)
+            check_shuffle(chunks.method, self.operand("spec").settings.cluster)
+        spec = replace(spec, dims=self.plan.dims)
+        return indexed_chunks(source, spec, sources, chunks, self.plan.layout, self._named)

@@ -18,6 +18,7 @@ from dask_simjoin.index import half
 from dask_simjoin.index.bounds import Bounds, make_bounds
 from dask_simjoin.index.kdorder import MAX_DIMS, kd_order
 from dask_simjoin.index.tiles import TILE, box_tree
+from dask_simjoin.norms import Norm
 
 TENSOR_DIMS = 9
 """Dimensions from which tensor cores are faster: in fewer, most candidates are left out by their boxes."""
@@ -44,8 +45,8 @@ class DeviceLayout:
 
     Attributes
     ----------
-    eps2 : float
-        The threshold of the float64 decision.
+    threshold : float
+        Of the float64 decision.
     dims : int
     engine : {"float16", "float32", "float64"}
         What candidates are compared with: tensor cores and float32 differences, with float64 to decide
@@ -54,13 +55,16 @@ class DeviceLayout:
         Of the filter, if there is one.
     cut : tuple of int
         The dimensions by which points are put in order, the ones of largest variance first.
+    norm : int or float
+        Of the totals that the decision compares.
     """
 
-    eps2: float
+    threshold: float
     dims: int
     engine: str
     bounds: Bounds | None
     cut: tuple[int, ...]
+    norm: Norm = 2
 
     @property
     def method(self) -> str:
@@ -79,29 +83,32 @@ class DeviceLayout:
 
 
 def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-                       eps2: float, engine: str = "auto", shared: int = ENOUGH) -> DeviceLayout:  # fmt: skip
+                       threshold: float, engine: str = "auto", shared: int = ENOUGH,
+                       norm: Norm = 2) -> DeviceLayout:  # fmt: skip
     """Choose the engine and what it needs to know of all the data.
 
     Parameters
     ----------
     lower, upper, mean, variance : array (d,), float64
         Of all points.
-    eps2 : float
-        The threshold of the float64 decision.
+    threshold : float
+        Of the float64 decision.
     engine : {"auto", "float16", "float32", "float64"}
         "auto": the fastest that is useful.  A filter that was asked for is used if its bounds hold.
     shared : int
         Bytes of shared memory that a block of threads can have.
+    norm : int or float
+        Of the totals that the decision compares; filters serve only 2.
     """
     dims = len(lower)
-    bounds = make_bounds(lower, upper, mean, eps2)
+    bounds = make_bounds(lower, upper, mean, threshold) if norm == 2 else None
     tensor = dims <= half.MAX_DIMS and half.shared_in_all(dims) <= shared
     if engine == "auto":
         engine = _fastest(bounds, variance, dims, tensor)
     elif bounds is None or (engine == "float16" and not tensor):
         engine = "float64"
     cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
-    return DeviceLayout(eps2, dims, engine, None if engine == "float64" else bounds, tuple(cut))
+    return DeviceLayout(threshold, dims, engine, None if engine == "float64" else bounds, tuple(cut), norm)
 
 
 def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: bool) -> str:

@@ -16,6 +16,7 @@ from dask_simjoin.index.bounds import Bounds, make_bounds
 from dask_simjoin.index.device import ENOUGH, FAN_OUT, boxed, cut_dims, scaled
 from dask_simjoin.index.kdorder import MAX_DIMS, kd_order
 from dask_simjoin.index.tiles import TILE
+from dask_simjoin.norms import Norm
 
 FILTER_DIMS = 5
 """Fewest dimensions in which float32 is asked first: in fewer, float64 alone takes as long."""
@@ -47,12 +48,15 @@ class NearestDeviceLayout:
         at most 2**15.
     cut : tuple of int
         The dimensions by which points are put in order, the ones of largest variance first.
+    norm : int or float
+        Whose totals say what is near.
     """
 
     dims: int
     engine: str
     bounds: Bounds | None
     cut: tuple[int, ...]
+    norm: Norm = 2
 
     @property
     def method(self) -> str:
@@ -67,7 +71,7 @@ class NearestDeviceLayout:
 
 def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                                sample: np.ndarray | None = None, engine: str = "auto",
-                               shared: int = ENOUGH) -> NearestDeviceLayout:  # fmt: skip
+                               shared: int = ENOUGH, norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
     """Choose how to index all chunks.  The results do not depend on it, the speed does.
 
     Parameters
@@ -82,9 +86,11 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
         "auto": the fastest that is useful.  A filter that was asked for is used if its bounds hold.
     shared : int
         Bytes of shared memory that a block of threads can have.
+    norm : int or float
+        Whose totals say what is near; filters serve only 2.
     """
     dims = len(lower)
-    bounds = _bounds(lower, upper, mean)
+    bounds = _bounds(lower, upper, mean) if norm == 2 else None
     tensor = dims <= half.MAX_DIMS and half.shared_in_search(dims) <= shared
     if bounds is None:
         engine = "float64"
@@ -99,7 +105,7 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
     elif engine == "float16" and not tensor:
         engine = "float32"
     cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
-    return NearestDeviceLayout(dims, engine, None if engine == "float64" else bounds, tuple(cut))
+    return NearestDeviceLayout(dims, engine, None if engine == "float64" else bounds, tuple(cut), norm)
 
 
 def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | None:

@@ -28,16 +28,6 @@ MOST_SHARED = 0.1
 WIDEN = 1 + 2.0**-18
 
 
-def reach(eps2: float) -> float:
-    """Largest difference of one coordinate that a pair can have.
-
-    ``fl(t*t) <= eps2`` means ``t*t <= eps2*(1 + 2**-53) + 2**-1075``: the product was rounded
-    by half an ulp at most, or by half of the smallest subnormal.  Any sum of squares,
-    however it is rounded, is at least the rounded square of each of its differences.
-    """
-    return math.sqrt(eps2 + 2.0**-1074) * (1 + 2.0**-50)
-
-
 @dataclass(frozen=True)
 class Grid:
     """What all chunks of one join share: the swept dimension and the cells of the others.
@@ -71,9 +61,10 @@ class Grid:
         return np.array([key for key in keys if key >= 0 or not half], np.int64)
 
 
-def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, eps2: float) -> Grid:
+def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, reach: float) -> Grid:
     """Choose the swept dimension and the cells for points within the box [lower, upper].
 
+    `reach`: the largest difference of one coordinate, as computed, that a pair can have.
     Two points of a pair lie at most one cell apart.  With t = (x - origin) / width, computed
     with three roundings, both t are off by at most 3 * 2**-53 * 2**30 < 2**-20, and they differ
     by at most reach / width <= 1 / WIDEN < 1 - 2**-19 before that: floors differ by 1 at most.
@@ -84,7 +75,7 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, eps2: 
     scale = 1.0 if max(span, default=0.0) < 2.0**1020 else 0.25
     span = [s * 4 * scale for s in span]
     bits = min(MAX_CELL_BITS, KEY_BITS // max(1, len(dims)) - 1)
-    least = reach(eps2) * scale * WIDEN
+    least = reach * scale * WIDEN
     width = [max(least, s * 2.0**-bits, 2.0**-1000) for s in span]
     cells = [int(s / w) + 3 if w < math.inf else 3 for s, w in zip(span, width, strict=True)]
     strides = [math.prod(cells[k + 1 :]) for k in range(len(cells))]

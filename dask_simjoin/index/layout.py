@@ -14,6 +14,7 @@ from dask_simjoin.index.filter import Filter, make_filter
 from dask_simjoin.index.grid import Grid, make_grid
 from dask_simjoin.index.kdorder import MAX_DIMS
 from dask_simjoin.index.tiles import TILE
+from dask_simjoin.norms import Norm, reach
 
 SWEEP_MAX_DIMS = 4
 """Most dimensions that the row sweep serves."""
@@ -33,19 +34,22 @@ class Layout:
 
     Attributes
     ----------
-    eps2 : float
-        The threshold of the float64 decision.
+    threshold : float
+        Of the float64 decision.
+    norm : int or float
+        Of the totals that it compares.
     grid : Grid or None
         For the row sweep.
     filter : Filter or None
-        For tiles: the float32 filter, or None where all is decided in float64.
+        For tiles: the float32 filter of squares, or None where all is decided in float64.
     cut : tuple of int
         For tiles: the dimensions by which points are put in order.
     fan_out : int
         For tiles: parts into which blocks are cut at a time.
     """
 
-    eps2: float
+    threshold: float
+    norm: Norm = 2
     grid: Grid | None = None
     filter: Filter | None = None
     cut: tuple[int, ...] = ()
@@ -68,7 +72,8 @@ def make_layout(
     upper: np.ndarray,
     mean: np.ndarray,
     variance: np.ndarray,
-    eps2: float,
+    threshold: float,
+    norm: Norm = 2,
 ) -> Layout:
     """Choose the engine and what it needs to know of all the data.
 
@@ -77,16 +82,17 @@ def make_layout(
     method : {"auto", "sweep", "tiles"}
     lower, upper, mean, variance : array (d,), float64
         Of all points.
-    eps2 : float
-        The threshold of the float64 decision.
+    threshold, norm : float
+        Of the float64 decision.
     """
     dims = len(lower)
     if method == "sweep" or (method == "auto" and dims <= SWEEP_AUTO_DIMS):
-        return Layout(eps2, grid=make_grid(lower, upper, variance, eps2))
+        return Layout(threshold, norm, grid=make_grid(lower, upper, variance, reach(norm, threshold)))
     cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
     return Layout(
-        eps2,
-        filter=make_filter(lower, upper, mean, variance, eps2),
+        threshold,
+        norm,
+        filter=make_filter(lower, upper, mean, variance, threshold) if norm == 2 else None,
         cut=tuple(cut),
         fan_out=4 if dims <= WIDE_FAN_OUT_DIMS else 2,
     )

@@ -10,6 +10,7 @@ import numpy as np
 from dask_simjoin.index.filter import Filter, open_filter
 from dask_simjoin.index.kdorder import MAX_DIMS
 from dask_simjoin.index.tiles import TILE
+from dask_simjoin.norms import Norm
 
 FILTER_DIMS = 5
 """Fewest dimensions in which the filter is faster than float64."""
@@ -44,12 +45,15 @@ class NearestLayout:
         has a distance of its own, which shrinks.
     fan_out : int
         Parts into which blocks are cut at a time.
+    norm : int or float
+        Of what is computed.
     """
 
     dims: int
     cut: tuple[int, ...]
     filter: Filter | None
     fan_out: int = 2
+    norm: Norm = 2
 
     @property
     def method(self) -> str:
@@ -63,6 +67,7 @@ def make_nearest_layout(
     mean: np.ndarray,
     variance: np.ndarray,
     sample: np.ndarray | None = None,
+    norm: Norm = 2,
 ) -> NearestLayout:
     """Choose how to index all chunks.  The results do not depend on it, the speed does.
 
@@ -74,15 +79,17 @@ def make_nearest_layout(
         Of all points, about.
     sample : array (m, d), optional
         Some points, from which it is told whether the filter pays; without them it is assumed to.
+    norm : int or float
+        Whose totals say what is near.
     """
     dims = len(lower)
     cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
-    chosen = open_filter(lower, upper, mean) if dims >= FILTER_DIMS else None
+    chosen = open_filter(lower, upper, mean) if dims >= FILTER_DIMS and norm == 2 else None
     if chosen is not None and not 2.0**-MOST_EXPONENT <= chosen.scale <= 2.0**MOST_EXPONENT:
         chosen = None
     if chosen is not None and sample is not None and not _tells_apart(chosen, sample):
         chosen = None
-    return NearestLayout(dims, tuple(cut), chosen, 4 if dims <= WIDE_FAN_OUT_DIMS else 2)
+    return NearestLayout(dims, tuple(cut), chosen, 4 if dims <= WIDE_FAN_OUT_DIMS else 2, norm)
 
 
 def _tells_apart(f: Filter, sample: np.ndarray) -> bool:

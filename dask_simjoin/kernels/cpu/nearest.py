@@ -3,7 +3,8 @@
 A tile of 64 queries goes through the other index's boxes nearest first, with a heap, until the nearest
 box left is further than the worst neighbour of each of its queries.  What prunes loses nothing: a box or
 point is left out only if a lower bound of its d2 is larger than the worst d2 kept, so that one as far
-as the worst is still asked for its name; or if that is 0 and no name in the box is smaller.
+as the worst is still asked for its name; or if that is 0 and no name in the box is smaller.  Of norms
+other than 2, d2 is their total.
 """
 
 from __future__ import annotations
@@ -71,11 +72,12 @@ def _pop(keys: Any, ties: Any, nodes: Any, size: int) -> None:
 @njit(nogil=True, cache=True, error_model="numpy")
 def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, d_low: Any, d_high: Any,
            d_tree: Any, d_least: Any, d_names: Any, terms: Any, same: bool, own_tiles: bool, bound2: float,
-           best_d2: Any, best_name: Any) -> None:  # fmt: skip
+           norm: Any, best_d2: Any, best_name: Any) -> None:  # fmt: skip
     """Improve the neighbours of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
 
     `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `same`: names are
-    of one frame, and a query is no neighbour of itself; `own_tiles`: the two indexes are one.
+    of one frame, and a query is no neighbour of itself; `own_tiles`: the two indexes are one; `norm`: see
+    `totals.kind_of`, with the filter squares.
     """
     points, dims = len(q_names), q_low.shape[1]
     k = best_d2.shape[1]
@@ -155,7 +157,7 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
                 mask = box_gaps(
                     lower.ctypes.data + group * step, upper.ctypes.data + group * step, dims,
                     q_low[a].ctypes.data, q_high[a].ctypes.data, all_reach.ctypes.data,
-                    gaps.ctypes.data, zero,
+                    gaps.ctypes.data, zero, norm,
                 )  # fmt: skip
                 boxes = tiles if level == 0 else levels[level] - levels[level - 1]
                 while mask != NONE:
@@ -179,7 +181,7 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
             at = q[0].ctypes.data + a * q[0].strides[0]
             wanted = valid & box_gaps(
                 at, at, dims, d_low[b].ctypes.data, d_high[b].ctypes.data, reach.ctypes.data,
-                gaps.ctypes.data, zero,
+                gaps.ctypes.data, zero, norm,
             )  # fmt: skip
             idle = wanted & zeros
             while idle != NONE:
@@ -188,7 +190,7 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
                 if d_least[b >> 6, b & 63] > best_name[rows[t], k - 1]:
                     wanted &= ~(ONE << np.uint64(t))
             if wanted != NONE:
-                changed = scan(q, d, a, b, wanted, state, limit, bound2, guess, work)
+                changed = scan(q, d, a, b, wanted, state, limit, bound2, guess, norm, work)
                 if next_guess == np.inf and k < TILE and worst[count - 1] < MOST_GUESS:
                     next_guess = worst[count - 1] * SLACK
         guess = next_guess

@@ -14,7 +14,7 @@ from numba import njit
 from numba.extending import overload
 
 from dask_simjoin.index.tiles import TILE
-from dask_simjoin.kernels.cpu.nearest_simd import lanes_within, tile_distances
+from dask_simjoin.kernels.cpu.nearest_simd import lanes_within, tile_totals
 from dask_simjoin.kernels.cpu.product_simd import PARTS, QUERIES, part_products
 from dask_simjoin.kernels.cpu.ranking import take_in
 from dask_simjoin.kernels.cpu.tile_simd import count_bits, lowest_bit
@@ -97,7 +97,7 @@ def _measure(q_y: Any, i: int, d_y: Any, d_names: Any, b: int, mask: Any, most: 
         mask &= mask - ONE
         d2 = 0.0
         for k in range(q_y.shape[1]):
-            # the definition: dimensions in order, nothing fused
+            # the definition of squares, which alone have a filter: dimensions in order, nothing fused
             t = q_y[i, k] - d_y[j, k]
             d2 += t * t
         name = d_names[j]
@@ -108,16 +108,20 @@ def _measure(q_y: Any, i: int, d_y: Any, d_names: Any, b: int, mask: Any, most: 
 
 
 def scan(q: Any, d: Any, a: int, b: int, wanted: Any, state: Any, limit: Any, bound2: float, guess: float,
-         work: Any) -> Any:  # fmt: skip
+         norm: Any, work: Any) -> Any:  # fmt: skip
     raise NotImplementedError
 
 
 @overload(scan)
-def _scan_overload(q, d, a, b, wanted, state, limit, bound2, guess, work):  # type: ignore[no-untyped-def]
+def _scan_overload(  # type: ignore[no-untyped-def]
+    q, d, a, b, wanted, state, limit, bound2, guess, norm, work
+):
     """Offer the points of tile `b` to the `wanted` queries of tile `a`; mask of those that took some."""
     if len(q.types) == 1:
 
-        def exact(q, d, a, b, wanted, state, limit, bound2, guess, work):  # type: ignore[no-untyped-def]
+        def exact(  # type: ignore[no-untyped-def]
+            q, d, a, b, wanted, state, limit, bound2, guess, norm, work
+        ):
             rows, own, worst, best_d2, best_name, d_names = state
             distances, new_d2, new_name = work[:3]
             k = best_d2.shape[1]
@@ -131,7 +135,7 @@ def _scan_overload(q, d, a, b, wanted, state, limit, bound2, guess, work):  # ty
                 row, furthest = rows[t], worst[t]
                 most = min(furthest, bound2)
                 first = min(guess, most) if furthest == np.inf else most
-                mask = tile_distances(tile, dims, points + t * size, first, distances.ctypes.data)
+                mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
                 while first < most and count_bits(mask) <= k:
                     first = min(4 * first, most) if first > 0 else most
                     mask = lanes_within(distances.ctypes.data, first)
@@ -154,7 +158,9 @@ def _scan_overload(q, d, a, b, wanted, state, limit, bound2, guess, work):  # ty
 
         return exact
 
-    def filtered(q, d, a, b, wanted, state, limit, bound2, guess, work):  # type: ignore[no-untyped-def]
+    def filtered(  # type: ignore[no-untyped-def]
+        q, d, a, b, wanted, state, limit, bound2, guess, norm, work
+    ):
         rows, own, worst, best_d2, best_name, d_names = state
         _, new_d2, new_name, picked, masks, points = work
         k = best_d2.shape[1]

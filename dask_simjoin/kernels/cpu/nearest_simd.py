@@ -1,4 +1,4 @@
-"""Explicit SIMD of the nearest neighbours: squared distances and gaps of a tile, with limits of their own.
+"""Explicit SIMD of the nearest neighbours: totals and gaps of a tile, with limits of their own.
 
 Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
 """
@@ -15,17 +15,21 @@ from numba.extending import intrinsic
 
 from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.tile_simd import REGISTER
+from dask_simjoin.kernels.cpu.totals import Squares, add_terms, larger, zeros
 from dask_simjoin.kernels.cpu.vectors import F32, F64, bits, const, load, splat, store
 
 VECTORS = 4
-"""Vectors of sums that are kept in registers at a time."""
+"""Vectors of totals that are kept in registers at a time."""
 
 UNROLLED_DIMS = 4
 """Up to here there is code without a loop over dimensions."""
 
 
-def _by_dims(builder: Any, dims: Any, emit: Callable[[int | None], None]) -> None:
+def _by_dims(builder: Any, dims: Any, kind: Any, emit: Callable[[int | None], None]) -> None:
     """Run ``emit(d)`` for the few dimensions with code of their own, ``emit(None)`` for others."""
+    if kind.instance_class is not Squares:
+        emit(None)
+        return
     done = builder.append_basic_block("dims.done")
     general = builder.append_basic_block("dims.any")
     switch = builder.switch(dims, general)
@@ -41,16 +45,13 @@ def _by_dims(builder: Any, dims: Any, emit: Callable[[int | None], None]) -> Non
     builder.position_at_end(done)
 
 
-def _sums(builder: Any, dims: Any, unrolled: int | None, vector: Any, squares: Any) -> list[Any]:
-    """Sums over the dimensions, in their order, of the vectors that `squares(k)` emits."""
-    slots = [cgutils.alloca_once(builder, vector) for _ in range(VECTORS)]
-    for slot in slots:
-        builder.store(ir.Constant(vector, [0.0] * vector.count), slot)
+def _totals(builder: Any, dims: Any, unrolled: int | None, vector: Any, kind: Any, norm: Any,
+            differences: Callable[[Any], Callable[[int], Any]]) -> list[Any]:  # fmt: skip
+    """Totals over the dimensions, in their order; `differences(k)(n)` emits vector n of dimension k."""
+    slots = zeros(builder, vector, VECTORS)
 
     def step(k: Any) -> None:
-        # a product and a sum, each rounded: nothing here allows LLVM to fuse them
-        for slot, square in zip(slots, squares(k), strict=True):
-            builder.store(builder.fadd(builder.load(slot), square), slot)
+        add_terms(builder, kind, norm, slots, differences(k))
 
     if unrolled is None:
         with cgutils.for_range_slice(builder, const(0), dims, const(1)) as (k, _):
@@ -61,21 +62,18 @@ def _sums(builder: Any, dims: Any, unrolled: int | None, vector: Any, squares: A
     return [builder.load(slot) for slot in slots]
 
 
-def _larger(builder: Any, a: Any, b: Any) -> Any:
-    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
-
-
 @intrinsic
-def tile_distances(typingctx: Any, tile: Any, dims: Any, point: Any, limit: Any, out: Any) -> Any:
-    """Squared distances of 64 points to one: the definition; mask of those within `limit`.
+def tile_totals(typingctx: Any, tile: Any, dims: Any, point: Any, limit: Any, out: Any,
+                norm: Any) -> Any:  # fmt: skip
+    """Totals of 64 points and one: the definition; mask of those within `limit`.
 
     `tile`: address of float64 [dims][64]; `point`: of the point's first coordinate in its tile;
     `out`: of the 64 float64 to write.
     """
-    sig = types.uint64(*(types.int64,) * 3, types.float64, types.int64)
+    sig = types.uint64(*(types.int64,) * 3, types.float64, types.int64, norm)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        tile_, dims_, point_, limit_, out_ = args
+        tile_, dims_, point_, limit_, out_, norm_ = args
         vector = ir.VectorType(F64, REGISTER // 8)
         width = REGISTER
         mask = cgutils.alloca_once_value(builder, const(0))
@@ -83,24 +81,26 @@ def tile_distances(typingctx: Any, tile: Any, dims: Any, point: Any, limit: Any,
         def emit(unrolled: int | None) -> None:
             bound = splat(builder, limit_, vector)
             for first in range(0, TILE // vector.count, VECTORS):
-                groups = range(first, first + VECTORS)
 
-                def squares(k: Any, groups: range = groups) -> Any:
+                def differences(k: Any, first: int = first) -> Any:
                     offset = builder.mul(k, const(TILE * 8))
                     row = builder.add(tile_, offset)
                     p = splat(builder, load(builder, builder.add(point_, offset), F64, 8), vector)
-                    for g in groups:
-                        z = load(builder, builder.add(row, const(g * width)), vector, 8)
-                        t = builder.fsub(z, p)
-                        yield builder.fmul(t, t)
 
-                for g, d2 in zip(groups, _sums(builder, dims_, unrolled, vector, squares), strict=True):
-                    store(builder, d2, builder.add(out_, const(g * width)), 8)
-                    near = bits(builder, builder.fcmp_ordered("<=", d2, bound))
+                    def difference(n: int) -> Any:
+                        z = load(builder, builder.add(row, const((first + n) * width)), vector, 8)
+                        return builder.fsub(z, p)
+
+                    return difference
+
+                totals = _totals(builder, dims_, unrolled, vector, norm, norm_, differences)
+                for g, total in enumerate(totals, first):
+                    store(builder, total, builder.add(out_, const(g * width)), 8)
+                    near = bits(builder, builder.fcmp_ordered("<=", total, bound))
                     near = builder.shl(near, const(g * vector.count))
                     builder.store(builder.or_(builder.load(mask), near), mask)
 
-        _by_dims(builder, dims_, emit)
+        _by_dims(builder, dims_, norm, emit)
         return builder.load(mask)
 
     return sig, codegen
@@ -126,18 +126,18 @@ def lanes_within(typingctx: Any, numbers: Any, limit: Any) -> Any:
 
 @intrinsic
 def box_gaps(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: Any, limits: Any,
-             out: Any, kind: Any) -> Any:  # fmt: skip
-    """Squared gaps of 64 boxes to one box; mask of the boxes whose gap is within their limit.
+             out: Any, kind: Any, norm: Any) -> Any:  # fmt: skip
+    """Totals of the gaps of 64 boxes to one box; mask of the boxes whose gap is within their limit.
 
     `lower`, `upper`: addresses of [dims][64] numbers (the same one for points); `low`, `high`:
     of the box's bounds; `limits`: of 64 limits; `out`: of 64 numbers to write.  All are of the type of
-    `kind`, a number.  In float64 a gap is computed with the operations of d2, in their order: rounding
-    is monotone, so it is at most the d2 of any two points of the boxes as computed.
+    `kind`, a number.  In float64 a gap is computed with the operations of totals, in their order: rounding
+    is monotone, so it is at most the total of any two points of the boxes as computed.
     """
-    sig = types.uint64(*(types.int64,) * 7, kind)
+    sig = types.uint64(*(types.int64,) * 7, kind, norm)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lower_, upper_, dims_, low_, high_, limits_, out_, _ = args
+        lower_, upper_, dims_, low_, high_, limits_, out_, _, norm_ = args
         number, size = (F32, 4) if sig.args[7] == types.float32 else (F64, 8)
         vector = ir.VectorType(number, REGISTER // size)
         width = REGISTER
@@ -146,29 +146,31 @@ def box_gaps(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: 
 
         def emit(unrolled: int | None) -> None:
             for first in range(0, TILE // vector.count, VECTORS):
-                groups = range(first, first + VECTORS)
 
-                def squares(k: Any, groups: range = groups) -> Any:
+                def gaps(k: Any, first: int = first) -> Any:
                     offset = builder.mul(k, const(size))
                     lo = splat(builder, load(builder, builder.add(low_, offset), number, size), vector)
                     hi = splat(builder, load(builder, builder.add(high_, offset), number, size), vector)
                     row = builder.mul(k, const(TILE * size))
-                    for g in groups:
-                        at = builder.add(row, const(g * width))
+
+                    def gap(n: int) -> Any:
+                        at = builder.add(row, const((first + n) * width))
                         a = builder.fsub(load(builder, builder.add(lower_, at), vector, size), hi)
                         b = builder.fsub(lo, load(builder, builder.add(upper_, at), vector, size))
-                        gap = _larger(builder, _larger(builder, a, b), zero)
-                        yield builder.fmul(gap, gap)
+                        return larger(builder, larger(builder, a, b), zero)
 
-                for g, gap in zip(groups, _sums(builder, dims_, unrolled, vector, squares), strict=True):
+                    return gap
+
+                totals = _totals(builder, dims_, unrolled, vector, norm, norm_, gaps)
+                for g, total in enumerate(totals, first):
                     at = const(g * width)
-                    store(builder, gap, builder.add(out_, at), size)
+                    store(builder, total, builder.add(out_, at), size)
                     limit = load(builder, builder.add(limits_, at), vector, size)
-                    near = bits(builder, builder.fcmp_ordered("<=", gap, limit))
+                    near = bits(builder, builder.fcmp_ordered("<=", total, limit))
                     near = builder.shl(near, const(g * vector.count))
                     builder.store(builder.or_(builder.load(mask), near), mask)
 
-        _by_dims(builder, dims_, emit)
+        _by_dims(builder, dims_, norm, emit)
         return builder.load(mask)
 
     return sig, codegen

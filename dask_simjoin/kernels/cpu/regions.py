@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from dask_simjoin.kernels.cpu.totals import add_term
+
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def own_regions(x: Any, dim: Any, split: Any, child: Any, out: Any) -> None:
@@ -20,12 +22,14 @@ def own_regions(x: Any, dim: Any, split: Any, child: Any, out: Any) -> None:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def halo_regions(x: Any, dim: Any, split: Any, child: Any, middle: Any, lower: Any, upper: Any,
-                 own: Any, reach: float, threshold: float, rows: Any, regions: Any) -> int:  # fmt: skip
+                 own: Any, reach: float, threshold: float, norm: Any, rows: Any,
+                 regions: Any) -> int:  # fmt: skip
     """Write the points that other regions need and those regions, as far as they fit; how many.
 
     A point is needed by every region of a lower number than its own whose box is within
-    `threshold`: a gap to a box, computed as a distance is, is never larger than the distance to
-    any point in it, as rounding is monotone.  `middle`: the first region right of each cut.
+    `threshold`: a gap to a box, computed as a total is, is never larger than the total of any
+    point in it, as rounding is monotone.  `middle`: the first region right of each cut;
+    `norm`: see `totals.kind_of`.
     """
     stack = np.empty(dim.size + 2, np.int64)
     dims = x.shape[1]
@@ -45,7 +49,7 @@ def halo_regions(x: Any, dim: Any, split: Any, child: Any, middle: Any, lower: A
                 total = 0.0
                 for k in range(dims):
                     gap = max(max(lower[region, k] - x[i, k], x[i, k] - upper[region, k]), 0.0)
-                    total += gap * gap
+                    total = add_term(total, gap, norm)
                 if total <= threshold:
                     if n < rows.size:
                         rows[n] = i

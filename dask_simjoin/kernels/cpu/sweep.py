@@ -15,13 +15,15 @@ FRESH = (0, 0, -1, 0, 0)
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def pairs(sweep: int, q_cols: Any, q_keys: Any, q_starts: Any, q_names: Any, d_cols: Any,
-          d_keys: Any, d_starts: Any, d_names: Any, offsets: Any, reach: float, eps2: float,
-          same: bool, left: Any, right: Any, n: int, cap: int, state: Any, at: Any) -> int:  # fmt: skip
+          d_keys: Any, d_starts: Any, d_names: Any, offsets: Any, reach: float, threshold: float,
+          norm: Any, same: bool, left: Any, right: Any, n: int, cap: int, state: Any,
+          at: Any) -> int:  # fmt: skip
     """Append pairs of names to `left` and `right`; the new number of pairs.
 
     Stops where a window might not fit into `cap`, leaving in `state` where it was and in
     ``state[5]`` how much room it needs (0: the join is complete).  `offsets`: what to add
-    to a row's key for each neighbour row; `at`: each one's position in `d_keys`.
+    to a row's key for each neighbour row; `at`: each one's position in `d_keys`;
+    `norm`: see `totals.kind_of`.
     With `same`, the two sides are one index and only the later half of each
     neighbourhood is visited.
     """
@@ -62,8 +64,9 @@ def pairs(sweep: int, q_cols: Any, q_keys: Any, q_starts: Any, q_names: Any, d_c
                         state[0], state[1], state[2], state[3], state[4] = r, o, i, lo, hi
                         state[5] = hi - lo
                         return n
-                    n = sweep_pairs(dims, d_base, d_stride, lo, hi, q_base + 8 * i, q_stride, eps2,
-                                    names, np.int64(q_names[i]), np.int64(same), out_l, out_r, n)  # fmt: skip
+                    n = sweep_pairs(dims, d_base, d_stride, lo, hi, q_base + 8 * i, q_stride, threshold,
+                                    norm, names, np.int64(q_names[i]), np.int64(same), out_l, out_r,
+                                    n)  # fmt: skip
                     i += 1
                 i = -1
             o += 1
@@ -74,8 +77,8 @@ def pairs(sweep: int, q_cols: Any, q_keys: Any, q_starts: Any, q_names: Any, d_c
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def counts(sweep: int, q_cols: Any, q_keys: Any, q_starts: Any, d_cols: Any, d_keys: Any,
-           d_starts: Any, offsets: Any, reach: float, eps2: float, same: bool, q_counts: Any,
-           d_counts: Any, at: Any) -> None:  # fmt: skip
+           d_starts: Any, offsets: Any, reach: float, threshold: float, norm: Any, same: bool,
+           q_counts: Any, d_counts: Any, at: Any) -> None:  # fmt: skip
     """Add each point's number of neighbours to the counts of both sides (one array if `same`)."""
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
@@ -107,4 +110,4 @@ def counts(sweep: int, q_cols: Any, q_keys: Any, q_starts: Any, d_cols: Any, d_k
                 while hi < stop_j and xd[hi] - x <= reach:
                     hi += 1
                 q_counts[i] += sweep_counts(dims, d_base, d_stride, lo, hi, q_base + 8 * i,
-                                            q_stride, eps2, counts_at)  # fmt: skip
+                                            q_stride, threshold, norm, counts_at)  # fmt: skip

@@ -8,6 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from dask_simjoin.kernels.cpu.totals import plus, terms
 from dask_simjoin.kernels.cpu.vectors import (
     F64,
     I32,
@@ -23,10 +24,10 @@ from dask_simjoin.kernels.cpu.vectors import (
 
 
 def _sweep_mask(builder: Any, j: Any, stop: Any, dims: int, base: Any, stride: Any, point: Any,
-                eps2: Any) -> Any:  # fmt: skip
-    """Which of the points j, j+1, ... < stop lie within eps of the point: the float64 decision.
+                threshold: Any, kind: Any, norm: Any) -> Any:  # fmt: skip
+    """Which of the points j, j+1, ... < stop are near the point: the float64 decision.
 
-    One rounding for each difference, square and sum, dimensions in order: LLVM never
+    One rounding for each difference, product and sum, dimensions in order: LLVM never
     contracts a product and a sum into a fused multiply-add unless a flag allows it.
     """
     vector = ir.VectorType(F64, SWEEP_LANES)
@@ -34,18 +35,18 @@ def _sweep_mask(builder: Any, j: Any, stop: Any, dims: int, base: Any, stride: A
     total = None
     for k in range(dims):
         difference = builder.fsub(load(builder, address, vector, 8), point[k])
-        square = builder.fmul(difference, difference)
-        total = square if total is None else builder.fadd(total, square)
+        (term,) = terms(builder, kind, norm, [difference])
+        total = term if total is None else plus(builder, kind, total, term)
         address = builder.add(address, stride)
     lanes = ir.VectorType(I64, SWEEP_LANES)
     iota = ir.Constant(lanes, list(range(SWEEP_LANES)))
     inside = builder.icmp_signed("<", iota, splat(builder, builder.sub(stop, j), lanes))
-    return builder.and_(builder.fcmp_ordered("<=", total, splat(builder, eps2, vector)), inside)
+    return builder.and_(builder.fcmp_ordered("<=", total, splat(builder, threshold, vector)), inside)
 
 
-def _sweep_loop(builder: Any, args: tuple[Any, ...], body: Any) -> Any:
+def _sweep_loop(builder: Any, kind: Any, args: tuple[Any, ...], body: Any) -> Any:
     """For d = 1, 2, 3, 4: run `body(mask, j, n) -> n` over the window; the last n."""
-    dims, base, stride, start, stop, point_at, point_stride, eps2, n0 = args
+    dims, base, stride, start, stop, point_at, point_stride, threshold, norm, n0 = args
     vector = ir.VectorType(F64, SWEEP_LANES)
     done = builder.append_basic_block("sweep.done")
     blocks = [builder.append_basic_block(f"sweep.dims{d}") for d in (1, 2, 3, 4)]
@@ -70,7 +71,7 @@ def _sweep_loop(builder: Any, args: tuple[Any, ...], body: Any) -> Any:
         results.append((n, builder.block))
         builder.cbranch(builder.icmp_signed("<", j, stop), work, done)
         builder.position_at_end(work)
-        mask = _sweep_mask(builder, j, stop, d, base, stride, point, eps2)
+        mask = _sweep_mask(builder, j, stop, d, base, stride, point, threshold, kind, norm)
         n_next = body(mask, j, n)
         j.add_incoming(builder.add(j, const(SWEEP_LANES)), builder.block)
         n.add_incoming(n_next, builder.block)
@@ -84,8 +85,8 @@ def _sweep_loop(builder: Any, args: tuple[Any, ...], body: Any) -> Any:
 
 @intrinsic
 def sweep_pairs(typingctx: Any, dims: Any, base: Any, stride: Any, start: Any, stop: Any,
-                point: Any, point_stride: Any, eps2: Any, names: Any, name: Any, same: Any,
-                left: Any, right: Any, n: Any) -> Any:  # fmt: skip
+                point: Any, point_stride: Any, threshold: Any, norm: Any, names: Any, name: Any,
+                same: Any, left: Any, right: Any, n: Any) -> Any:  # fmt: skip
     """Append the pairs of one point with the points start <= j < stop; the new number of pairs.
 
     `base`: address of column 0 (float64), `stride` bytes from one column to the next;
@@ -93,7 +94,7 @@ def sweep_pairs(typingctx: Any, dims: Any, base: Any, stride: Any, start: Any, s
     `names`: address of the points' int32 names, `name` the point's; `same`: name the smaller
     one first.
     """
-    sig = types.int64(*(types.int64,) * 7, types.float64, *(types.int64,) * 6)
+    sig = types.int64(*(types.int64,) * 7, types.float64, norm, *(types.int64,) * 6)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         *scan, names_at, name_, same_, left_at, right_at, n0 = args
@@ -111,19 +112,19 @@ def sweep_pairs(typingctx: Any, dims: Any, base: Any, stride: Any, start: Any, s
                 store_compressed(builder, value, mask, builder.add(target, at))
             return builder.add(n, builder.ctpop(bits(builder, mask)))
 
-        return _sweep_loop(builder, (*scan, n0), body)
+        return _sweep_loop(builder, norm, (*scan, n0), body)
 
     return sig, codegen
 
 
 @intrinsic
 def sweep_counts(typingctx: Any, dims: Any, base: Any, stride: Any, start: Any, stop: Any,
-                 point: Any, point_stride: Any, eps2: Any, counts: Any) -> Any:  # fmt: skip
-    """Number of points start <= j < stop within eps of one point; adds 1 to each one's count.
+                 point: Any, point_stride: Any, threshold: Any, norm: Any, counts: Any) -> Any:  # fmt: skip
+    """Number of points start <= j < stop near one point; adds 1 to each one's count.
 
     `counts`: address of the points' int64 counts; the rest as in `sweep_pairs`.
     """
-    sig = types.int64(*(types.int64,) * 7, types.float64, types.int64)
+    sig = types.int64(*(types.int64,) * 7, types.float64, norm, types.int64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         *scan, counts_at = args
@@ -135,6 +136,6 @@ def sweep_counts(typingctx: Any, dims: Any, base: Any, stride: Any, start: Any, 
             store(builder, builder.add(before, builder.zext(mask, kind)), address, 8)
             return builder.add(n, builder.ctpop(bits(builder, mask)))
 
-        return _sweep_loop(builder, (*scan, const(0)), body)
+        return _sweep_loop(builder, norm, (*scan, const(0)), body)
 
     return sig, codegen

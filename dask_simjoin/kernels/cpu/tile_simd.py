@@ -15,6 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from dask_simjoin.index.tiles import TILE
+from dask_simjoin.kernels.cpu.totals import Squares, add_terms, larger, zeros
 from dask_simjoin.kernels.cpu.vectors import (
     F32,
     F64,
@@ -174,33 +175,36 @@ def tile_filter(typingctx: Any, tile: Any, start: Any, dims: Any, p0: Any, p1: A
 
 
 @intrinsic
-def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, eps2: Any) -> Any:
-    """Mask of a tile's points within eps of one point: the float64 decision.
+def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, threshold: Any, norm: Any) -> Any:
+    """Mask of a tile's points whose totals with one point are within the threshold: the float64 decision.
 
     `tile`: address of float64 [dims][64]; `point`: of the point's first coordinate in its tile.
     """
-    sig = types.uint64(*(types.int64,) * 3, types.float64)
+    sig = types.uint64(*(types.int64,) * 3, types.float64, norm)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        tile_, dims_, point_, eps2_ = args
+        tile_, dims_, point_, threshold_, norm_ = args
         vector, groups, size = _lanes(F64)
-        slots = [cgutils.alloca_once(builder, vector) for _ in range(groups)]
-        for slot in slots:
-            builder.store(ir.Constant(vector, [0.0] * vector.count), slot)
+        limit = splat(builder, threshold_, vector)
+        # what is not decided after a filter goes through a tile in parts whose totals stay in registers
+        parts = 1 if norm.instance_class is Squares else PASSES
+        near = []
+        for part in range(parts):
+            slots = zeros(builder, vector, groups // parts)
 
-        def step(k: Any) -> None:
-            row = builder.add(tile_, builder.mul(k, const(TILE * size)))
-            at = builder.add(point_, builder.mul(k, const(TILE * size)))
-            p = splat(builder, load(builder, at, F64, size), vector)
-            for g, slot in enumerate(slots):
-                at = builder.add(row, const(g * vector.count * size))
-                t = builder.fsub(load(builder, at, vector, size), p)
-                # a product and a sum, each rounded: nothing here allows LLVM to fuse them
-                builder.store(builder.fadd(builder.load(slot), builder.fmul(t, t)), slot)
+            def step(k: Any, slots: list[Any] = slots, first: int = part * len(slots)) -> None:
+                row = builder.add(tile_, builder.mul(k, const(TILE * size)))
+                at = builder.add(point_, builder.mul(k, const(TILE * size)))
+                p = splat(builder, load(builder, at, F64, size), vector)
 
-        _accumulate(builder, dims_, step, 2)
-        limit = splat(builder, eps2_, vector)
-        near = [builder.fcmp_ordered("<=", builder.load(slot), limit) for slot in slots]
+                def difference(g: int) -> Any:
+                    at = builder.add(row, const((first + g) * vector.count * size))
+                    return builder.fsub(load(builder, at, vector, size), p)
+
+                add_terms(builder, norm, norm_, slots, difference)
+
+            _accumulate(builder, dims_, step, 2 if parts == 1 else 1)
+            near += [builder.fcmp_ordered("<=", builder.load(slot), limit) for slot in slots]
         return _join_bits(builder, near)
 
     return sig, codegen
@@ -208,40 +212,37 @@ def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, eps2: Any) -> 
 
 @intrinsic
 def boxes_near(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: Any,
-               limit: Any) -> Any:  # fmt: skip
+               limit: Any, norm: Any) -> Any:  # fmt: skip
     """Mask of the 64 boxes that are within reach of one box.
 
     `lower`, `upper`: addresses of [dims][64] numbers (the same one for points);
-    `low`, `high`: of the box's bounds; `limit`: largest squared distance, whose type
-    (float32 or float64) is the type of all of them.  The gaps are squared and summed
-    in the order and with the operations of the distance itself, so in float64 rounding,
-    which is monotone, keeps the bound a bound.
+    `low`, `high`: of the box's bounds; `limit`: largest total, whose type (float32 or
+    float64) is the type of all of them.  The gaps are added in the order and with the
+    operations of the total itself, so in float64 rounding, which is monotone, keeps the
+    bound a bound.
     """
-    sig = types.uint64(*(types.int64,) * 5, limit)
+    sig = types.uint64(*(types.int64,) * 5, limit, norm)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lower_, upper_, dims_, low_, high_, limit_ = args
+        lower_, upper_, dims_, low_, high_, limit_, norm_ = args
         kind = F32 if sig.args[5] == types.float32 else F64
         vector, groups, size = _lanes(kind)
         zero = ir.Constant(vector, [0.0] * vector.count)
-        slots = [cgutils.alloca_once(builder, vector) for _ in range(groups)]
-        for slot in slots:
-            builder.store(zero, slot)
-
-        def larger(a: Any, b: Any) -> Any:
-            return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+        slots = zeros(builder, vector, groups)
 
         def step(k: Any) -> None:
             offset = builder.mul(k, const(size))
             lo = splat(builder, load(builder, builder.add(low_, offset), kind, size), vector)
             hi = splat(builder, load(builder, builder.add(high_, offset), kind, size), vector)
             row = builder.mul(k, const(TILE * size))
-            for g, slot in enumerate(slots):
+
+            def gap(g: int) -> Any:
                 at = builder.add(row, const(g * vector.count * size))
                 a = builder.fsub(load(builder, builder.add(lower_, at), vector, size), hi)
                 b = builder.fsub(lo, load(builder, builder.add(upper_, at), vector, size))
-                gap = larger(larger(a, b), zero)
-                builder.store(builder.fadd(builder.load(slot), builder.fmul(gap, gap)), slot)
+                return larger(builder, larger(builder, a, b), zero)
+
+            add_terms(builder, norm, norm_, slots, gap)
 
         _accumulate(builder, dims_, step, 2)
         bound = splat(builder, limit_, vector)

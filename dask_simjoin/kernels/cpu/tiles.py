@@ -46,19 +46,19 @@ def _address(z: Any, i: int) -> int:
     return z.ctypes.data + (i // TILE) * z.strides[0] + (i % TILE) * z.itemsize
 
 
-def _scan(q: Any, d: Any, b: int, four: Any, masks: Any) -> Any:
+def _scan(q: Any, d: Any, b: int, four: Any, masks: Any, norm: Any) -> Any:
     raise NotImplementedError
 
 
 @overload(_scan, inline="always")
-def _scan_overload(q, d, b, four, masks):  # type: ignore[no-untyped-def]
+def _scan_overload(q, d, b, four, masks, norm):  # type: ignore[no-untyped-def]
     """Masks of the points of tile `b` near the queries `four`; their union.
 
     ``masks[:4]``: those that may be near, ``masks[4:]``: those that surely are.
     """
     if isinstance(q.types[0], types.Array) and q.types[0].dtype == types.float32:
 
-        def filtered(q, d, b, four, masks):  # type: ignore[no-untyped-def]
+        def filtered(q, d, b, four, masks, norm):  # type: ignore[no-untyped-def]
             q_z, limit, sure = q
             z, start, d_sure = d
             i0, i1, i2, i3 = four[0], four[1], four[2], four[3]
@@ -72,7 +72,7 @@ def _scan_overload(q, d, b, four, masks):  # type: ignore[no-untyped-def]
 
         return filtered
 
-    def decided(q, d, b, four, masks):  # type: ignore[no-untyped-def]
+    def decided(q, d, b, four, masks, norm):  # type: ignore[no-untyped-def]
         q_z, limit, _ = q
         z, _, _ = d
         tile = z.ctypes.data + b * z.strides[0]
@@ -81,7 +81,9 @@ def _scan_overload(q, d, b, four, masks):  # type: ignore[no-untyped-def]
             if t > 0 and four[t] == four[t - 1]:
                 masks[t] = NONE
             else:
-                masks[t] = tile_decide(tile, np.int64(z.shape[1]), _address(q_z, four[t]), limit[0])
+                masks[t] = tile_decide(
+                    tile, np.int64(z.shape[1]), _address(q_z, four[t]), limit[0], norm
+                )  # fmt: skip
             masks[t + 4] = masks[t]
             union |= masks[t]
         return union
@@ -90,18 +92,18 @@ def _scan_overload(q, d, b, four, masks):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _within(y: Any, i: int, other: Any, j: int, eps2: float) -> bool:
-    """The float64 decision."""
+def _within(y: Any, i: int, other: Any, j: int, threshold: float) -> bool:
+    """The float64 decision; the filter serves squares only."""
     total = 0.0
     for k in range(y.shape[1]):
         t = y[i, k] - other[j, k]
         total += t * t
-    return total <= eps2
+    return total <= threshold
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def candidates(lower: Any, upper: Any, levels: Any, low: Any, high: Any, reach: Any, tiles: int,
-               least: int, found: Any) -> int:  # fmt: skip
+               least: int, norm: Any, found: Any) -> int:  # fmt: skip
     """Write the numbers of the tiles >= `least` within `reach` of a box to `found`; how many.
 
     `levels`: for each level of boxes, where its groups begin in `lower` and `upper`.
@@ -119,7 +121,7 @@ def candidates(lower: Any, upper: Any, levels: Any, low: Any, high: Any, reach: 
         group, level = stack[size], depth[size]
         at = (levels[level] + group) * step
         mask = boxes_near(lower.ctypes.data + at, upper.ctypes.data + at, d, low.ctypes.data,
-                          high.ctypes.data, reach)  # fmt: skip
+                          high.ctypes.data, reach, norm)  # fmt: skip
         first = least >> (6 * level)
         if first > group * TILE:
             skip = first - group * TILE
@@ -144,8 +146,9 @@ def candidates(lower: Any, upper: Any, levels: Any, low: Any, high: Any, reach: 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: Any, d_y: Any,
-         d_low: Any, d_high: Any, d_tree: Any, d_names: Any, reach: Any, eps2: float, same: bool,
-         counting: bool, left: Any, right: Any, n: int, cap: int, state: Any) -> int:  # fmt: skip
+         d_low: Any, d_high: Any, d_tree: Any, d_names: Any, reach: Any, threshold: float, norm: Any,
+         same: bool, left: Any, right: Any, n: int, cap: int, counting: bool, q_counts: Any,
+         d_counts: Any, state: Any) -> int:  # fmt: skip
     """Append pairs of names to `left` and `right`; the new number of pairs.
 
     Stops where the pairs of two tiles might not fit into `cap`: ``state[0]`` is the tile of
@@ -153,10 +156,11 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
     the room it needs (0: the join is complete).  ``state[3]`` and ``state[4]`` count the
     pairs that only float64 could decide and those of them that it refused.
 
-    With `counting`, `left` and `right` are the queries' and the points' numbers of
-    neighbours (one array if `same`), and each pair adds 1 to both.
+    With `counting` each pair adds 1 to its two points' numbers in `q_counts` and `d_counts` (one
+    array if `same`) instead.
 
-    `q` and `d` are the two sides' terms, of the filter (float32) or of the decision (float64).
+    `q` and `d` are the two sides' terms, of the filter (float32) or of the decision (float64);
+    `norm`: see `totals.kind_of`.
     """
     points, dims = q_y.shape
     lower, upper, levels = d_tree
@@ -169,7 +173,7 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
     share = z_step // (64 * GROUPS) if z_step <= PREFETCHED else 0
     for a in range(state[0], q_z.shape[0]):
         count = candidates(lower, upper, levels, q_low[a], q_high[a], reach, tiles,
-                           a if same else 0, found)  # fmt: skip
+                           a if same else 0, norm, found)  # fmt: skip
         valid = ALL if (a + 1) * TILE <= points else (ONE << np.uint64(points - a * TILE)) - ONE
         at = q_z.ctypes.data + a * q_z.strides[0]
         tested, kept = 0, 0
@@ -182,7 +186,8 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
             if c % PROBE == 0:
                 tested, kept = 0, 0
             if tested < PROBE_TESTS or kept < WORTHWHILE * tested:
-                near &= boxes_near(at, at, dims, d_low[b].ctypes.data, d_high[b].ctypes.data, reach)
+                low, high = d_low[b].ctypes.data, d_high[b].ctypes.data
+                near &= boxes_near(at, at, dims, low, high, reach, norm)
                 tested += 1
                 kept += count_bits(near)
             ahead = z_base + found[min(c + 1, count - 1)] * z_step
@@ -199,7 +204,7 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
                         picked = t + 1
                     else:
                         four[t] = four[t - 1]
-                if _scan(q, d, b, four, masks) == NONE:
+                if _scan(q, d, b, four, masks, norm) == NONE:
                     continue
                 for t in range(picked):
                     mask, sure = masks[t], masks[t + 4]
@@ -215,12 +220,12 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
                         j = b * TILE + bit
                         if (sure >> np.uint64(bit)) & ONE == NONE:
                             state[3] += 1
-                            if not _within(q_y, i, d_y, j, eps2):
+                            if not _within(q_y, i, d_y, j, threshold):
                                 state[4] += 1
                                 continue
                         if counting:
-                            left[i] += 1
-                            right[j] += 1
+                            q_counts[i] += 1
+                            d_counts[j] += 1
                             continue
                         other = d_names[j]
                         if same and other < name:

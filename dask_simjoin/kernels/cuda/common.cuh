@@ -16,6 +16,10 @@ typedef unsigned int u32;
 #define FANOUT 64          // children of a node of the box tree
 #define RANGE 4096         // tiles of a range
 
+#ifndef NORM
+#define NORM 2             // 1, 2, 3, ..., or 0: infinity
+#endif
+
 #if EXACT
 typedef double real;
 __device__ __forceinline__ real plus(real a, real b) { return __dadd_rn(a, b); }
@@ -29,9 +33,44 @@ __device__ __forceinline__ real plus(real a, real b) { return a + b; }
 __device__ __forceinline__ real minus(real a, real b) { return a - b; }
 __device__ __forceinline__ real add_square(real sum, real t) { return fmaf(t, t, sum); }
 __device__ __forceinline__ real larger(real a, real b) { return fmaxf(a, b); }
+#if NORM != 2
+#error "filters serve the norm 2 only"
+#endif
 #endif
 
+__device__ constexpr u64 highest_bit(u64 p) { return p > 1 ? highest_bit(p >> 1) << 1 : 1; }
+
+// The total with one more dimension, in which the difference is t (see dask_simjoin/norms.py).
+__device__ __forceinline__ real add_term(real sum, real t) {
+#if NORM == 0
+    return larger(sum, fabs(t));
+#elif NORM == 1
+    return plus(sum, fabs(t));
+#elif NORM == 2
+    return add_square(sum, t);
+#else
+    const real a = fabs(t);
+    real result = a;
+#pragma unroll
+    for (u64 bit = highest_bit(NORM) >> 1; bit; bit >>= 1) {
+        result = __dmul_rn(result, result);
+        if (NORM & bit) result = __dmul_rn(result, a);
+    }
+    return plus(sum, result);
+#endif
+}
+
+#if EXACT
 // The definition: float64, one rounding an operation, summed in the order of the columns.
+__device__ __forceinline__ double total_of(const double* p, const double* q) {
+    double sum = 0.0;
+#pragma unroll 4
+    for (int k = 0; k < DIMS; k++) sum = add_term(sum, minus(p[k], q[k]));
+    return sum;
+}
+#endif
+
+// The same of the norm 2, whatever `real` is.
 __device__ __forceinline__ double squared_distance(const double* p, const double* q) {
     double sum = 0.0;
 #pragma unroll 4
@@ -49,7 +88,7 @@ __device__ __forceinline__ bool box_near(const real* lower, const real* upper, i
 #pragma unroll 4
     for (int k = 0; k < DIMS; k++) {
         real gap = larger(minus(lower[k * FANOUT + c], high[k]), minus(low[k], upper[k * FANOUT + c]));
-        sum = add_square(sum, larger(gap, (real)0));
+        sum = add_term(sum, larger(gap, (real)0));
     }
     return sum <= reach;
 }

@@ -1,7 +1,7 @@
-// Places in two indexes become rows: positions or labels, the left one first, and their distances.
-// Or only the squares of their distances are asked for.
+// Places in two indexes become rows: positions or labels, the left one first, and their totals.
+// Or only the totals are asked for.
 //
-// Constants: DIMS; LABELS 0 (positions, int32) or 1 (labels, int64).
+// Constants: DIMS; NORM; LABELS 0 (positions, int32) or 1 (labels, int64).
 
 #if LABELS
 typedef long long row_name;
@@ -14,21 +14,20 @@ extern "C" __global__ void name_pairs(const int2* __restrict__ places, u64 numbe
                                       const row_name* __restrict__ d_names, int same,
                                       const double* __restrict__ qy, const double* __restrict__ dy,
                                       row_name* __restrict__ left, row_name* __restrict__ right,
-                                      double* __restrict__ distance) {
+                                      double* __restrict__ total) {
     for (u64 n = blockIdx.x * (u64)blockDim.x + threadIdx.x; n < number; n += (u64)gridDim.x * blockDim.x) {
         const int2 pair = places[n];
         const bool swap = same && d_order[pair.y] < q_order[pair.x];
         const row_name a = q_names[pair.x], b = d_names[pair.y];
         left[n] = swap ? b : a;
         right[n] = swap ? a : b;
-        if (distance)
-            distance[n] = __dsqrt_rn(squared_distance(qy + (size_t)pair.x * DIMS, dy + (size_t)pair.y * DIMS));
+        if (total) total[n] = total_of(qy + (size_t)pair.x * DIMS, dy + (size_t)pair.y * DIMS);
     }
 }
 
-extern "C" __global__ void square_distances(const int2* __restrict__ places, u64 number,
-                                            const double* __restrict__ qy, const double* __restrict__ dy,
-                                            double* __restrict__ squared) {
+extern "C" __global__ void measure_pairs(const int2* __restrict__ places, u64 number,
+                                         const double* __restrict__ qy, const double* __restrict__ dy,
+                                         double* __restrict__ total) {
     for (u64 n = blockIdx.x * (u64)blockDim.x + threadIdx.x; n < number; n += (u64)gridDim.x * blockDim.x)
-        squared[n] = squared_distance(qy + (size_t)places[n].x * DIMS, dy + (size_t)places[n].y * DIMS);
+        total[n] = total_of(qy + (size_t)places[n].x * DIMS, dy + (size_t)places[n].y * DIMS);
 }

@@ -10,7 +10,9 @@
 // the worst d2 kept, so that one as far as the worst is still asked for its name; or if that is 0, and no
 // name in the tile is smaller.
 //
-// Constants: DIMS; EXACT 0 or 1; ROWS of a warp, 64; LISTS 1 (in shared memory) or 0 (in the scratch).
+// d2 is a total of the norm, which is 2 where there is a filter.
+//
+// Constants: DIMS; EXACT 0 or 1; NORM; ROWS of a warp, 64; LISTS 1 (in shared memory) or 0 (in the scratch).
 
 #define TILE 64
 #define WARPS 4
@@ -125,8 +127,8 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
                 const real x0 = my_tile[j * TILE + lane], x1 = my_tile[j * TILE + lane + 32];
 #endif
                 const real low = lower[j * FANOUT], high = upper[j * FANOUT];
-                away0 = add_square(away0, larger(larger(minus(low, x0), minus(x0, high)), (real)0));
-                away1 = add_square(away1, larger(larger(minus(low, x1), minus(x1, high)), (real)0));
+                away0 = add_term(away0, larger(larger(minus(low, x0), minus(x0, high)), (real)0));
+                away1 = add_term(away1, larger(larger(minus(low, x1), minus(x1, high)), (real)0));
             }
             const u64 least = d_least[b];
             real limit[2];
@@ -146,8 +148,8 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
 #endif
 #pragma unroll
                     for (int m = 0; m < AT_ONCE; m++) {
-                        sums[0][m] = add_square(sums[0][m], minus(x0, four.v[m]));
-                        sums[1][m] = add_square(sums[1][m], minus(x1, four.v[m]));
+                        sums[0][m] = add_term(sums[0][m], minus(x0, four.v[m]));
+                        sums[1][m] = add_term(sums[1][m], minus(x1, four.v[m]));
                     }
                 }
 #pragma unroll
@@ -184,7 +186,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
                     const real from = lower[j * FANOUT + 32 * h], to = upper[j * FANOUT + 32 * h];
-                    gap[h] = add_square(gap[h], larger(larger(minus(from, high), minus(low, to)), (real)0));
+                    gap[h] = add_term(gap[h], larger(larger(minus(from, high), minus(low, to)), (real)0));
                     const float off = aside(from, to, middle);
                     order[h] += off * off;
                 }

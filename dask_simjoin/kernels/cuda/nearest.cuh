@@ -50,7 +50,7 @@ __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d
     return {d2s[(k - 1) * STRIDE], names[(k - 1) * STRIDE]};
 }
 
-// `squared_distance`, reading more of the points before any of it is used.
+// `total_of`, reading more of the points before any of it is used.
 __device__ __forceinline__ double away_from(const double* __restrict__ p, const double* __restrict__ q) {
     double sum = 0.0;
     for (int j = 0; j < DIMS; j += 16) {
@@ -66,7 +66,11 @@ __device__ __forceinline__ double away_from(const double* __restrict__ p, const 
         for (int m = 0; m < 16; m++) {
             if (j + m < DIMS) {
                 const double t = __dsub_rn(x[m], y[m]);
+#if EXACT
+                sum = add_term(sum, t);
+#else
                 sum = __dadd_rn(sum, __dmul_rn(t, t));
+#endif
             }
         }
     }

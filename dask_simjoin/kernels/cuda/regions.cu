@@ -1,6 +1,6 @@
 // Sends points to regions: to the one each lies in, and to those of lower numbers within reach.
 //
-// Constants: DIMS; DEPTH, more than the levels of the tree.
+// Constants: DIMS; NORM; DEPTH, more than the levels of the tree.
 
 extern "C" __global__ void own_regions(const double* __restrict__ x, long long points, long long stride,
                                        const long long* __restrict__ dim, const double* __restrict__ split,
@@ -37,7 +37,7 @@ extern "C" __global__ void halo_regions(const double* __restrict__ x, long long 
                     const double at = x[i + k * stride];
                     const double gap = fmax(fmax(__dsub_rn(lower[region * DIMS + k], at),
                                                  __dsub_rn(at, upper[region * DIMS + k])), 0.0);
-                    sum = __dadd_rn(sum, __dmul_rn(gap, gap));
+                    sum = add_term(sum, gap);
                 }
                 if (sum <= threshold) {
                     if (rows) {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 from importlib import resources
+
+from dask_simjoin.norms import Norm
 
 SHARED = {
     "tiles": ("components.cuh",),
@@ -25,6 +28,11 @@ def source(name: str) -> str:
     """The text of one of them, with what it shares with others before it."""
     here = resources.files("dask_simjoin.kernels.cuda")
     return "\n".join((here / file).read_text() for file in ("common.cuh", *SHARED[name], f"{name}.cu"))
+
+
+def norm_constant(norm: Norm) -> dict[str, int]:
+    """The constant that tells kernels a norm, if it is another than 2."""
+    return {} if norm == 2 else {"NORM": 0 if norm == math.inf else int(norm)}
 
 
 def options(**constants: int) -> tuple[str, ...]:

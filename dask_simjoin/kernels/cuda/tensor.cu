@@ -46,7 +46,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
             const real* __restrict__ q_lower, const real* __restrict__ q_upper, int q_points, int q_first,
             int q_last, const half_bits* __restrict__ dh, const float* __restrict__ d_sure,
             const double* __restrict__ dy, const real* __restrict__ d_lower, const real* __restrict__ d_upper,
-            int d_points, int d_level1, int same, int ranges, int span, real reach, double eps2, u64 room,
+            int d_points, int d_level1, int same, int ranges, int span, real reach, double threshold, u64 room,
             int2* __restrict__ out, u64* __restrict__ q_counts, u64* __restrict__ d_counts,
             u64* __restrict__ state, int* __restrict__ resume) {
     // state: pairs written, next unit, blocks that stopped, decided, refused
@@ -234,7 +234,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
                         const int e = __ffs(doubt) - 1;
                         doubt &= doubt - 1;
                         bool hit = squared_distance(qy + (size_t)(row0 + row_of(e)) * DIMS,
-                                                    dy + (size_t)(column0 + point0 + (e & 1)) * DIMS) <= eps2;
+                                                    dy + (size_t)(column0 + point0 + (e & 1)) * DIMS) <= threshold;
                         if (hit) hits |= 1u << e;
                         decided++;
                         refused += !hit;

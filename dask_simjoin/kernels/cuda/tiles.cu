@@ -4,7 +4,7 @@
 // A warp compares the queries of its block that lie within reach of a tile's box, one after the other,
 // with the tile's 64 points, two a lane.  So lanes are busy however few queries are near.
 //
-// Constants: DIMS; EXACT 0 or 1; COUNTING 0 (pairs) or 1 (numbers of neighbours); SINK.
+// Constants: DIMS; NORM; EXACT 0 or 1 (of other norms than 2: 1); COUNTING 0 (pairs) or 1 (numbers of neighbours); SINK.
 
 #define TILE 64
 #define WARPS 4
@@ -42,7 +42,7 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
            const real* __restrict__ q_upper, int q_points, int q_first, int q_last,
            const real* __restrict__ dz, const double* __restrict__ dy, const real* __restrict__ d_lower,
            const real* __restrict__ d_upper, int d_points, int d_level1, int same, int ranges, int span,
-           real reach, real sure, double eps2, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
+           real reach, real sure, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
            u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
     // state: pairs written, next unit, blocks that stopped, decided, refused
     // resume, for each block: unit (-1: none), range, then the next tile of each warp
@@ -159,8 +159,8 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
                         real a = my_tile[k * TILE + lane], b = my_tile[k * TILE + lane + 32];
 #endif
                         real low = lower[k * FANOUT], high = upper[k * FANOUT];
-                        away0 = add_square(away0, larger(larger(minus(low, a), minus(a, high)), (real)0));
-                        away1 = add_square(away1, larger(larger(minus(low, b), minus(b, high)), (real)0));
+                        away0 = add_term(away0, larger(larger(minus(low, a), minus(a, high)), (real)0));
+                        away1 = add_term(away1, larger(larger(minus(low, b), minus(b, high)), (real)0));
                     }
                     u64 near = (u64)__ballot_sync(FULL, away0 <= reach)
                                | (u64)__ballot_sync(FULL, away1 <= reach) << 32;
@@ -194,8 +194,8 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
                         const Row query = s_query[which[0]];
 #pragma unroll
                         for (int k = 0; k < DIMS; k++) {
-                            sums[0][0] = add_square(sums[0][0], minus(query.v[k], c0[k]));
-                            sums[0][1] = add_square(sums[0][1], minus(query.v[k], c1[k]));
+                            sums[0][0] = add_term(sums[0][0], minus(query.v[k], c0[k]));
+                            sums[0][1] = add_term(sums[0][1], minus(query.v[k], c1[k]));
                         }
 #else
 #pragma unroll 4
@@ -204,8 +204,8 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
 #pragma unroll
                             for (int m = 0; m < AT_ONCE; m++) {
                                 real query = my_tile[k * TILE + which[m]];
-                                sums[m][0] = add_square(sums[m][0], minus(query, a));
-                                sums[m][1] = add_square(sums[m][1], minus(query, b));
+                                sums[m][0] = add_term(sums[m][0], minus(query, a));
+                                sums[m][1] = add_term(sums[m][1], minus(query, b));
                             }
                         }
 #endif
@@ -221,7 +221,7 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
 #if !EXACT
                                 if (hit[h] && sums[m][h] > sure) {
                                     hit[h] = squared_distance(qy + (size_t)(i * TILE + p) * DIMS,
-                                                              dy + (size_t)(t * TILE + c2) * DIMS) <= eps2;
+                                                              dy + (size_t)(t * TILE + c2) * DIMS) <= threshold;
                                     decided++;
                                     refused += !hit[h];
                                 }

@@ -1,0 +1,70 @@
+"""Sums of powers of differences: what every metric's decision compares, and lower bounds of it for boxes.
+
+Of a norm p (1, 2, 3, ... or infinity) the total of two points is ``(|t0|**p + |t1|**p) + ...`` of their
+differences t, in the order of the dimensions, or the largest ``|t|`` where p is infinite: every operation
+rounded to float64, no fused multiply-add.  Powers are products, see `power`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+Norm = int | float
+"""1, 2, 3, ... or `math.inf`."""
+
+SMALLEST = 2.0**-1021
+"""Powers at least as large were computed without underflow."""
+
+
+def power(a: Any, p: Norm) -> Any:
+    """``a**p`` of numbers or arrays >= 0, by squaring and multiplying from the exponent's highest bit on.
+
+    Rounding is monotone, so this is too.  The first power, and that of p infinite, is `a` itself.
+    """
+    if p == math.inf:
+        return a
+    result = a
+    for bit in bin(int(p))[3:]:
+        result = result * result
+        if bit == "1":
+            result = result * a
+    return result
+
+
+def add(total: Any, a: Any, p: Norm) -> Any:
+    """The total with one more dimension, in which the difference is `a` >= 0; of arrays."""
+    return np.maximum(total, a) if p == math.inf else total + power(a, p)
+
+
+def box_gap(p: Norm, lower_a: Any, upper_a: Any, lower_b: Any, upper_b: Any) -> Any:
+    """Lower bound of the total of points of two boxes; arrays (..., d), result (...).
+
+    It is computed with the operations of the total, in their order.  Rounding is monotone and every gap is
+    at most the points' difference, so this is at most their total as computed: no slack is needed.
+    """
+    total: Any = 0.0
+    with np.errstate(over="ignore"):
+        for k in range(lower_a.shape[-1]):
+            gap = np.maximum(lower_a[..., k] - upper_b[..., k], lower_b[..., k] - upper_a[..., k])
+            total = add(total, np.maximum(gap, 0.0), p)
+    return total
+
+
+def reach(p: Norm, threshold: float) -> float:
+    """Largest difference of one coordinate that two points can have whose total is at most `threshold`.
+
+    A total, however it is rounded, is at least each of its terms.  Of p = 1 and infinity a term is the
+    difference itself.  Of p = 2, ``fl(t*t) <= threshold`` means ``t*t <= threshold*(1 + 2**-53) + 2**-1075``:
+    the product was rounded by half an ulp at most, or by half of the smallest subnormal.  Of others a power
+    is made of p factors by products, so p roundings make it smaller at most, unless a product underflows:
+    then ``t**m < 2**-1021`` for an m <= p.  A p-th part of them is one rounding; that of 1/p moves a root by
+    ``2**-53 * 745 / 3 < 2**-45`` of it at most, and the root itself is rounded.
+    """
+    if p == 1 or p == math.inf:
+        return threshold
+    if p == 2:
+        return math.sqrt(threshold + 2.0**-1074) * (1 + 2.0**-50)
+    return float(max(threshold, SMALLEST)) ** (1 / p) * (1 + 2.0**-40)

@@ -1,0 +1,83 @@
+"""The verb that tells what other verbs would run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from dask.base import is_dask_collection
+
+from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.graph.planner import plan_for
+from dask_simjoin.graph.source import seal
+from dask_simjoin.inputs import example_ids, example_of, plan_whole, whole_searched
+from dask_simjoin.options import check_neighbors, known_options
+from dask_simjoin.plan import Plan
+from dask_simjoin.report import PlanReport
+from dask_simjoin.searches import known_bytes
+from dask_simjoin.spec import JoinSpec
+from dask_simjoin.tables import alike, pairs_example, self_spec, two_specs
+from dask_simjoin.two_joins import whole_chunks
+from dask_simjoin.two_reports import NearestReport, TwoReport
+
+
+@known_options
+def plan(frame: Any, eps: Any = None, *, other: Any = None, k: int | None = None, on: Any = None,
+         left_on: Any = None, right_on: Any = None, id: Hashable | None = None,
+         left_id: Hashable | None = None, right_id: Hashable | None = None, metric: str = "euclidean",
+         p: float = 2, pairs: str = "unique", include_self: bool = False, return_distance: bool = False,
+         keep: Any = None, suffixes: Any = ("_left", "_right"), dropna: bool = False, method: str = "auto",
+         partitioning: str = "auto", blocksize: Any = None) -> PlanReport:  # fmt: skip
+    """What a join with these options would run and give; see `SimJoinAccessor.plan`."""
+    options = {"keep": keep, "suffixes": suffixes, "metric": metric, "p": p, "dropna": dropna,
+               "method": method, "partitioning": partitioning, "blocksize": blocksize}  # fmt: skip
+    bound = math.inf
+    if k is not None:
+        check_neighbors(k)
+        bound = 0.0 if eps is None else eps
+        options |= {"return_distance": True, "eps_name": "eps"}
+    elif eps is None:
+        raise OptionTypeError(
+            "eps= is missing; use a finite number >= 0, or k= of a join with nearest neighbours."
+        )
+    else:
+        options["return_distance"] = return_distance
+    if other is None:
+        meta = example_of(frame)
+        if any(side is not None for side in (left_on, right_on, left_id, right_id)):
+            raise OptionError("left_on=, right_on=, left_id= and right_id= are of joins with other=.")
+        if k is None:
+            options |= {"pairs": pairs, "include_self": include_self}
+        spec = self_spec(meta, bound if k is not None else eps, on=on, id=id, **options)
+        example_ids(meta, spec)
+    else:
+        frame, other, left, right = alike(frame, other)
+        spec = two_specs(
+            left, right, bound if k is not None else eps, on=on, left_on=left_on, right_on=right_on, id=id,
+            left_id=left_id, right_id=right_id, **options,
+        )  # fmt: skip
+        pairs_example(left, right, spec)
+    made = _planned(frame, other, spec, None if k is None else int(k))
+    if k is not None:
+        return NearestReport(made, spec, int(k), math.inf if eps is None else spec.threshold)
+    return PlanReport(made, spec) if other is None else TwoReport(made, spec)
+
+
+def _planned(frame: Any, other: Any, spec: JoinSpec, k: int | None) -> Any:
+    if is_dask_collection(frame):
+        data = None if other is None or spec.other is None else seal(other, spec.other.columns)
+        known = None if k is None else known_bytes(k)
+        return plan_for(seal(frame, spec.columns), spec, True, known, k, data)
+    made: Plan
+    if other is not None:
+        made = whole_chunks(frame, other, spec, named=True, neighbors=k, sampled=True)[1]
+    elif k is not None:
+        made = whole_searched(frame, spec, k, named=True)[1]
+    else:
+        made = plan_whole(frame, spec, named=True, sampled=True)
+    size = round(made.rows * made.row_bytes)
+    budget = replace(made.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
+    return replace(made, budget=budget, slices=np.ones_like(made.slices))

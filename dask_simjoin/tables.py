@@ -1,0 +1,123 @@
+"""What verbs make of two tables: both lazy or both plain, of one library, and the options of each."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+from dask.base import is_dask_collection
+
+from dask_simjoin.backends.base import HOME, backend_for, library
+from dask_simjoin.columns import ROW_ID, numeric_columns, own_radius
+from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.inputs import checked_spec, example_ids, example_of
+from dask_simjoin.keeping import SUFFIXES, kept_columns
+from dask_simjoin.optional import optional
+from dask_simjoin.spec import JoinSpec
+
+
+def alike(left: Any, right: Any) -> tuple[Any, Any, Any, Any]:
+    """Two tables, both Dask's if one is, and their empty examples; refuses those of two libraries."""
+    examples = example_of(left), example_of(right)
+    names = [library(example) for example in examples]
+    if names[0] != names[1]:
+        raise UnsupportedFrameError(
+            f"The left table is one of {names[0]} and the right one of {names[1]}; both must be of one "
+            f"library: use .to_backend({names[0]!r}) of a Dask DataFrame, or convert the right one."
+        )
+    if is_dask_collection(left) or is_dask_collection(right):
+        left, right = (side if is_dask_collection(side) else _lazy(side, names[0]) for side in (left, right))
+    return left, right, *examples
+
+
+def _lazy(frame: Any, name: str) -> Any:
+    """A plain frame as a Dask DataFrame of one partition."""
+    if name == HOME:
+        return dd.from_pandas(frame, npartitions=1, sort=False)
+    dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
+    return dask_cudf.from_cudf(frame, npartitions=1, sort=False)
+
+
+def self_spec(meta: Any, eps: Any, *, keep: Any = None, suffixes: Any = SUFFIXES,
+              **options: Any) -> JoinSpec:  # fmt: skip
+    """The options of a join of one table with itself, checked."""
+    spec = checked_spec(meta, eps, radii="eps_name" not in options, **options)
+    if spec.radius is not None and spec.pairs != "both":
+        raise OptionError(
+            f"eps={spec.radius!r} names a column, each row's own distance, so that a row may be near another "
+            "and not the other way round; use pairs='both', each pair being within its left row's distance."
+        )
+    kept, _, names = kept_columns(keep, suffixes, meta)
+    return replace(spec, keep=kept, names=names)
+
+
+def two_specs(left: Any, right: Any, eps: Any, *, on: Any, left_on: Any, right_on: Any, id: Hashable | None,
+              left_id: Hashable | None, right_id: Hashable | None, keep: Any, suffixes: Any,
+              **options: Any) -> JoinSpec:  # fmt: skip
+    """The options of a join of two tables with these empty examples, checked."""
+    ids = [id if own is None else own for own in (left_id, right_id)]
+    radii = "eps_name" not in options  # it is no max_distance
+    radius = own_radius(left, eps) if radii else None
+    columns = _coordinates(left, right, on, left_on, right_on, [*ids, radius])
+    sides = zip((left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True)
+    specs = [
+        checked_spec(table, far, on=own, id=name, radii=radii, **options) for table, own, name, far in sides
+    ]
+    if len(specs[0].on) != len(specs[1].on):
+        raise ColumnError(
+            f"The left table is joined on {len(specs[0].on)} columns, {list(specs[0].on)!r}, and the right "
+            f"one on {len(specs[1].on)}, {list(specs[1].on)!r}; name as many of both, in the same order."
+        )
+    if specs[0].lists != specs[1].lists:
+        holds = ["lists" if own.lists else "numbers" for own in specs]
+        raise ColumnError(
+            f"Column {specs[0].on[0]!r} of the left table holds {holds[0]}, and {specs[1].on[0]!r} of the "
+            f"right one {holds[1]}; name columns that hold the same."
+        )
+    of_left, of_right, names = kept_columns(keep, suffixes, left, right)
+    other = replace(specs[1], keep=of_right, names=names[len(of_left) :])
+    return replace(specs[0], keep=of_left, names=names[: len(of_left)], other=other)
+
+
+def _coordinates(left: Any, right: Any, on: Any, left_on: Any, right_on: Any, ids: list[Any]) -> list[Any]:
+    if left_on is None and right_on is None:
+        if on is not None:
+            return [on, on]
+        shared = [
+            name
+            for name in numeric_columns(left, (ids[0], ids[2], ROW_ID))
+            if name in numeric_columns(right, (ids[1], ROW_ID))
+        ]
+        if not shared:
+            raise ColumnError(
+                "The tables have no numeric column of the same name to join on besides ids and booleans; "
+                "name the coordinates with on=[...], or with left_on=[...] and right_on=[...]."
+            )
+        return [shared, shared]
+    if on is not None:
+        raise OptionError(
+            "on= names the columns of both tables; use it, or left_on= and right_on=, not both."
+        )
+    if left_on is None or right_on is None:
+        missing = "left_on" if left_on is None else "right_on"
+        raise OptionError(f"{missing}= is missing; name the columns of both tables, or use on= for both.")
+    return [left_on, right_on]
+
+
+def pairs_example(left: Any, right: Any, spec: JoinSpec, some_missing: bool = False) -> Any:
+    """An empty example of pairs; `some_missing`: right rows may be missing."""
+    backend = backend_for(left)
+    none = np.zeros(0, np.int64)
+    columns = {"left": example_ids(left, spec), "right": example_ids(right, spec.other or spec)}
+    if spec.return_distance:
+        columns["distance"] = np.empty(0)
+    columns |= {called: backend.values(left, name, none) for called, name in spec.kept_left.items()}
+    columns |= {called: backend.values(right, name, none) for called, name in spec.kept_right.items()}
+    example = backend.result(columns, 0)
+    if not some_missing:
+        return example
+    of_right = ["right", *spec.kept_right]
+    return example.astype({name: backend.optional(example[name].dtype) for name in of_right})

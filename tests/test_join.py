@@ -1,0 +1,311 @@
+"""Joins of two tables: the same pairs, however the tables lie, and rows that are in pairs or in none."""
+
+import itertools
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dask_simjoin  # noqa: F401
+from dask_simjoin.errors import (
+    BudgetError,
+    ColumnError,
+    CoordinateError,
+    DuplicateIdError,
+    OptionError,
+    OptionTypeError,
+    UnsupportedFrameError,
+)
+from dask_simjoin.testing import as_set, assert_same_pairs, cases, frame_of, squared_distances
+
+
+def split(frame, cuts):
+    """A Dask DataFrame of the frame's rows, cut at some of them."""
+    bounds = [0, *sorted(cuts), len(frame)]
+    parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
+    label = "-".join(map(str, [*bounds, *frame.dtypes, frame.index.dtype])).replace("[", "").replace("]", "")
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_map(lambda part: part, parts, meta=frame.iloc[:0], label=label)
+
+
+def table(n, dims, seed, text=False):
+    """Points of a small lattice with attributes of several dtypes."""
+    rng = np.random.default_rng(seed)
+    frame = frame_of(rng.integers(0, 12, (n, dims)) * 0.5)
+    frame["name"] = [f"n{k % 7}" for k in range(n)]
+    frame["kind"] = pd.Categorical(["a", "b", "c"] * n)[:n]
+    frame["when"] = pd.to_datetime("2020-01-01") + pd.to_timedelta(np.arange(n), "D")
+    frame[f"own{seed}"] = rng.uniform(size=n)
+    frame.index = [f"r{seed}-{k}" for k in range(n)] if text else rng.permutation(n) * 3 + seed
+    return frame
+
+
+def near_pairs(left, right, eps, on):
+    """Ids of pairs by the definition; `eps`: of all rows, or of each left one."""
+    d2 = squared_distances(left[on].to_numpy(float), right[on].to_numpy(float))
+    limit = np.asarray(eps, float)
+    near = d2 <= (limit * limit if limit.ndim == 0 else (limit * limit)[:, None])
+    return {(left.index[i], right.index[j]) for i, j in zip(*np.nonzero(near), strict=True)}
+
+
+LAYOUTS = [
+    ("plain", None), ("entity", None), ("entity", "2 kB"), ("spatial", None), ("spatial", "2 kB"),
+    ("replicated", None), ("auto", "4 kB"),
+]  # fmt: skip
+
+
+def laid(left, right, how):
+    """Both tables, plain or lazy, and options."""
+    partitioning, blocksize = how
+    if partitioning == "plain":
+        return left, right, {}
+    cuts = (len(left) // 3, len(left) // 2), (len(right) // 4,)
+    return split(left, cuts[0]), split(right, cuts[1]), {"partitioning": partitioning, "blocksize": blocksize}
+
+
+def value(result):
+    """The result, computed by one thread if it is lazy."""
+    return result.compute(scheduler="sync") if hasattr(result, "compute") else result
+
+
+@settings(max_examples=60)
+@given(cases(max_dims=9, max_points=60), st.data())
+def test_any_points(case, data):
+    n = len(case.x)
+    cut = data.draw(st.integers(0, n))
+    left, right = frame_of(case.x[:cut]), frame_of(case.x[cut:])
+    right.index = right.index + 1000
+    expected = near_pairs(left, right, case.eps, list(left.columns))
+    cuts = [data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)]
+    output = data.draw(st.sampled_from([640, 10**6]))
+    how = {
+        "partitioning": data.draw(st.sampled_from(["entity", "spatial", "replicated", "auto"])),
+        "blocksize": data.draw(st.sampled_from([None, 12 * (8 * case.x.shape[1] + 8)])),
+    }
+    if how["partitioning"] == "replicated":
+        how["blocksize"] = None
+    lazy = split(left, cuts[0]).simjoin.join(split(right, cuts[1]), case.eps, return_distance=True, **how)
+    with dask.config.set({"scheduler": "sync", "simjoin.output-size": output}):
+        found = lazy.compute()
+    plain = left.simjoin.join(right, case.eps, return_distance=True)
+    for pairs in (found, plain):
+        assert_same_pairs(as_set(pairs), expected)
+    d2 = squared_distances(case.x[:cut], case.x[cut:])
+    assert (found.distance.to_numpy() == np.sqrt(d2[found.left, found.right - 1000])).all()
+    assert list(found.dtypes) == list(plain.dtypes) == list(lazy.dtypes)
+
+
+@pytest.mark.parametrize("how", LAYOUTS, ids=lambda how: "-".join(map(str, how)))
+@pytest.mark.parametrize(("dims", "text"), [(1, False), (2, True), (5, False)])
+def test_attributes_of_both_rows(dims, text, how):
+    left, right = table(200, dims, 1, text), table(90, dims, 2, text)
+    on = [f"c{k}" for k in range(dims)]
+    a, b, options = laid(left, right, how)
+    keep = ["name", "own1", "own2", "kind", "when"]
+    lazy = a.simjoin.join(b, 0.5, on=on, keep=keep, return_distance=True, suffixes=("_l", "_r"), **options)
+    pairs = value(lazy)
+    assert list(pairs.columns) == [
+        "left", "right", "distance", "name_l", "own1", "kind_l", "when_l", "name_r", "own2", "kind_r",
+        "when_r",
+    ]  # fmt: skip
+    assert list(pairs.dtypes) == list(lazy.dtypes)
+    assert_same_pairs(as_set(pairs), near_pairs(left, right, 0.5, on))
+    for column in ("name", "kind", "when"):
+        for side, frame in (("left", left), ("right", right)):
+            assert (
+                pairs[f"{column}_{side[0]}"].to_numpy() == frame[column].loc[pairs[side]].to_numpy()
+            ).all()
+    assert (pairs.own1.to_numpy() == left.own1.loc[pairs.left].to_numpy()).all()
+    assert (pairs.own2.to_numpy() == right.own2.loc[pairs.right].to_numpy()).all()
+
+
+@pytest.mark.parametrize("how", LAYOUTS, ids=lambda how: "-".join(map(str, how)))
+def test_rows_in_no_pair(how):
+    left, right = table(200, 2, 1), table(60, 2, 2)
+    left.iloc[5, 0] = left.iloc[9, 1] = 1e9  # far from everything
+    on, eps = ["c0", "c1"], 0.4
+    expected = near_pairs(left, right, eps, on)
+    alone = left.index[~left.index.isin([pair[0] for pair in expected])]
+    assert 2 < len(alone) < 200
+    a, b, options = laid(left, right, how)
+    lazy = a.simjoin.join(b, eps, on=on, how="left", keep=["name", "own2"], return_distance=True, **options)
+    found = value(lazy)
+    assert list(found.dtypes) == list(lazy.dtypes)
+    assert found.right.dtype == "Int64"
+    matched = found[found.right.notna()]
+    assert_same_pairs(as_set(matched), expected)
+    rest = found[found.right.isna()]
+    assert sorted(rest.left) == sorted(alone)
+    assert rest[["distance", "name_right", "own2"]].isna().all(axis=None)
+    assert (rest.name_left.to_numpy() == left.name.loc[rest.left].to_numpy()).all()
+    semi = value(a.simjoin.join(b, eps, on=on, how="leftsemi", **options))
+    anti = value(a.simjoin.join(b, eps, on=on, how="leftanti", **options))
+    pd.testing.assert_frame_equal(semi, left[~left.index.isin(alone)])
+    pd.testing.assert_frame_equal(anti, left[left.index.isin(alone)])
+    assert len(value(lazy.right)) == len(found)
+
+
+@pytest.mark.parametrize("how", LAYOUTS, ids=lambda how: "-".join(map(str, how)))
+def test_radii_are_those_of_left_rows(how):
+    left, right = table(200, 2, 1), table(90, 2, 2)
+    left["r"] = np.random.default_rng(3).choice([0.0, 0.5, 1.0, 2.0], 200)
+    right["r"] = 99.0
+    on = ["c0", "c1"]
+    expected = near_pairs(left, right, left.r, on)
+    a, b, options = laid(left, right, how)
+    found = value(a.simjoin.join(b, "r", on=on, keep="r", return_distance=True, **options))
+    assert_same_pairs(as_set(found), expected)
+    assert (found.distance <= found.r_left).all()
+    assert (found.r_right == 99).all()
+    semi = value(a.simjoin.join(b, "r", on=on, how="leftsemi", **options))
+    assert sorted(semi.index) == sorted({pair[0] for pair in expected})
+    # the other way round other rows' radii count
+    turned = value(b.simjoin.join(a, "r", on=on, **options)) if how[0] != "replicated" else None
+    if turned is not None:
+        assert len(turned) == 200 * 90
+
+
+def test_parquet_of_which_few_columns_are_read(tmp_path):
+    """Dask merges partitions of such reads, and rows must still be their own."""
+    left, right = table(400, 2, 1), table(200, 2, 2)
+    for k in range(30):
+        left[f"more{k}"] = np.arange(400) * 1000 + k
+    left = left.drop(columns="kind").reset_index(names="label")
+    dd.from_pandas(left, npartitions=8).to_parquet(tmp_path / "left")
+    ddf = dd.read_parquet(tmp_path / "left")
+    on = ["c0", "c1"]
+    near = left.label.isin([a for a, _ in near_pairs(left.set_index("label"), right, 0.3, on)])
+    for partitioning in ("entity", "spatial"):
+        semi = ddf.simjoin.join(right, 0.3, on=on, how="leftsemi", partitioning=partitioning)
+        assert sorted(semi.compute(scheduler="sync").label) == sorted(left.label[near])
+        both = semi[["label", "more3"]].compute(scheduler="sync")
+        assert sorted(both.label) == sorted(left.label[near])
+        assert (both.more3 % 1000 == 3).all()
+
+
+def test_threads_and_chosen_columns_and_partitions():
+    left, right = table(200, 2, 1), table(90, 2, 2)
+    a, b, options = laid(left, right, ("entity", "2 kB"))
+    lazy = a.simjoin.join(b, 0.5, on=["c0", "c1"], keep="name", return_distance=True, **options)
+    assert lazy.npartitions > 3
+    whole = lazy.compute(scheduler="threads")
+    assert_same_pairs(as_set(whole), near_pairs(left, right, 0.5, ["c0", "c1"]))
+    assert list(lazy[["name_right", "left"]].compute(scheduler="sync").columns) == ["name_right", "left"]
+    parts = [lazy.partitions[k].compute(scheduler="sync") for k in range(lazy.npartitions)]
+    assert sum(map(len, parts)) == len(whole)
+    assert lazy.map_partitions(len).compute(scheduler="sync").sum() == len(whole)
+
+
+def test_left_out_rows_are_in_neither_part():
+    left, right = table(50, 2, 1), table(50, 2, 2)
+    left.iloc[3, 0] = np.nan
+    right.iloc[4, 1] = np.inf
+    on = ["c0", "c1"]
+    with pytest.raises(CoordinateError, match="'c0' has 1 missing"):
+        left.simjoin.join(right, 0.5, on=on)
+    with pytest.raises(CoordinateError, match="'c1' has 1 infinite"):
+        left.drop(left.index[3]).simjoin.join(right, 0.5, on=on)
+    for a in (left, split(left, [20])):
+        joined = a.simjoin.join
+        semi = value(joined(right, 0.5, on=on, how="leftsemi", dropna=True))
+        anti = value(joined(right, 0.5, on=on, how="leftanti", dropna=True))
+        assert len(semi) + len(anti) == 49
+        assert left.index[3] not in [*semi.index, *anti.index]
+        expected = near_pairs(left.drop(left.index[3]), right.drop(right.index[4]), 0.5, on)
+        assert_same_pairs(as_set(value(a.simjoin.join(right, 0.5, on=on, dropna=True))), expected)
+
+
+@pytest.mark.parametrize("empty", ["left", "right", "both"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_empty_tables(empty, lazy):
+    left, right = table(20, 2, 1), table(20, 2, 2)
+    left = left.iloc[:0] if empty in ("left", "both") else left
+    right = right.iloc[:0] if empty in ("right", "both") else right
+    a, b = (split(left, []), split(right, [])) if lazy else (left, right)
+    on = ["c0", "c1"]
+    for how, rows in (("inner", 0), ("left", len(left)), ("leftsemi", 0), ("leftanti", len(left))):
+        found = value(a.simjoin.join(b, 1.0, on=on, how=how, keep="name"))
+        assert len(found) == rows
+        if how == "left":
+            assert sorted(found.left) == sorted(left.index)
+
+
+def test_default_columns_are_those_that_both_have():
+    left = pd.DataFrame({"x": [0.0], "y": [0.0], "a": [5.0], "row_id": [1]})
+    right = pd.DataFrame({"b": [9.0], "y": [1.0], "x": [0.0], "row_id": [2]})
+    assert len(left.simjoin.join(right, 1.0)) == 1
+    pairs = left.simjoin.join(right, 1.0, left_on=["a"], right_on="b", id="row_id")
+    assert not len(pairs)
+    pairs = left.simjoin.join(right, 4.0, left_on=["a"], right_on="b", left_id="row_id")
+    assert pairs.to_dict("list") == {"left": [1], "right": [0]}
+    with pytest.raises(ColumnError, match="no numeric column of the same name"):
+        left[["a"]].simjoin.join(right[["b"]], 1.0)
+
+
+def test_what_is_refused_at_the_call():
+    left, right = table(20, 2, 1), table(20, 2, 2)
+    join = left.simjoin.join
+    with pytest.raises(
+        OptionError, match="how='outer' is not allowed; use one of 'inner', 'left', 'leftsemi'"
+    ):
+        join(right, 1.0, how="outer")
+    with pytest.raises(OptionError, match="right_on= is missing"):
+        join(right, 1.0, left_on="c0")
+    with pytest.raises(OptionError, match="use it, or left_on= and right_on=, not both"):
+        join(right, 1.0, on="c0", left_on="c0", right_on="c0")
+    with pytest.raises(ColumnError, match="joined on 2 columns"):
+        join(right, 1.0, left_on=["c0", "c1"], right_on=["c0"])
+    with pytest.raises(UnsupportedFrameError, match="is not a data frame"):
+        join([1, 2], 1.0)
+    with pytest.raises(ColumnError, match=r"keep= names 'nam', .* \(did you mean 'name'\?\)"):
+        join(right, 1.0, on="c0", keep=["nam"])
+    with pytest.raises(ColumnError, match="keep= names 'name' more than once"):
+        join(right, 1.0, on="c0", keep=["name", "name"])
+    with pytest.raises(OptionTypeError, match="suffixes='_x' are not two strings"):
+        join(right, 1.0, on="c0", keep="name", suffixes="_x")
+    with pytest.raises(OptionError, match="two columns 'name'"):
+        join(right, 1.0, on="c0", keep="name", suffixes=("", ""))
+    with pytest.raises(OptionError, match="two columns 'left'"):
+        left.assign(left=1).simjoin.join(right, 1.0, on="c0", keep="left")
+    with pytest.raises(OptionTypeError, match=r"eps='radius' is not a number; .* or the name of a column"):
+        join(right, "radius", on="c0")
+    with pytest.raises(ColumnError, match="eps='when' names a column of dtype"):
+        join(right, "when", on="c0")
+    with pytest.raises(OptionTypeError, match="has no option 'hows'"):
+        join(right, 1.0, hows="left")
+
+
+def test_what_is_refused_when_planned():
+    left, right = table(20, 2, 1), table(20, 2, 2)
+    on = ["c0", "c1"]
+    for radius in (-1.0, np.nan, np.inf):
+        wrong = left.assign(r=np.where(np.arange(20) == 7, radius, 1.0))
+        with pytest.raises(
+            CoordinateError, match="eps='r' names a column of distances, of which 1 in partition 0"
+        ):
+            wrong.simjoin.join(right, "r", on=on)
+    again = right.set_index(np.zeros(20, int))
+    lazy = split(left, [5]).simjoin.join(split(again, [5]), 1.0, on=on)
+    with pytest.raises(DuplicateIdError, match="0 repeats in partition 0"):
+        lazy.compute()
+    dear = pytest.raises(BudgetError, match="the limit is 100 B")
+    with dask.config.set({"simjoin.result-limit": "100 B"}), dear:
+        split(left, [5]).simjoin.join(split(right, [5]), 9.0, on=on).compute()
+
+
+def test_building_computes_nothing():
+    def fail(*args):
+        raise AssertionError("computed")
+
+    left, right = table(20, 2, 1), table(20, 2, 2)
+    lazy = [
+        dd.from_map(fail, [0, 1], meta=frame.iloc[:0], label=f"never{k}")
+        for k, frame in enumerate((left, right))
+    ]
+    for how in ("inner", "left", "leftsemi", "leftanti"):
+        lazy[0].simjoin.join(lazy[1], 1.0, on=["c0", "c1"], how=how)
+    lazy[0].simjoin.knn_join(lazy[1], 3, on=["c0", "c1"])

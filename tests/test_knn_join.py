@@ -1,0 +1,162 @@
+"""Joins with nearest neighbours: the definition, whatever the chunks, ties by the order of the frame."""
+
+import itertools
+import math
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dask_simjoin  # noqa: F401
+from dask_simjoin.errors import CoordinateError, DuplicateIdError, OptionError, UnsupportedFrameError
+from dask_simjoin.testing import cases, frame_of, squared_distances
+
+
+def split(frame, cuts):
+    """A Dask DataFrame of the frame's rows, cut at some of them."""
+    bounds = [0, *sorted(cuts), len(frame)]
+    parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_map(lambda part: part, parts, meta=frame.iloc[:0], label="-".join(map(str, bounds)))
+
+
+def nearest(left, right, k, on, bound=math.inf):
+    """(left, right, rank, distance) by the definition; `right` None: of one table."""
+    data = left if right is None else right
+    d2 = squared_distances(left[on].to_numpy(float), data[on].to_numpy(float))
+    rows = []
+    for i in range(len(left)):
+        others = [j for j in range(len(data)) if not (right is None and i == j) and d2[i, j] <= bound * bound]
+        others.sort(key=lambda j: (d2[i, j], j))
+        rows += [
+            (left.index[i], data.index[j], rank + 1, math.sqrt(d2[i, j])) for rank, j in enumerate(others[:k])
+        ]
+    return rows
+
+
+def rows_of(found, left):
+    """The rows of a result, by the left row's place and rank."""
+    place = {label: n for n, label in enumerate(left.index)}
+    columns = (found[name].tolist() for name in ("left", "right", "rank", "distance"))
+    return sorted(zip(*columns, strict=True), key=lambda row: (place[row[0]], row[2]))
+
+
+@settings(max_examples=60)
+@given(cases(max_dims=9, max_points=40), st.data())
+def test_any_points(case, data):
+    n = len(case.x)
+    two = data.draw(st.booleans())
+    k = data.draw(st.sampled_from([1, 2, 5, 60]))
+    bound = data.draw(st.sampled_from([None, None, case.eps]))
+    cut = data.draw(st.integers(0, n)) if two else n
+    labels = np.random.default_rng(n).permutation(n) + 5
+    whole = frame_of(case.x).set_index(labels)
+    left, right = whole.iloc[:cut], whole.iloc[cut:] if two else None
+    expected = nearest(left, right, k, list(left.columns), math.inf if bound is None else bound)
+    cuts = [data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)]
+    lazy = [split(left, cuts[0]), split(right, cuts[1]) if two else None]
+    how = {
+        "partitioning": data.draw(st.sampled_from(["entity", "spatial", "auto"])),
+        "blocksize": data.draw(st.sampled_from([None, 12 * (8 * case.x.shape[1] + 48 + 32 * k)])),
+    }
+    plain = left.simjoin.knn_join(right, k, max_distance=bound)
+    columns = (plain[name].tolist() for name in plain.columns)
+    assert list(zip(*columns, strict=True)) == expected
+    result = lazy[0].simjoin.knn_join(lazy[1], k, max_distance=bound, **how)
+    found = result.compute(scheduler="sync")
+    assert rows_of(found, left) == expected
+    assert list(found.dtypes) == list(plain.dtypes) == list(result.dtypes)
+
+
+@pytest.mark.parametrize("partitioning", ["plain", "entity", "spatial"])
+@pytest.mark.parametrize("two", [False, True])
+def test_attributes_of_both_rows(partitioning, two):
+    rng = np.random.default_rng(4)
+    left = frame_of(rng.integers(0, 9, (150, 2)) * 0.5).set_index(np.array([f"a{k}" for k in range(150)]))
+    left["name"] = [f"n{k % 7}" for k in range(150)]
+    right = left.iloc[40:100].rename(index=lambda label: f"b{label}").assign(more=np.arange(60) * 0.5)
+    other = right if two else None
+    keep = ["name", "more"] if two else ["name"]
+    if partitioning == "plain":
+        found = left.simjoin.knn_join(other, 3, on=["c0", "c1"], keep=keep)
+    else:
+        lazy = split(left, [50, 90]), split(right, [20]) if two else None
+        joined = lazy[0].simjoin.knn_join(
+            lazy[1], 3, on=["c0", "c1"], keep=keep, partitioning=partitioning, blocksize="8 kB"
+        )
+        assert joined.npartitions > 2
+        found = joined.compute(scheduler="threads")
+    assert rows_of(found, left) == nearest(left, other, 3, ["c0", "c1"])
+    data = right if two else left
+    assert (found.name_left.to_numpy() == left.name.loc[found.left].to_numpy()).all()
+    assert (found.name_right.to_numpy() == data.name.loc[found.right].to_numpy()).all()
+    if two:
+        assert (found.more.to_numpy() == data.more.loc[found.right].to_numpy()).all()
+
+
+def test_near_chunks_only_are_searched():
+    x = np.arange(4000.0)
+    ddf = dd.from_pandas(pd.DataFrame({"x": x}), npartitions=16)
+    joined = ddf.simjoin.knn_join(k=2, partitioning="entity", blocksize="40 kB")
+    searches = joined.expr.plan.searches
+    assert len(searches) > 8
+    assert max(map(len, searches)) <= 4
+    found = joined.compute(scheduler="sync")
+    assert len(found) == 8000
+    assert found.distance.max() == 2.0  # the ends
+    assert (found.distance[(found.left > 0) & (found.left < 3999)] == 1.0).all()
+
+
+def test_few_rows_and_none():
+    one = pd.DataFrame({"x": [1.0]})
+    none = one.iloc[:0]
+    for lazy in (False, True):
+
+        def lay(frame, lazy=lazy):
+            return split(frame, []) if lazy else frame
+
+        def value(result):
+            return result.compute(scheduler="sync") if hasattr(result, "compute") else result
+
+        assert not len(value(lay(one).simjoin.knn_join(k=3)))
+        assert not len(value(lay(none).simjoin.knn_join(k=3)))
+        assert not len(value(lay(one).simjoin.knn_join(lay(none), 3)))
+        assert not len(value(lay(none).simjoin.knn_join(lay(one), 3)))
+        found = value(lay(one).simjoin.knn_join(lay(one), 3))
+        assert found.to_dict("list") == {"left": [0], "right": [0], "rank": [1], "distance": [0.0]}
+
+
+def test_what_is_refused():
+    df = pd.DataFrame({"x": [0.0, 1.0, np.nan], "name": list("abc")})
+    join = df.simjoin.knn_join
+    for k in (0, -1, 2.5, "3", True, None):
+        with pytest.raises(OptionError, match=rf"k={k!r} is not allowed; use a whole number >= 1"):
+            join(k=k)
+    with pytest.raises(OptionError, match="partitioning='replicated' is not allowed"):
+        join(k=1, partitioning="replicated")
+    with pytest.raises(OptionError, match="are of joins of two tables"):
+        join(k=1, left_on="x", right_on="x")
+    with pytest.raises(OptionError, match="max_distance=-1 is not allowed"):
+        join(k=1, max_distance=-1)
+    with pytest.raises(CoordinateError, match="'x' has 1 missing"):
+        join(k=1)
+    with pytest.raises(UnsupportedFrameError, match="is not a data frame"):
+        join(np.zeros(3), k=1)
+    assert len(join(k=1, dropna=True)) == 2
+    again = df.set_index(np.zeros(3, int))
+    with pytest.raises(DuplicateIdError, match="0 repeats"):
+        again.simjoin.knn_join(k=1, dropna=True)
+    with pytest.raises(DuplicateIdError, match="0 repeats"):
+        split(df, [1]).simjoin.knn_join(split(again, [1]), 1, dropna=True).compute(scheduler="sync")
+
+
+def test_one_partition_needs_only_its_own_chunks():
+    ddf = dd.from_pandas(pd.DataFrame({"x": np.arange(4000.0)}), npartitions=8)
+    joined = ddf.simjoin.knn_join(k=1, partitioning="entity", blocksize="40 kB")
+    whole, part = (len(dict(some.optimize().__dask_graph__())) for some in (joined, joined.partitions[0]))
+    assert part < whole / 2
+    assert len(joined.partitions[0].compute(scheduler="sync"))
