@@ -76,7 +76,7 @@ def _within_radius(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, 
     backend = backend_for(q["example"])
     xp, first = backend.xp, len(q["ids"])
     both = spec.other is None
-    limits = [by_position(side, side["limit"], xp) for side in ((q, d) if both else (q,))]
+    limits = [by_position(side, side["own_limit"], xp) for side in ((q, d) if both else (q,))]
     parts: list[tuple[Any, Any, Any]] = []
 
     def visitor(left: Any, right: Any, totals: Any) -> None:

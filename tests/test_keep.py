@@ -71,8 +71,9 @@ def test_only_what_is_asked_for_is_read_and_made():
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_radii_are_those_of_left_rows(how, way):
+def test_radii_are_those_of_left_rows(how, way, method):
     frame = lay(FRAME, how)
+    way = way | {"method": method}
     far = FRAME.far.to_numpy()[:, None]
     within = far * far >= D2
     expected = {(FRAME.index[i], FRAME.index[j]) for i, j in np.argwhere(within) if i != j}
