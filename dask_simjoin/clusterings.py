@@ -207,9 +207,7 @@ def k_distances(frame: Any, k: int, *, on: Any = None, id: Hashable | None = Non
     """Each row's distance to its k-th nearest neighbour; see `SimJoinAccessor.k_distances`."""
     meta = example_of(frame)
     searcher_for(meta)
-    check_neighbors(k)
-    if partitioning == "replicated":
-        raise OptionError("partitioning='replicated' is not allowed; use one of 'auto', 'entity', 'spatial'.")
+    check_neighbors(k, partitioning)
     spec = checked_spec(
         meta, 0.0, on=on, id=id, metric=metric, p=p, dropna=dropna, partitioning=partitioning,
         blocksize=blocksize,

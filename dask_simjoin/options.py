@@ -85,7 +85,9 @@ def check_metric(options: dict[str, Any]) -> Metric:
     return make_metric(name, options["p"])
 
 
-def check_neighbors(k: Any) -> None:
-    """Refuse what is no number of neighbours."""
+def check_neighbors(k: Any, partitioning: Any) -> None:
+    """Refuse what is no number of neighbours, and the partitioning in which they are not sought."""
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise OptionError(f"k={shown(k)} is not allowed; use a whole number >= 1.")
+    if isinstance(partitioning, str) and partitioning == "replicated":
+        raise OptionError("partitioning='replicated' is not allowed; use one of 'auto', 'entity', 'spatial'.")

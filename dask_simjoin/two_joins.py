@@ -75,9 +75,7 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
              p: float = 2, keep: Any = None, suffixes: Any = ("_left", "_right"), dropna: bool = False,
              partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """The nearest rows of each row; see `SimJoinAccessor.knn_join`."""
-    check_neighbors(k)
-    if partitioning == "replicated":
-        raise OptionError("partitioning='replicated' is not allowed; use one of 'auto', 'entity', 'spatial'.")
+    check_neighbors(k, partitioning)
     options = {"metric": metric, "p": p, "dropna": dropna, "partitioning": partitioning,
                "blocksize": blocksize, "eps_name": "max_distance"}  # fmt: skip
     eps, number = 0.0 if max_distance is None else max_distance, int(k)
