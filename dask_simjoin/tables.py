@@ -12,6 +12,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.backends.base import HOME, backend_for, library
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.graph.private import UNKNOWN_CATEGORIES
 from dask_simjoin.inputs import checked_spec, example_ids, example_of
 from dask_simjoin.keeping import SUFFIXES, kept_columns
 from dask_simjoin.optional import optional
@@ -119,4 +120,13 @@ def pairs_example(left: Any, right: Any, spec: JoinSpec, some_missing: bool = Fa
     if not some_missing:
         return example
     of_right = ["right", *spec.kept_right]
+    for name in of_right:
+        if UNKNOWN_CATEGORIES in getattr(example[name].dtype, "categories", ()):
+            column = spec.kept_right.get(name, spec.other and spec.other.id)
+            named = "the index" if column is None else repr(column)
+            raise ColumnError(
+                f"how='left' makes missing values of {named} of the right table, whose categories Dask does "
+                "not know; use other.categorize() first, which reads them, or convert it, for example with "
+                ".astype('object')."
+            )
     return example.astype({name: backend.optional(example[name].dtype) for name in of_right})
