@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 from dask.base import is_dask_collection
@@ -36,7 +37,8 @@ def alike(left: Any, right: Any) -> tuple[Any, Any, Any, Any]:
 def _lazy(frame: Any, name: str) -> Any:
     """A plain frame as a Dask DataFrame of one partition."""
     if name == HOME:
-        return dd.from_pandas(frame, npartitions=1, sort=False)
+        with dask.config.set({"dataframe.convert-string": False}):  # lists, and what objects else there are
+            return dd.from_pandas(frame, npartitions=1, sort=False)
     dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
     return dask_cudf.from_cudf(frame, npartitions=1, sort=False)
 

@@ -182,6 +182,16 @@ def test_radii_where_tables_have_other_ids_and_columns():
     assert found.a.tolist() == ["p", "q", "s"]
 
 
+def test_a_plain_table_keeps_its_objects_beside_a_lazy_one():
+    lists = pd.DataFrame({"v": [[1.0, 2.0], [3.0, 4.0]], "o": [(1, 2), "a"]})
+    with dask.config.set({"dataframe.convert-string": False}):
+        lazy = dd.from_pandas(lists, npartitions=2)
+    joined = lazy.simjoin.join(lists, 0.0, on="v", keep="o")
+    found = joined.compute()
+    assert found.o_right.tolist() == [(1, 2), "a"]
+    assert found.dtypes.to_dict() == joined.dtypes.to_dict()
+
+
 def test_categories_that_dask_does_not_know():
     left = pd.DataFrame({"x": np.arange(4.0), "c": list("abcd")})
     lazy = dd.from_pandas(left, npartitions=2)
