@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from dask_simjoin import neighbor_graphs
-from dask_simjoin.spec import known_options
+from dask_simjoin.options import known_options
 
 
 class GraphVerbs:

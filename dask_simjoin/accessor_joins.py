@@ -6,8 +6,9 @@ from collections.abc import Hashable
 from typing import Any
 
 from dask_simjoin import joins, plans
+from dask_simjoin.columns import ROW_ID
+from dask_simjoin.options import known_options
 from dask_simjoin.report import PlanReport
-from dask_simjoin.spec import ROW_ID, known_options
 
 
 class JoinVerbs:

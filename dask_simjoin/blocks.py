@@ -180,7 +180,7 @@ def _counts(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> list
         return found
     xp = backend.xp
     sides = [q] if same or spec.other is not None else [q, d]
-    limits = [by_position(side, side["own_threshold"], xp) for side in sides]
+    limits = [by_position(side, side["own_limit"], xp) for side in sides]
     counts = [xp.zeros(len(side["ids"]), xp.int64) for side in ([q] if same else [q, d])]
 
     def visitor(left: Any, right: Any, totals: Any) -> None:

@@ -3,9 +3,9 @@
 A chunk is a plain dict: the arrays of its index, its rows' names ("ids", an Index of its library), the same
 as int64 numbers in the index's order where they have that form ("labels"), and an empty frame of
 its library ("example").  Where they were asked for it has, both in the index's order, a frame of the columns
-that the result keeps ("kept") and each row's own threshold ("own_threshold").  An entity chunk also has
-"ends": where the rows of each of its pieces end.  A spatial chunk has "position", its rows' numbers in the
-whole frame, ascending, and "halo", a chunk of its own.
+that the result keeps ("kept") and each row's own threshold ("own_limit").  An entity chunk also has "ends":
+where the rows of each of its pieces end.  A spatial chunk has "position", its rows' numbers in the whole
+frame, ascending, and "halo", a chunk of its own.  No index has arrays of these names.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_points(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec) 
     if spec.keep:
         read["kept"] = frame[list(spec.keep)]
     if spec.radius is not None:
-        read["own_threshold"] = limits(radii(frame, spec), spec)
+        read["own_limit"] = limits(radii(frame, spec), spec)
     return read
 
 
@@ -95,7 +95,7 @@ def gather_chunk(layout: Any, rows: list[tuple[int, int]], *parts: dict[str, Any
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
 
 
-EXTRA = ("kept", "own_threshold")
+EXTRA = ("kept", "own_limit")
 
 
 def _some(values: Any, start: int, stop: int) -> Any:
@@ -116,14 +116,15 @@ def _indexed(x: Any, ids: Any, layout: Any, example: Any, extra: dict[str, Any])
     backend = backend_for(example)
     index = backend.build(x, layout)
     places = index["order"][: len(ids)]
-    assert not index.keys() & {"ids", "labels", "example", *EXTRA}  # they would hide each other
-    chunk = {"ids": ids, "labels": as_labels(ids, places), "example": example} | index
+    chunk = {"ids": ids, "labels": as_labels(ids, places), "example": example}
+    assert index.keys().isdisjoint([*chunk, *extra])
+    chunk |= index
     if "kept" in extra:
         kept = extra["kept"]
         columns = {name: backend.values(kept, name, places) for name in kept.columns}
         chunk["kept"] = backend.result(columns, len(ids))
-    if "own_threshold" in extra:
-        chunk["own_threshold"] = extra["own_threshold"][places]
+    if "own_limit" in extra:
+        chunk["own_limit"] = extra["own_limit"][places]
     return chunk
 
 
@@ -182,7 +183,7 @@ def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec:
     for name, column in zip(kept_columns(spec), spec.keep, strict=True):
         columns[name] = backend.values(read["kept"], column, taken)
     if spec.radius is not None:
-        columns[LIMIT] = read["own_threshold"][taken]
+        columns[LIMIT] = read["own_limit"][taken]
     return backend.result(columns | {POSITION: position, CELL: cell}, len(cell))
 
 
@@ -205,6 +206,6 @@ def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, named: boo
             kept: dict[Any, Any] = {name: backend.values(frame, column, places) for name, column in names}
             extra["kept"] = backend.result(kept, len(places))
         if spec.radius is not None:
-            extra["own_threshold"] = values_of(frame[LIMIT])[places]
+            extra["own_limit"] = values_of(frame[LIMIT])[places]
         sides.append(_indexed(x[places], ids, layout, example, extra) | {"position": numbers})
     return sides[0] | {"halo": sides[1]}

@@ -27,7 +27,7 @@ from dask_simjoin.graph.source import seal
 from dask_simjoin.graph.space import scratch_directory
 from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk, whole_searched
 from dask_simjoin.neighbors import kth_distance, search_chunk
-from dask_simjoin.spec import check_neighbors, known_options
+from dask_simjoin.options import check_neighbors, known_options
 
 LABELS = "label"
 """Name of the Series of clusters."""

@@ -10,13 +10,15 @@ from dask.base import is_dask_collection
 
 from dask_simjoin import blocks
 from dask_simjoin.backends.base import backend_for
+from dask_simjoin.columns import ROW_ID, check_columns
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.graph.counts import CountPairs, NeighborCounts
 from dask_simjoin.graph.pairs import SelfJoin
 from dask_simjoin.graph.private import new_collection
 from dask_simjoin.graph.source import seal
 from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk
-from dask_simjoin.spec import ROW_ID, JoinSpec, check_columns, known_options
+from dask_simjoin.options import known_options
+from dask_simjoin.spec import JoinSpec
 from dask_simjoin.tables import pairs_example, self_spec
 
 COUNTS = "neighbors"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+from dask_simjoin.columns import check_named
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
-from dask_simjoin.spec import check_named, shown
+from dask_simjoin.wording import shown
 
 OWN = ("left", "right", "rank", "distance")
 """Columns of results that are no rows' attributes."""

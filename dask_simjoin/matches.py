@@ -78,7 +78,7 @@ def _within_radius(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, 
     # of one table a row of either chunk may be the left one
     sides = ((q, d), (q, d)) if both and not same else ((q,), (d,))
     first = len(q["ids"]) if both and not same else 0
-    limits = [by_position(side, side["own_threshold"], xp) for side in ((q, d) if both else (q,))]
+    limits = [by_position(side, side["own_limit"], xp) for side in ((q, d) if both else (q,))]
     parts: list[tuple[Any, Any, Any]] = []
 
     def visitor(left: Any, right: Any, totals: Any) -> None:

@@ -14,7 +14,8 @@ from dask_simjoin.errors import OptionError
 from dask_simjoin.graph.neighbor_graph import LazyGraph, NeighborGraph, fitting_for
 from dask_simjoin.graph.source import seal
 from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk
-from dask_simjoin.spec import known_options, shown
+from dask_simjoin.options import known_options
+from dask_simjoin.wording import shown
 
 
 @known_options

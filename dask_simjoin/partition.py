@@ -16,7 +16,8 @@ from dask_simjoin.errors import ListError
 from dask_simjoin.ids import IdSummary, id_bytes, row_ids, summarise_ids, value_bytes
 from dask_simjoin.lists import extremes, lists_of
 from dask_simjoin.sample import Sample, draw
-from dask_simjoin.spec import JoinSpec, shown
+from dask_simjoin.spec import JoinSpec
+from dask_simjoin.wording import shown
 
 EXACT_INTEGER = 2**53
 """Largest integer up to which every integer is a float64 number."""

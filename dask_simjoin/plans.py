@@ -14,10 +14,11 @@ from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.graph.planner import plan_for
 from dask_simjoin.graph.source import seal
 from dask_simjoin.inputs import example_ids, example_of, plan_whole, whole_searched
+from dask_simjoin.options import check_neighbors, known_options
 from dask_simjoin.plan import Plan
 from dask_simjoin.report import PlanReport
 from dask_simjoin.searches import known_bytes
-from dask_simjoin.spec import JoinSpec, check_neighbors, known_options
+from dask_simjoin.spec import JoinSpec
 from dask_simjoin.tables import alike, pairs_example, self_spec, two_specs
 from dask_simjoin.two_joins import whole_chunks
 from dask_simjoin.two_reports import NearestReport, TwoReport

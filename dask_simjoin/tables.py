@@ -12,12 +12,13 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.backends.base import HOME, backend_for, library
+from dask_simjoin.columns import ROW_ID, numeric_columns, own_radius
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.graph.private import UNKNOWN_CATEGORIES
 from dask_simjoin.inputs import checked_spec, example_ids, example_of
 from dask_simjoin.keeping import SUFFIXES, kept_columns
 from dask_simjoin.optional import optional
-from dask_simjoin.spec import ROW_ID, JoinSpec, numeric_columns, own_radius
+from dask_simjoin.spec import JoinSpec
 
 
 def alike(left: Any, right: Any) -> tuple[Any, Any, Any, Any]:

@@ -24,9 +24,10 @@ from dask_simjoin.ids import check_summaries
 from dask_simjoin.inputs import MOST_BYTES, example_of, unnamed, whole_searched
 from dask_simjoin.nearest_rows import named_rows, nearest_rows
 from dask_simjoin.neighbors import search_chunk
+from dask_simjoin.options import check_neighbors, known_options
 from dask_simjoin.partition import RIGHT, points, summarise
 from dask_simjoin.searches import make_nearest_plan
-from dask_simjoin.spec import JoinSpec, check_neighbors, known_options
+from dask_simjoin.spec import JoinSpec
 from dask_simjoin.tables import alike, pairs_example, self_spec, two_specs
 from dask_simjoin.two_plan import TwoPlan, make_two_plan
 

@@ -1,4 +1,4 @@
-"""Joins for NVIDIA's compute-sanitizer: every kernel, on the smallest points that reach its branches.
+"""Work for NVIDIA's compute-sanitizer: every kernel, on the smallest points that reach its branches.
 
 compute-sanitizer --tool memcheck python -m tests.sanitized
 compute-sanitizer --tool racecheck python -m tests.sanitized
@@ -9,10 +9,26 @@ import numpy as np
 
 from dask_simjoin.backends import gpu_engine
 from dask_simjoin.backends.gpu import BACKEND
+from dask_simjoin.backends.gpu_nearest import SEARCHER
 from dask_simjoin.density.components import component_roots, new_nodes
 from dask_simjoin.index.device import ENGINES, make_device_layout
+from dask_simjoin.index.device_nearest import make_nearest_device_layout
 from dask_simjoin.index.regions import make_regions
-from dask_simjoin.testing import a_distance, brute_force, make_points
+from dask_simjoin.testing import a_distance, brute_force, make_points, squared_distances
+
+
+def search(x: np.ndarray, engine: str) -> None:
+    """Search for nearest neighbours, with lists in shared memory and in a scratch, and compare."""
+    layout = make_nearest_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), None, engine)
+    indexes = [BACKEND.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
+    data = [SEARCHER.renamed(index, first) for index, first in zip(indexes, (0, 500), strict=True)]
+    d2 = squared_distances(x[:500], x)
+    np.fill_diagonal(d2, np.inf)
+    for k in (10, 150):
+        state = SEARCHER.fresh(500, k)
+        for other in data:
+            SEARCHER.nearest(data[0], other, layout, *state, same=True)
+        assert (state[0].get() == np.sort(d2, axis=1)[:, :k]).all()
 
 
 def main() -> None:
@@ -24,6 +40,7 @@ def main() -> None:
         eps = a_distance(x, rng, 0.2, 0)
         expected = brute_force(x, eps)
         for engine in ENGINES:
+            search(x, engine)
             layout = make_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), eps * eps, engine)
             whole = BACKEND.build(cupy.asarray(x), layout)
             parts = [BACKEND.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]

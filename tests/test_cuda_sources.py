@@ -59,9 +59,19 @@ def variants(name):
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]
         return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0} | purpose for d, purpose in every]
+    if name == "nearest":
+        every = [*itertools.product(DIMS, (0, 1), (1,)), *itertools.product((2, 17), (0, 1), (0,))]
+        others = [{"DIMS": d, "EXACT": 1, "ROWS": 64, "LISTS": 1} | norm for d in (2, 17) for norm in NORMS]
+        return [*({"DIMS": d, "EXACT": e, "ROWS": 64, "LISTS": k} for d, e, k in every), *others]
+    if name == "nearest_tensor":
+        dims = [d for d in DIMS if d <= half.MAX_DIMS]
+        every = [*itertools.product(dims, (1,)), (16, 0)]
+        return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0, "ROWS": 32, "LISTS": k} for d, k in every]
     if name == "finish":
         every = itertools.product((1, 200), (0, 1), ({}, *NORMS))
         return [{"DIMS": d, "EXACT": 1, "LABELS": k} | norm for d, k, norm in every]
+    if name == "order":
+        return [{"DIMS": 1, "EXACT": 1, "VALUE_BITS": 30}]
     if name == "components":
         return [{"DIMS": 1, "EXACT": 1, "NODES_64": k} for k in (0, 1)]
     return [{"DIMS": d, "EXACT": 1, "DEPTH": 20} | norm for d in (1, 200) for norm in ({}, *NORMS)]

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from dask_simjoin.index import half
+from dask_simjoin.index import device_nearest, half
 from dask_simjoin.index.bounds import make_bounds
 from dask_simjoin.index.device import ENGINES, build, make_device_layout
+from dask_simjoin.index.device_nearest import make_nearest_device_layout
 from dask_simjoin.testing import KINDS, a_distance, make_points, squared_distances
 
 DIMS = [1, 2, 3, 6, 9, 16, 33, 100, 200]
@@ -101,3 +102,103 @@ def test_the_index_holds_every_point_in_its_box(n, engine):
     tile = np.arange(n) // layout.tile
     assert (lower[tile] <= points).all() and (points <= upper[tile]).all()
     assert np.isinf(lower[tile[-1] + 1 :]).all()
+
+
+# --- nearest neighbours: each query has a distance of its own ------------------------------------------
+
+
+def nearest_layout(x, engine, sample=None):
+    with np.errstate(over="ignore", invalid="ignore"):
+        moments = x.min(0), x.max(0), np.nan_to_num(x.mean(0)), np.nan_to_num(x.var(0))
+        return make_nearest_device_layout(*moments, sample, engine)
+
+
+def nearest_indexes(engine, dims):
+    """Indexes that use the engine, and the squared distances of their points."""
+    for kind in KINDS:
+        x = make_points(kind, 200, dims, np.random.default_rng(len(kind)))
+        layout = nearest_layout(x, engine)
+        if layout.engine == engine:
+            index = device_nearest.build(x, layout)
+            d2 = squared_distances(index["y"], index["y"])
+            yield layout, index, d2, np.sort(d2, axis=1)
+
+
+def outer_of(d2, layout):
+    """E, as the kernels compute it."""
+    tiny, dims = 2.0**-1074, layout.dims
+    return np.sqrt((d2 * (1 + (dims + 8) * 2.0**-52) + (dims + 2) * tiny) * layout.bounds.scale**2)
+
+
+@pytest.mark.parametrize("dims", DIMS)
+@pytest.mark.parametrize("rank", [1, 10, 199])
+def test_float32_loses_no_neighbour(dims, rank):
+    used = 0
+    for layout, index, d2, ranked in nearest_indexes("float32", dims):
+        used += 1
+        outer = outer_of(ranked[:, rank], layout) * (1 + 2.0**-50) + layout.bounds.rho
+        reach = (outer**2 * (1 + (dims + 7) * 2.0**-24) + dims * 2.0**-140).astype(np.float32)
+        z = index["z"].transpose(0, 2, 1).reshape(-1, dims)[: len(d2)]
+        total = np.zeros(d2.shape, np.float32)
+        for k in range(dims):
+            away = z[:, None, k] - z[None, :, k]
+            total += away * away
+        assert total.max() < 32768
+        assert (total <= np.nextafter(reach, np.float32(np.inf))[:, None])[d2 <= ranked[:, rank, None]].all()
+    assert used > 7
+
+
+@pytest.mark.parametrize("dims", DIMS)
+@pytest.mark.parametrize("rank", [1, 10, 199])
+def test_float16_loses_no_neighbour(dims, rank):
+    """Without the tensor cores' own rounding, for which there must be room."""
+    used = 0
+    for layout, index, d2, ranked in nearest_indexes("float16", dims):
+        used += 1
+        n, width = len(d2), half.width(dims)
+        norm, error = index["norm"], index["error"]
+        outer = outer_of(ranked[:, rank], layout) * (1 + 2.0**-50)
+        assert outer.max() ** 2 < 32768
+        term = half.query_term(outer, norm, error, index["most_error"][0], width)
+        assert np.abs(term).max() < 30_000
+        vectors = index["vectors"].astype(np.float64)
+        own = vectors[:, width - 8 : width - 4].sum(axis=1)
+        product = vectors[:n, :dims] @ vectors[:, :dims].T + own
+        assert (product[:, :n] + 30_000 >= 0).all() and not (product[:, n:] + 30_000 >= 0).any()
+        added = own[:n] - (2 * error**2 - norm) / 2
+        assert (added > 0).all() and (added <= 4 * width * 2.0**-23 * (norm + 1)).all()
+        room = 1.5 * width * 2.0**-23 * (norm[:, None] + norm[None, :])
+        near = d2 <= ranked[:, rank, None]
+        assert (term[:, None] + product[:, :n])[near].min() > 0
+        assert (term[:, None] + product[:, :n] > room)[near].all()
+    assert used > 7
+
+
+def test_the_engine_of_a_search_follows_from_dimensions_and_the_sample():
+    rng = np.random.default_rng(0)
+    for dims, engine in ((2, "float64"), (4, "float64"), (6, "float32"), (16, "float16"), (201, "float32")):
+        x = rng.uniform(size=(500, dims))
+        assert nearest_layout(x, "auto", x).engine == nearest_layout(x, "auto").engine == engine
+    x = rng.uniform(size=(500, 16))
+    x[0] = 1e9
+    assert nearest_layout(x, "auto", x).engine == "float64"
+    x[0] = 1e5
+    assert nearest_layout(x, "auto", x).engine == "float32"
+    assert nearest_layout(x * 1e300, "float16").engine == "float64"
+    assert nearest_layout(np.ones((5, 16)), "auto").engine == "float64"
+    few = make_nearest_device_layout(*(np.array([v] * 200) for v in (0.0, 1.0, 0.5, 0.1)), shared=64 * 1024)
+    assert few.engine == "float32"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("n", [0, 1, 64, 65, 300])
+def test_names_follow_the_index(engine, n):
+    rng = np.random.default_rng(n)
+    x = rng.uniform(size=(n, 3))
+    index = device_nearest.build(x, nearest_layout(rng.uniform(size=(9, 3)), engine))
+    assert (index["y"] == x[index["order"]]).all()
+    names = rng.permutation(n)
+    for given, want in ((names, names), (1000, np.arange(n) + 1000)):
+        named = device_nearest.named(index, given)
+        assert (named["names"] == want[index["order"]]).all()
+        assert named["least"].tolist() == [min(named["names"][a : a + 64]) for a in range(0, n, 64)]

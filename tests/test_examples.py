@@ -16,6 +16,8 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
         ("clusters_larger_than_memory.py", ["--rows", "30000"], "points of noise"),
         ("clusters.py", ["--out", "OUT"], "42 places share names in 21 groups; 45,455 places are kept"),
         ("analytics.py", [], "45,476 places, 82,417 pairs within 0.05 degrees"),
+        ("near_duplicates.py", [], "165  groups of 332 rows within 0.05, at most 3 in one"),
+        ("match_places.py", [], "38,970 have a town within 100,000 m, 22,888 m on average"),
     ],
 )
 def test_example(name, arguments, said, tmp_path):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_metrics import metric_cases
 
 import dask_simjoin  # noqa: F401
 from dask_simjoin.errors import (
@@ -21,7 +22,16 @@ from dask_simjoin.errors import (
     OptionTypeError,
     UnsupportedFrameError,
 )
-from dask_simjoin.testing import as_set, assert_same_pairs, cases, frame_of, squared_distances
+from dask_simjoin.metrics import make_metric
+from dask_simjoin.testing import (
+    as_set,
+    assert_same_pairs,
+    cases,
+    distances,
+    frame_of,
+    squared_distances,
+    totals,
+)
 
 
 def split(frame, cuts):
@@ -100,6 +110,44 @@ def test_any_points(case, data):
     assert list(found.dtypes) == list(plain.dtypes) == list(lazy.dtypes)
 
 
+@settings(max_examples=60)
+@given(metric_cases(most=50), st.data())
+def test_any_rows_of_any_metric(case, data):
+    metric, p, x, eps = case
+    n = len(x)
+    cut = data.draw(st.integers(0, n))
+    left, right = frame_of(x[:cut]), frame_of(x[cut:])
+    own = data.draw(st.booleans())  # a distance of each left row
+    limit = make_metric(metric, p).threshold(eps)
+    if own:
+        radii = eps * np.random.default_rng(n).choice([0.0, 0.5, 1.0], cut)
+        with np.errstate(over="ignore"):
+            limit = make_metric(metric, p).threshold(radii)[:, None]
+        left["r"] = radii
+    near = totals(x[:cut], x[cut:], metric, p) <= limit
+    away = distances(x[:cut], x[cut:], metric, p)
+    matched, on = near.any(axis=1), list(right.columns)
+    partitioning = data.draw(st.sampled_from(["entity", "spatial", "replicated", "auto"]))
+    blocksize = data.draw(st.sampled_from([None, 12 * (8 * x.shape[1] + 8)]))
+    lazily = {
+        "partitioning": partitioning, "blocksize": None if partitioning == "replicated" else blocksize
+    }  # fmt: skip
+    cuts = [data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)]
+    sides = (left, right, {}), (split(left, cuts[0]), split(right, cuts[1]), lazily)
+    kind = data.draw(st.sampled_from(["inner", "inner", "left", "leftsemi", "leftanti"]))
+    for a, b, options in sides:
+        how = {"how": kind, "on": on, "metric": metric, "p": p, "return_distance": True} | options
+        found = value(a.simjoin.join(b, "r" if own else eps, **how))
+        if kind in ("leftsemi", "leftanti"):
+            assert found.index.tolist() == np.flatnonzero(matched == (kind == "leftsemi")).tolist()
+            continue
+        pairs = found[found.right.notna()]
+        rest = found[found.right.isna()]
+        assert sorted(rest.left) == ([] if kind == "inner" else np.flatnonzero(~matched).tolist())
+        assert_same_pairs(as_set(pairs), set(map(tuple, np.argwhere(near).tolist())))
+        assert pairs.distance.tolist() == away[pairs.left.astype(int), pairs.right.astype(int)].tolist()
+
+
 @pytest.mark.parametrize("how", LAYOUTS, ids=lambda how: "-".join(map(str, how)))
 @pytest.mark.parametrize(("dims", "text"), [(1, False), (2, True), (5, False)])
 def test_attributes_of_both_rows(dims, text, how):
@@ -151,11 +199,12 @@ def test_rows_in_no_pair(how):
 
 
 @pytest.mark.parametrize("how", LAYOUTS, ids=lambda how: "-".join(map(str, how)))
-def test_radii_are_those_of_left_rows(how):
-    left, right = table(200, 2, 1), table(90, 2, 2)
-    left["r"] = np.random.default_rng(3).choice([0.0, 0.5, 1.0, 2.0], 200)
+@pytest.mark.parametrize("dims", [2, 5])
+def test_radii_are_those_of_left_rows(dims, how):
+    left, right = table(200, dims, 1), table(90, dims, 2)
+    left["r"] = np.random.default_rng(3).choice([0.0, 0.5, 1.0, 2.0, 4.0], 200)
     right["r"] = 99.0
-    on = ["c0", "c1"]
+    on = [f"c{k}" for k in range(dims)]
     expected = near_pairs(left, right, left.r, on)
     a, b, options = laid(left, right, how)
     found = value(a.simjoin.join(b, "r", on=on, keep="r", return_distance=True, **options))

@@ -71,8 +71,9 @@ def test_only_what_is_asked_for_is_read_and_made():
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_radii_are_those_of_left_rows(how, way):
+def test_radii_are_those_of_left_rows(how, way, method):
     frame = lay(FRAME, how)
+    way = way | {"method": method}
     far = FRAME.far.to_numpy()[:, None]
     within = far * far >= D2
     expected = {(FRAME.index[i], FRAME.index[j]) for i, j in np.argwhere(within) if i != j}
@@ -91,24 +92,13 @@ def test_radii_are_those_of_left_rows(how, way):
     assert "eps='far'" in str(plan)
 
 
-@pytest.mark.parametrize("method", ["sweep", "tiles"])
-@pytest.mark.parametrize("way", WAYS[:2], ids=str)
-def test_radii_of_every_engine(how, way, method):
-    frame = lay(FRAME, how)
-    within = FRAME.far.to_numpy()[:, None] ** 2 >= D2
-    np.fill_diagonal(within, False)
-    expected = {(FRAME.index[i], FRAME.index[j]) for i, j in np.argwhere(within)}
-    found = computed(frame.simjoin.self_join("far", on=ON, pairs="both", method=method, **way))
-    assert_same_pairs(as_set(found), expected)
-    counts = computed(frame.simjoin.neighbor_counts("far", on=ON, method=method, **way))
-    assert counts.tolist() == within.sum(1).tolist()
-
-
-def test_radii_within_which_there_is_nothing():
-    frame = pd.DataFrame({"x": [0.0, 1.0], "r": [0.5, 0.0]})
-    found = frame.simjoin.self_join("r", pairs="both", return_distance=True)
-    assert len(found) == 0
-    assert found.dtypes.to_dict() == {"left": np.int64, "right": np.int64, "distance": np.float64}
+def test_chunks_without_pairs_within_radii():
+    frame = pd.DataFrame({"x": np.arange(40.0), "r": 0.5})
+    lazy = lay(frame, "dask-3").simjoin.self_join(
+        "r", on="x", pairs="both", return_distance=True, keep="r", partitioning="spatial", blocksize="200 B"
+    )
+    assert len(lazy.compute(scheduler="sync")) == 0
+    assert lazy.compute(scheduler="sync").distance.dtype == np.float64
 
 
 def test_a_radius_is_no_coordinate_by_default():

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_metrics import ENGINE, make_rows, metric_cases
 
 import dask_simjoin  # noqa: F401
 from dask_simjoin.errors import CoordinateError, DuplicateIdError, OptionError, UnsupportedFrameError
-from dask_simjoin.testing import cases, frame_of, squared_distances
+from dask_simjoin.metrics import make_metric
+from dask_simjoin.testing import cases, distances, frame_of, totals
 
 
 def split(frame, cuts):
@@ -24,16 +26,18 @@ def split(frame, cuts):
         return dd.from_map(lambda part: part, parts, meta=frame.iloc[:0], label="-".join(map(str, bounds)))
 
 
-def nearest(left, right, k, on, bound=math.inf):
+def nearest(left, right, k, on, bound=math.inf, metric="euclidean", p=2):
     """(left, right, rank, distance) by the definition; `right` None: of one table."""
     data = left if right is None else right
-    d2 = squared_distances(left[on].to_numpy(float), data[on].to_numpy(float))
+    sides = left[on].to_numpy(float), data[on].to_numpy(float)
+    total, away = (make(*sides, metric, p) for make in (totals, distances))
+    limit = make_metric(metric, p).threshold(bound) if bound < math.inf else math.inf
     rows = []
     for i in range(len(left)):
-        others = [j for j in range(len(data)) if not (right is None and i == j) and d2[i, j] <= bound * bound]
-        others.sort(key=lambda j: (d2[i, j], j))
+        others = [j for j in range(len(data)) if not (right is None and i == j) and total[i, j] <= limit]
+        others.sort(key=lambda j: (total[i, j], j))
         rows += [
-            (left.index[i], data.index[j], rank + 1, math.sqrt(d2[i, j])) for rank, j in enumerate(others[:k])
+            (left.index[i], data.index[j], rank + 1, float(away[i, j])) for rank, j in enumerate(others[:k])
         ]
     return rows
 
@@ -45,31 +49,58 @@ def rows_of(found, left):
     return sorted(zip(*columns, strict=True), key=lambda row: (place[row[0]], row[2]))
 
 
-@settings(max_examples=60)
-@given(cases(max_dims=9, max_points=40), st.data())
-def test_any_points(case, data):
-    n = len(case.x)
+def assert_nearest(x, eps, data, metric="euclidean", p=2):
+    """The neighbours of some points are those of the definition, plain and lazily."""
+    n = len(x)
     two = data.draw(st.booleans())
     k = data.draw(st.sampled_from([1, 2, 5, 60]))
-    bound = data.draw(st.sampled_from([None, None, case.eps]))
+    bound = data.draw(st.sampled_from([None, None, eps]))
     cut = data.draw(st.integers(0, n)) if two else n
     labels = np.random.default_rng(n).permutation(n) + 5
-    whole = frame_of(case.x).set_index(labels)
+    whole = frame_of(x).set_index(labels)
     left, right = whole.iloc[:cut], whole.iloc[cut:] if two else None
-    expected = nearest(left, right, k, list(left.columns), math.inf if bound is None else bound)
+    far = math.inf if bound is None else bound
+    expected = nearest(left, right, k, list(left.columns), far, metric, p)
     cuts = [data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)]
     lazy = [split(left, cuts[0]), split(right, cuts[1]) if two else None]
-    how = {
-        "partitioning": data.draw(st.sampled_from(["entity", "spatial", "auto"])),
-        "blocksize": data.draw(st.sampled_from([None, 12 * (8 * case.x.shape[1] + 48 + 32 * k)])),
-    }
-    plain = left.simjoin.knn_join(right, k, max_distance=bound)
+    how = {"max_distance": bound, "metric": metric, "p": p}
+    plain = left.simjoin.knn_join(right, k, **how)
     columns = (plain[name].tolist() for name in plain.columns)
     assert list(zip(*columns, strict=True)) == expected
-    result = lazy[0].simjoin.knn_join(lazy[1], k, max_distance=bound, **how)
+    how |= {
+        "partitioning": data.draw(st.sampled_from(["entity", "spatial", "auto"])),
+        "blocksize": data.draw(st.sampled_from([None, 12 * (8 * x.shape[1] + 48 + 32 * k)])),
+    }
+    result = lazy[0].simjoin.knn_join(lazy[1], k, **how)
     found = result.compute(scheduler="sync")
     assert rows_of(found, left) == expected
     assert list(found.dtypes) == list(plain.dtypes) == list(result.dtypes)
+
+
+@settings(max_examples=60)
+@given(cases(max_dims=9, max_points=40), st.data())
+def test_any_points(case, data):
+    assert_nearest(case.x, case.eps, data)
+
+
+@settings(max_examples=60)
+@given(metric_cases(most=40), st.data())
+def test_any_rows_of_any_metric(case, data):
+    metric, p, x, eps = case
+    assert_nearest(x, eps, data, metric, p)
+
+
+@pytest.mark.parametrize(("metric", "p"), ENGINE)
+def test_ties_are_in_the_order_of_the_frame(metric, p):
+    """However its rows are dealt to chunks."""
+    x = make_rows(metric, 30, 2, np.random.default_rng(2))
+    frame = frame_of(np.concatenate([x, x[::-1], x])).set_index(np.arange(90)[::-1])
+    expected = nearest(frame, None, 7, ["c0", "c1"], metric=metric, p=p)
+    for partitioning in ("entity", "spatial"):
+        result = split(frame, [13, 50]).simjoin.knn_join(
+            k=7, metric=metric, p=p, partitioning=partitioning, blocksize=12 * (16 + 48 + 32 * 7)
+        )
+        assert rows_of(result.compute(scheduler="sync"), frame) == expected
 
 
 @pytest.mark.parametrize("partitioning", ["plain", "entity", "spatial"])

@@ -120,8 +120,12 @@ def _part_of_tiles(index: Index, start: int, stop: int) -> Index:
     return part
 
 
-def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray], counting: bool,
-               left: np.ndarray, right: np.ndarray, room: int, state: np.ndarray) -> int:  # fmt: skip
+_NO_PAIRS, _NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
+
+
+def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray], state: np.ndarray,
+               out: tuple[np.ndarray, np.ndarray] = _NO_PAIRS, room: int = 0,
+               counts: tuple[np.ndarray, np.ndarray] | None = None) -> int:  # fmt: skip
     if layout.filter is None:
         limit = np.array([layout.threshold])
         q_terms, d_terms = (q["z"], limit, limit), (d["z"], limit, limit)
@@ -133,8 +137,8 @@ def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.nd
     tree = (d["lower"], d["upper"], d["levels"])
     done: int = tile_kernels.join(
         q_terms, q["z"], q["y"], q["low"], q["high"], names[0], d_terms, d["y"], d["low"], d["high"],
-        tree, names[1], most, layout.threshold, kind_of(layout.norm), same, counting, left, right, 0,
-        room, state,
+        tree, names[1], most, layout.threshold, kind_of(layout.norm), same, *out, 0, room,
+        counts is not None, *(counts or _NO_COUNTS), state,
     )  # fmt: skip
     return done
 
@@ -151,7 +155,7 @@ def _tile_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.n
     q, d = _align(q, d)
     state = np.zeros(5, np.int64)
     while True:
-        n = _tile_join(q, d, layout, same, names, False, sink.left, sink.right, sink.room, state)
+        n = _tile_join(q, d, layout, same, names, state, (sink.left, sink.right), sink.room)
         if state[2] == 0:
             sink.end(n)
             return int(state[3]), int(state[4])
@@ -163,4 +167,4 @@ def _tile_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.nd
     q, d = _align(q, d)
     names = [s["order"] for s in (q, d)]
     state = np.zeros(5, np.int64)
-    _tile_join(q, d, layout, same, names, True, q_counts, d_counts, 0, state)
+    _tile_join(q, d, layout, same, names, state, counts=(q_counts, d_counts))

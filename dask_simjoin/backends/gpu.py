@@ -11,10 +11,12 @@ import numpy as np
 
 from dask_simjoin.backends import gpu_engine
 from dask_simjoin.backends.base import Measured, Pairs, Visitor, columns_like
+from dask_simjoin.backends.gpu_order import kd_order
 from dask_simjoin.backends.joined_nearest import JoinedLayout, plain_index
 from dask_simjoin.errors import PartitionSizeError
-from dask_simjoin.index import device
+from dask_simjoin.index import device, device_nearest
 from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layout
+from dask_simjoin.index.device_nearest import NearestDeviceLayout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cuda import load
 from dask_simjoin.kernels.cuda.sources import norm_constant
@@ -83,12 +85,14 @@ class GpuBackend:
             x[:, k] = column.to_cupy(na_value=np.nan) if column.has_nulls else column.to_cupy()
         return x
 
-    def build(self, x: Any, layout: DeviceLayout | JoinedLayout) -> Index:
+    def build(self, x: Any, layout: DeviceLayout | JoinedLayout | NearestDeviceLayout) -> Index:
         if isinstance(layout, JoinedLayout):
             return plain_index(x, cupy)
         with self._lock:
             self.built += 1
-        return device.build(x, layout, cupy)
+        if isinstance(layout, NearestDeviceLayout):
+            return device_nearest.build(x, layout, cupy, kd_order)
+        return device.build(x, layout, cupy, kd_order)
 
     def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: Measured | None = None,
               labels: tuple[Any, Any] | None = None,

@@ -132,12 +132,13 @@ class JoinSearcher:
         wanted = 2 * (k + 1) * len(points) / n
         place = min(len(points) - 1, math.ceil(wanted) - 1)
         away = xp.zeros((len(some), len(points)))
-        for column in range(dims):
-            away = add(away, xp.abs(some[:, column, None] - points[None, :, column]), norm)
-        away.sort(axis=1)
+        with np.errstate(over="ignore"):
+            for column in range(dims):
+                away = add(away, xp.abs(some[:, column, None] - points[None, :, column]), norm)
+            away.sort(axis=1)
+            typical = float(xp.median(away[:, place]))
         root = 1.0 if norm == math.inf else 1 / norm
-        typical = float(xp.median(away[:, place])) ** root
-        shrunk = typical * min(1.0, wanted) ** (1 / dims)
+        shrunk = typical**root * min(1.0, wanted) ** (1 / dims)
         return shrunk if 0 < shrunk < math.inf else LEAST**root
 
 

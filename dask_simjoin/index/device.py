@@ -121,13 +121,13 @@ def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: boo
     return "float32"
 
 
-def _cut(layout: DeviceLayout, n: int) -> tuple[int, ...]:
+def cut_dims(cut: tuple[int, ...], n: int, tile: int) -> tuple[int, ...]:
     """The dimensions to cut, so few that each is cut often: halves touch, and tell no points apart."""
-    levels = max(1, -(-n // layout.tile) - 1).bit_length()
-    return layout.cut[: max(1, math.ceil(levels / CUTS))]
+    levels = max(1, -(-n // tile) - 1).bit_length()
+    return cut[: max(1, math.ceil(levels / CUTS))]
 
 
-def build(x: Any, layout: DeviceLayout, xp: Any = np) -> dict[str, Any]:
+def build(x: Any, layout: DeviceLayout, xp: Any = np, order_of: Any = kd_order) -> dict[str, Any]:
     """Index of one chunk.
 
     Parameters
@@ -136,6 +136,8 @@ def build(x: Any, layout: DeviceLayout, xp: Any = np) -> dict[str, Any]:
     layout : DeviceLayout
     xp : module
         NumPy or CuPy.
+    order_of : callable
+        `dask_simjoin.index.kdorder.kd_order`, or what does the same.
 
     Returns
     -------
@@ -145,25 +147,38 @@ def build(x: Any, layout: DeviceLayout, xp: Any = np) -> dict[str, Any]:
         compared: ``z`` (tiles, d, 64, float32 or float64), or ``vectors`` and ``vectors_sure`` (see
         `dask_simjoin.index.half.make_vectors`).
     """
-    n, d = x.shape
-    tile = layout.tile
-    order = kd_order(x, _cut(layout, n), tile, FAN_OUT, xp)
+    tile, bounds = layout.tile, layout.bounds
+    order = order_of(x, cut_dims(layout.cut, len(x), tile), tile, FAN_OUT, xp)
     y = xp.ascontiguousarray(x[order])
-    index = {"order": order.astype(xp.int32), "y": y}
-    if not n:
+    index = {"order": order.astype(xp.int32, copy=False), "y": y}
+    if not len(x):
         return index
-    z, bounds = y, layout.bounds
+    z = y
     if bounds is not None:
-        a = y - xp.asarray(bounds.centre)
-        a *= bounds.scale
+        a = scaled(y, bounds, xp)
         z = a.astype(xp.float32)
         if layout.engine == "float16":
             index["vectors"], index["vectors_sure"] = half.make_vectors(a, bounds, xp)
+    return index | boxed(z, tile, layout.engine != "float16", xp)
+
+
+def scaled(y: Any, bounds: Bounds, xp: Any = np) -> Any:
+    """Points as filters see them: centred and scaled."""
+    a = y - xp.asarray(bounds.centre)
+    a *= bounds.scale
+    return a
+
+
+def boxed(z: Any, tile: int, tiled: bool, xp: Any = np) -> dict[str, Any]:
+    """The tree of the tiles' boxes; with `tiled` also ``z``, the points by tile: see `build`."""
+    n, d = z.shape
     number = -(-n // tile)
     padded = xp.empty((number * tile, d), z.dtype)
     padded[:n], padded[n:] = z, z[-1]
     padded = padded.reshape(number, tile, d)
-    index["lower"], index["upper"], index["levels"] = box_tree(padded.min(axis=1), padded.max(axis=1), xp)
-    if layout.engine != "float16":
+    index = dict(
+        zip(("lower", "upper", "levels"), box_tree(padded.min(axis=1), padded.max(axis=1), xp), strict=True)
+    )
+    if tiled:
         index["z"] = xp.ascontiguousarray(padded.transpose(0, 2, 1))
     return index

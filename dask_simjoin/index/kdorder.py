@@ -8,7 +8,6 @@ and CuPy (`xp` is either module).
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -21,16 +20,16 @@ MAX_DIMS = 16
 
 VALUE_BITS = 30
 
+LEAST_SPAN = 2.0**-990
+"""What spans less is taken for equal."""
 
-def _quantised(column: Any, xp: Any) -> Any:
-    """int32 numbers of `VALUE_BITS` bits in the order of the column's values."""
+
+def _quantised(column: Any, out: Any, xp: Any) -> None:
+    """Numbers of `VALUE_BITS` bits, int32, in the order of the column's values."""
     # halves: the difference of two finite numbers need not be finite
-    low = float(column.min()) * 0.5
-    span = float(column.max()) * 0.5 - low
-    factor = 2.0**VALUE_BITS * (1 - 2.0**-20) / span if span > 0 else 0.0
-    if not factor < math.inf:
-        factor = 0.0
-    return ((column * 0.5 - low) * factor).astype(xp.int32)
+    low = column.min() * 0.5
+    span = xp.maximum(column.max() * 0.5 - low, LEAST_SPAN)  # no `float`: it would wait for a GPU
+    out[:] = (column * 0.5 - low) * (2.0**VALUE_BITS * (1 - 2.0**-20) / span)
 
 
 def kd_order(x: Any, dims: tuple[int, ...], tile: int, fan_out: int, xp: Any = np) -> Any:
@@ -55,14 +54,16 @@ def kd_order(x: Any, dims: tuple[int, ...], tile: int, fan_out: int, xp: Any = n
     order = xp.arange(n)
     if n <= tile:
         return order
-    values = xp.stack([_quantised(x[:, k], xp) for k in dims])
+    values = xp.empty((len(dims), n), xp.int32)
+    for number, k in enumerate(dims):
+        _quantised(x[:, k], values[number], xp)
     position_bits = (n - 1).bit_length()
     size = tile << (-(-n // tile) - 1).bit_length()
     while size > tile:
         blocks = -(-n // size)
         sampled = xp.arange(blocks)[:, None] * size + (xp.arange(SAMPLE) * size // SAMPLE)[None, :]
         sampled = order[xp.minimum(sampled, n - 1)]
-        widest = xp.argmax(xp.stack([v[sampled].astype(float).std(axis=1) for v in values]), axis=0)
+        widest = values[:, sampled].astype(float).var(axis=2).argmax(axis=0)
         shift = max(0, position_bits + (blocks - 1).bit_length() + VALUE_BITS - 63)
         block = xp.arange(n) >> (size.bit_length() - 1)
         packed = values.reshape(-1)[(widest * n)[block] + order].astype(xp.int64) >> shift

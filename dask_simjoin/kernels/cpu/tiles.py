@@ -147,7 +147,8 @@ def candidates(lower: Any, upper: Any, levels: Any, low: Any, high: Any, reach: 
 @njit(nogil=True, cache=True, error_model="numpy")
 def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: Any, d_y: Any,
          d_low: Any, d_high: Any, d_tree: Any, d_names: Any, reach: Any, threshold: float, norm: Any,
-         same: bool, counting: bool, left: Any, right: Any, n: int, cap: int, state: Any) -> int:  # fmt: skip
+         same: bool, left: Any, right: Any, n: int, cap: int, counting: bool, q_counts: Any,
+         d_counts: Any, state: Any) -> int:  # fmt: skip
     """Append pairs of names to `left` and `right`; the new number of pairs.
 
     Stops where the pairs of two tiles might not fit into `cap`: ``state[0]`` is the tile of
@@ -155,8 +156,8 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
     the room it needs (0: the join is complete).  ``state[3]`` and ``state[4]`` count the
     pairs that only float64 could decide and those of them that it refused.
 
-    With `counting`, `left` and `right` are the queries' and the points' numbers of
-    neighbours (one array if `same`), and each pair adds 1 to both.
+    With `counting` each pair adds 1 to its two points' numbers in `q_counts` and `d_counts` (one
+    array if `same`) instead.
 
     `q` and `d` are the two sides' terms, of the filter (float32) or of the decision (float64);
     `norm`: see `totals.kind_of`.
@@ -223,8 +224,8 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
                                 state[4] += 1
                                 continue
                         if counting:
-                            left[i] += 1
-                            right[j] += 1
+                            q_counts[i] += 1
+                            d_counts[j] += 1
                             continue
                         other = d_names[j]
                         if same and other < name:

@@ -1,0 +1,91 @@
+"""Checks of single options of verbs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.metrics import METRICS, Metric, make_metric
+from dask_simjoin.wording import did_you_mean, shown
+
+MOST_P = 2**31 - 1
+"""Largest finite p."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def known_options(function: F) -> F:
+    """Refuse unknown keywords with the list of the known ones."""
+    signature = inspect.signature(function)
+    known = [name for name in signature.parameters if name not in ("self", "frame")]
+
+    @functools.wraps(function)
+    def checked(*args: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in signature.parameters:
+                raise OptionTypeError(
+                    f"{function.__name__}() has no option {name!r}{did_you_mean(name, known)}; "
+                    f"its options are {', '.join(known) or 'none'}."
+                )
+        return function(*args, **options)
+
+    return checked  # type: ignore[return-value]
+
+
+def check_eps(eps: Any, name: str) -> float:
+    # NumPy counts timedelta64 among its integers
+    if isinstance(eps, (bool, np.bool_, np.timedelta64)) or not isinstance(eps, numbers.Real):
+        raise OptionTypeError(f"{name}={shown(eps)} is not a number; use a finite number >= 0.")
+    try:
+        value = float(eps)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value) or eps < 0:  # a tiny negative Fraction would be -0.0
+        raise OptionError(f"{name}={shown(eps)} is not allowed; use a finite number >= 0.")
+    return value
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        if len(allowed) == 1:
+            choices = f"use {allowed[0]!r}, the only one so far"
+        else:
+            names = ", ".join(repr(choice) for choice in allowed)
+            choices = f"use one of {names}{did_you_mean(value, allowed)}"
+        raise OptionError(f"{name}={shown(value)} is not allowed; {choices}.")
+
+
+def check_metric(options: dict[str, Any]) -> Metric:
+    """The metric of some options, in which `p` is made a plain number."""
+    name, p = options.get("metric", "euclidean"), options.get("p", 2)
+    check_choice("metric", name, tuple(METRICS))
+    if isinstance(p, (bool, np.bool_, np.timedelta64)) or not isinstance(p, numbers.Real):
+        raise OptionTypeError(f"p={shown(p)} is not a number; use a whole number >= 1, or inf.")
+    try:
+        value = float(p)
+    except OverflowError:
+        value = math.nan  # which is in no range
+    if value != math.inf and not (1 <= value <= MOST_P and value == math.floor(value)):
+        raise OptionError(
+            f"p={shown(p)} is not allowed; use a whole number from 1 to {MOST_P:,}, or float('inf')."
+        )
+    if name != "minkowski" and p != 2:
+        raise OptionError(
+            f"p={shown(p)} is of metric='minkowski', and metric={name!r} takes none; use "
+            "metric='minkowski', or leave out p."
+        )
+    options["p"] = value if value == math.inf else int(value)
+    return make_metric(name, options["p"])
+
+
+def check_neighbors(k: Any) -> None:
+    """Refuse what is no number of neighbours."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise OptionError(f"k={shown(k)} is not allowed; use a whole number >= 1.")

@@ -1,0 +1,116 @@
+"""Near-duplicate texts: which rows of a table of embeddings mean almost the same?
+
+Reads a parquet file or folder with a column of embeddings (lists of numbers) and a column of text, counts the
+pairs within some cosine distances, groups the rows that pairs of the smallest connect, and shows the closest
+pairs whose texts differ by more than case.  Without a path it makes a small table itself, with copies of rows
+that were changed.
+
+    python examples/near_duplicates.py
+    python examples/near_duplicates.py texts.parquet --embedding embedding --text title --eps 0.02 0.05
+    python examples/near_duplicates.py texts.parquet --backend cudf      # on a GPU: see README.md
+
+The cosine distance is one minus the cosine of the angle: 0 of equal directions, 1 of right angles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dask_simjoin
+
+ROWS, COPIES, NUMBERS = 4000, 400, 64
+"""Of the table that is made here; numbers of one embedding."""
+
+
+def write_table(path: Path, embedding: str, text: str) -> None:
+    """Write embeddings and texts, the last of them copies of others that were changed a little or more."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(ROWS, NUMBERS))
+    copied = random.choice(ROWS - COPIES, COPIES)
+    change = random.uniform(0.05, 0.8, (COPIES, 1))
+    x[-COPIES:] = x[copied] + change * random.normal(size=(COPIES, NUMBERS))
+    texts = [f"text {k}" for k in range(ROWS - COPIES)]
+    texts += [f"text {k}, {100 * by:.0f} % changed" for k, by in zip(copied, change[:, 0], strict=True)]
+    flat = pa.array(x.astype(np.float32).ravel())
+    table = {embedding: pa.FixedSizeListArray.from_arrays(flat, NUMBERS), text: texts}
+    pq.write_table(pa.table(table), path, row_group_size=1000)
+
+
+def host(result: Any) -> Any:
+    """A frame on the host: cuDF's as pandas'."""
+    return result.to_pandas() if hasattr(result, "to_pandas") else result
+
+
+def short(text: Any, most: int = 54) -> str:
+    """A text on one line, cut."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= most else f"{line[: most - 1]}\u2026"
+
+
+def report(path: Path, options: argparse.Namespace) -> None:
+    """Count, group and show."""
+    start = time.perf_counter()
+    text, eps = options.text, sorted(options.eps)
+    texts = dd.read_parquet(path, columns=[text, options.embedding])
+    # labels of a frame that is read from several files repeat
+    texts = texts.simjoin.with_row_id()
+    # rows without an embedding, or with zeros only, have no direction
+    how = {"on": options.embedding, "metric": "cosine", "id": "row_id", "dropna": True}
+
+    # no pair is made to count them
+    counts = [texts.simjoin.count_pairs(far, **how) for far in eps]
+    rows, *counts = dask.compute(texts.shape[0], *counts)
+    print(f"{int(rows):>10,}  rows")
+    for far, count in zip(eps, counts, strict=True):
+        print(f"{int(count):>10,}  pairs within {far:g}")
+
+    # two results are made of these pairs: keep them, or they are sought twice
+    pairs = texts.simjoin.self_join(eps[0], keep=text, return_distance=True, **how).persist()
+    groups = host(dask_simjoin.connected_components(pairs).compute())
+    sizes = groups["component"].value_counts().tolist()
+    once = int(rows) - len(groups) + len(sizes)
+    most = max(sizes, default=0)
+    print(f"{len(sizes):>10,}  groups of {len(groups):,} rows within {eps[0]:g}, at most {most:,} in one")
+    print(f"{once:>10,}  rows, if one of each group is kept")
+    print(f"{time.perf_counter() - start:>10.1f}  seconds")
+
+    left, right = f"{text}_left", f"{text}_right"
+    other = pairs[pairs[left].str.lower() != pairs[right].str.lower()].drop_duplicates([left, right])
+    closest = host(other.nsmallest(options.show, "distance").compute())
+    print("\nThe closest pairs whose texts differ:")
+    for distance, a, b in zip(closest["distance"], closest[left], closest[right], strict=True):
+        print(f"  {distance:.5f}  {short(a):54}  {short(b)}")
+
+
+def main() -> None:
+    """Read the options, and make a table if there is none."""
+    parser = argparse.ArgumentParser(description="Near-duplicates in a table of embeddings.")
+    parser.add_argument("path", type=Path, nargs="?", help="parquet (default: a table that is made here)")
+    parser.add_argument("--embedding", default="embedding", help="column of lists (default embedding)")
+    parser.add_argument("--text", default="text", help="column to show (default text)")
+    parser.add_argument("--eps", type=float, nargs="+", default=[0.05, 0.1, 0.2], help="cosine distances")
+    parser.add_argument("--show", type=int, default=8, help="how many pairs (default 8)")
+    parser.add_argument("--backend", choices=["pandas", "cudf"], default="pandas")
+    options = parser.parse_args()
+    with dask.config.set({"dataframe.backend": options.backend}), tempfile.TemporaryDirectory() as folder:
+        path = options.path
+        if path is None:
+            path = Path(folder) / "texts.parquet"
+            write_table(path, options.embedding, options.text)
+        elif not path.exists():
+            parser.error(f"no such file: {path}")
+        report(path, options)
+
+
+if __name__ == "__main__":
+    main()
