@@ -35,7 +35,13 @@ def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, colu
         parts.append(_selves(q, spec, columns, rows))
     total = sum(number for number, _ in parts)
     found = backend.result({c: _concat([part[c] for _, part in parts], backend) for c in columns}, total)
-    return found if like is None else found.astype(dict(like.dtypes))
+    return found if like is None else _cast(found, like)
+
+
+def _cast(found: Any, like: Any) -> Any:
+    """With the dtypes of an example, but for categories, which Dask's examples need not know."""
+    kinds = {name: kind for name, kind in like.dtypes.items() if not hasattr(kind, "categories")}
+    return found.astype(kinds)
 
 
 def unmatched(q: Chunk, counts: Any, spec: JoinSpec, like: Any) -> Any:
@@ -47,7 +53,7 @@ def unmatched(q: Chunk, counts: Any, spec: JoinSpec, like: Any) -> Any:
     places = places[xp.argsort(order[places])]
     own = _named(((q,), places), None, spec, [c for c in like.columns if c == "left" or c in spec.kept_left])
     columns = {c: own[c] if c in own else backend.missing(like[c].dtype, len(places)) for c in like.columns}
-    return backend.result(columns, len(places)).astype(dict(like.dtypes))
+    return _cast(backend.result(columns, len(places)), like)
 
 
 Part = tuple[int, dict[str, Any]]

@@ -74,26 +74,34 @@ def _within_radius(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, 
                    rows: tuple[int, int] | None) -> Matches:  # fmt: skip
     """Pairs within the left row's radius; of one table in both directions, each decided by itself."""
     backend = backend_for(q["example"])
-    xp, first = backend.xp, len(q["ids"])
-    both = spec.other is None
+    xp, both = backend.xp, spec.other is None
+    # of one table a row of either chunk may be the left one
+    sides = ((q, d), (q, d)) if both and not same else ((q,), (d,))
+    first = len(q["ids"]) if both and not same else 0
     limits = [by_position(side, side["own_limit"], xp) for side in ((q, d) if both else (q,))]
     parts: list[tuple[Any, Any, Any]] = []
 
     def visitor(left: Any, right: Any, totals: Any) -> None:
         found = totals <= limits[0][left]
-        parts.append((left[found], right[found] + (0 if same else first), totals[found]))
+        parts.append((left[found], right[found] + first, totals[found]))
         if both:
             found = totals <= limits[1][right]
-            parts.append((right[found] + (0 if same else first), left[found], totals[found]))
+            parts.append((right[found] + first, left[found], totals[found]))
 
     backend.visit(q, d, layout, visitor, same=same, rows=rows)
-    sides = (q,) if same else (q, d)
-    ranks = xp.concatenate([rank(side, xp) + (0 if side is q else first) for side in sides])
-    if not parts:
-        parts.append((xp.zeros(0, xp.int64), xp.zeros(0, xp.int64), xp.zeros(0)))
-    left, right, totals = (xp.concatenate([part[k] for part in parts]) for k in range(3))
+    kinds = xp.int64, xp.int64, xp.float64
+    left, right, totals = (
+        xp.concatenate([xp.zeros(0, kind), *(part[k] for part in parts)]) for k, kind in enumerate(kinds)
+    )
     away = spec.measure.distance(totals, xp) if distance else None
-    return Matches(ranks[left], ranks[right], away, sides, sides)
+    places = [xp.concatenate(_ranks(chunks, xp)) for chunks in sides]
+    return Matches(places[0][left], places[1][right], away, *sides)
+
+
+def _ranks(chunks: tuple[Chunk, ...], xp: Any) -> list[Any]:
+    """The places of rows in the indexes of chunks, one after the other."""
+    firsts = [0, *(len(chunk["ids"]) for chunk in chunks[:-1])]
+    return [rank(chunk, xp) + first for chunk, first in zip(chunks, firsts, strict=True)]
 
 
 def by_position(chunk: Chunk, values: Any, xp: Any) -> Any:

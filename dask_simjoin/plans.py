@@ -60,17 +60,18 @@ def plan(frame: Any, eps: Any = None, *, other: Any = None, k: int | None = None
             left_id=left_id, right_id=right_id, **options,
         )  # fmt: skip
         pairs_example(left, right, spec)
-    made = _planned(frame, other, spec, None if k is None else int(k))
+    most = math.inf if k is None or eps is None else spec.threshold
+    made = _planned(frame, other, spec, None if k is None else int(k), most)
     if k is not None:
-        return NearestReport(made, spec, int(k), math.inf if eps is None else spec.threshold)
+        return NearestReport(made, spec, int(k), most)
     return PlanReport(made, spec) if other is None else TwoReport(made, spec)
 
 
-def _planned(frame: Any, other: Any, spec: JoinSpec, k: int | None) -> Any:
+def _planned(frame: Any, other: Any, spec: JoinSpec, k: int | None, bound: float) -> Any:
     if is_dask_collection(frame):
         data = None if other is None or spec.other is None else seal(other, spec.other.columns)
         known = None if k is None else known_bytes(k)
-        return plan_for(seal(frame, spec.columns), spec, True, known, k, data)
+        return plan_for(seal(frame, spec.columns), spec, True, known, k, data, bound)
     made: Plan
     if other is not None:
         made = whole_chunks(frame, other, spec, named=True, neighbors=k, sampled=True)[1]

@@ -66,10 +66,11 @@ def known_bytes(neighbors: int) -> int:
 
 def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbors: int,
                       resources: Resources | None = None, method: str = "tasks", known: int = 0,
-                      others: list[PartitionSummary] | None = None) -> Any:  # fmt: skip
+                      others: list[PartitionSummary] | None = None,
+                      bound: float = math.inf) -> Any:  # fmt: skip
     """Plan the search for so many neighbours of each row; other parameters as of `make_plan`.
 
-    `others`: of the right table's partitions, if neighbours are rows of that.
+    `others`: of the right table's partitions, if neighbours are rows of that; `bound`: largest total of one.
     """
     side = data = make_side(summaries, spec)
     if others is not None:
@@ -83,7 +84,7 @@ def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbo
         guessed = replace(guessed, other=replace(spec.other, eps=guessed.eps))  # type: ignore[type-var]
         plan = make_two_plan(summaries, others, guessed, resources, method, counting=True, known=known)
         queries, chunks, first = plan.chunks.left, plan.chunks.right, len(plan.chunks.left)
-    searches = _searches(queries, chunks, data.points, spec, neighbors, first)
+    searches = _searches(queries, chunks, data.points, spec, neighbors, first, bound)
     check_blocks(sum(map(len, searches)), len(plan.chunks), plan.budget)
     moments = moments_of([side] if others is None else [side, data])
     layout = searcher_named(spec.library).layout(*moments, data.points.x, spec.norm)
@@ -116,15 +117,15 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
 
 
 def _searches(queries: Chunking, data: Chunking, points: SamplePoints, spec: JoinSpec, neighbors: int,
-              first: int) -> tuple[np.ndarray, ...]:  # fmt: skip
+              first: int, bound: float) -> tuple[np.ndarray, ...]:  # fmt: skip
     """For each chunk of queries those of the data that may hold neighbours of its rows, the nearest first.
 
-    `first`: the number of the data's first chunk; 0: they are the queries' chunks.
+    `first`: the number of the data's first chunk; 0: they are the queries' chunks.  `bound`: largest total.
     """
     lower, upper, filled = _boxes(queries)
     others = _boxes(data)
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(queries)
-    limits = _limits(points.x, lower, upper, neighbors, spec.norm)
+    limits = np.minimum(_limits(points.x, lower, upper, neighbors, spec.norm), bound)
     for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
         away = box_gap(spec.norm, lower[at], upper[at], others[0], others[1])
         if not first:

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 from dask.base import is_dask_collection
@@ -13,6 +14,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.backends.base import HOME, backend_for, library
 from dask_simjoin.columns import ROW_ID, numeric_columns, own_radius
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.graph.private import UNKNOWN_CATEGORIES
 from dask_simjoin.inputs import checked_spec, example_ids, example_of
 from dask_simjoin.keeping import SUFFIXES, kept_columns
 from dask_simjoin.optional import optional
@@ -36,7 +38,8 @@ def alike(left: Any, right: Any) -> tuple[Any, Any, Any, Any]:
 def _lazy(frame: Any, name: str) -> Any:
     """A plain frame as a Dask DataFrame of one partition."""
     if name == HOME:
-        return dd.from_pandas(frame, npartitions=1, sort=False)
+        with dask.config.set({"dataframe.convert-string": False}):  # lists, and what objects else there are
+            return dd.from_pandas(frame, npartitions=1, sort=False)
     dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
     return dask_cudf.from_cudf(frame, npartitions=1, sort=False)
 
@@ -120,4 +123,13 @@ def pairs_example(left: Any, right: Any, spec: JoinSpec, some_missing: bool = Fa
     if not some_missing:
         return example
     of_right = ["right", *spec.kept_right]
+    for name in of_right:
+        if UNKNOWN_CATEGORIES in getattr(example[name].dtype, "categories", ()):
+            column = spec.kept_right.get(name, spec.other and spec.other.id)
+            named = "the index" if column is None else repr(column)
+            raise ColumnError(
+                f"how='left' makes missing values of {named} of the right table, whose categories Dask does "
+                "not know; use other.categorize() first, which reads them, or convert it, for example with "
+                ".astype('object')."
+            )
     return example.astype({name: backend.optional(example[name].dtype) for name in of_right})

@@ -6,6 +6,7 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -216,6 +217,57 @@ def test_radii_are_those_of_left_rows(dims, how):
     turned = value(b.simjoin.join(a, "r", on=on, **options)) if how[0] != "replicated" else None
     if turned is not None:
         assert len(turned) == 200 * 90
+
+
+def test_radii_where_tables_have_other_ids_and_columns():
+    left = pd.DataFrame({"x": [0.0, 5.0, 9.0], "r": [1.0, 0.0, 0.5], "a": ["p", "q", "s"]})
+    when = pd.to_datetime(["2020-01-01", "2021-01-01"])
+    right = pd.DataFrame({"x": [0.5, 5.0], "b": [1, 2]}, index=when)
+    found = left.simjoin.join(right, "r", on="x", keep="b")
+    assert found.right.tolist() == when.tolist()
+    assert found.b.tolist() == [1, 2]
+    found = left.simjoin.join(right, "r", on="x", keep="a", how="left")
+    assert found.right.isna().tolist() == [False, False, True]
+    assert found.a.tolist() == ["p", "q", "s"]
+
+
+def test_a_plain_table_keeps_its_objects_beside_a_lazy_one():
+    lists = pd.DataFrame({"v": [[1.0, 2.0], [3.0, 4.0]], "o": [(1, 2), "a"]})
+    with dask.config.set({"dataframe.convert-string": False}):
+        lazy = dd.from_pandas(lists, npartitions=2)
+    joined = lazy.simjoin.join(lists, 0.0, on="v", keep="o")
+    found = joined.compute()
+    assert found.o_right.tolist() == [(1, 2), "a"]
+    assert found.dtypes.to_dict() == joined.dtypes.to_dict()
+
+
+def test_categories_that_dask_does_not_know():
+    left = pd.DataFrame({"x": np.arange(4.0), "c": list("abcd")})
+    lazy = dd.from_pandas(left, npartitions=2)
+    lazy["c"] = lazy["c"].astype("category")
+    some = lazy.partitions[:1]
+    found = lazy.simjoin.join(some, 0.1, how="left", on="x", left_id="c").compute()
+    assert found.left.tolist() == list("abcd")
+    assert found.right.isna().tolist() == [False, False, True, True]
+    for option in ({"keep": "c"}, {"right_id": "c"}):
+        with pytest.raises(ColumnError, match=r"missing values of 'c' of the right table.*categorize\(\)"):
+            lazy.simjoin.join(some, 0.1, how="left", on="x", **option)
+        found = lazy.simjoin.join(some.categorize(), 0.1, how="left", on="x", **option).compute()
+        assert found["right" if "right_id" in option else "c_right"].tolist()[:2] == list("ab")
+
+
+@pytest.mark.parametrize("kept", [
+    pd.Series(pd.interval_range(0, 2)), pd.Series(pd.period_range("2020", periods=2, freq="D")),
+    pd.Series([[1.0], [2.0]], dtype=pd.ArrowDtype(pa.list_(pa.float64()))),
+    pd.Series(pd.to_datetime(["2020-01-01"] * 2)).astype("date32[pyarrow]"),
+    pd.Series(pd.arrays.SparseArray([0, 1])), pd.Series(pd.date_range("2020", periods=2, tz="UTC")),
+], ids=lambda kept: str(kept.dtype))  # fmt: skip
+def test_left_joins_keep_columns_of_any_dtype(kept):
+    right = pd.DataFrame({"x": [0.0, 1.0], "kept": kept})
+    found = pd.DataFrame({"x": [1.0, 7.0]}).simjoin.join(right, 0.0, how="left", on="x", keep="kept")
+    value = found.kept.iloc[0]
+    assert value == kept.iloc[1]
+    assert pd.isna(found.kept.iloc[1])
 
 
 def test_parquet_of_which_few_columns_are_read(tmp_path):

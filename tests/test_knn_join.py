@@ -193,3 +193,15 @@ def test_one_partition_needs_only_its_own_chunks():
     whole, part = (len(dict(some.optimize().__dask_graph__())) for some in (joined, joined.partitions[0]))
     assert part < whole / 2
     assert len(joined.partitions[0].compute(scheduler="sync"))
+
+
+def test_chunks_beyond_the_largest_distance_are_not_searched():
+    rng = np.random.default_rng(1)
+    left = pd.DataFrame(rng.uniform(0, 10, (400, 2)), columns=["x", "y"])
+    a, b = (dd.from_pandas(side, npartitions=2) for side in (left, left.assign(x=left.x + 100)))
+    options = {"partitioning": "spatial", "blocksize": "2 kB"}
+    near, every = (a.simjoin.plan(far, k=3, other=b, **options).block_pairs for far in (1.0, None))
+    assert near < every / 4  # regions reach into the gap
+    assert len(a.simjoin.knn_join(b, 3, max_distance=1.0, **options)) == 0
+    some, every = (a.simjoin.plan(far, k=20, **options).block_pairs for far in (0.1, None))
+    assert some < every

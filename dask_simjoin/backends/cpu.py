@@ -188,10 +188,10 @@ class CpuBackend:
     def optional(self, dtype: Any) -> Any:
         if isinstance(dtype, np.dtype) and dtype.kind in "iub":
             return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
-        return dtype
+        return self.missing(dtype, 1).dtype  # intervals of integers become such of float64
 
     def missing(self, dtype: Any, rows: int) -> Any:
-        return pd.Series(np.full(rows, np.nan)).astype(dtype)
+        return pd.Series([], dtype=dtype).reindex(range(rows))
 
     def series(self, values: np.ndarray, index: pd.Index, name: str) -> pd.Series:
         return pd.Series(values, index, name=name)

@@ -34,6 +34,11 @@ class NearestJoin(Unplanned):
     def _known(self) -> int:  # type: ignore[override]
         return known_bytes(self._neighbors)
 
+    @property
+    def _bound(self) -> float:  # type: ignore[override]
+        bound: float = self.operand("bound")
+        return bound
+
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(len(self.plan.counted), 1) + 1)
 

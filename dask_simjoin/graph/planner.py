@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -32,21 +33,23 @@ KEY_BYTES = 16
 
 
 def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: int | None = None,
-             neighbors: int | None = None, other: Sealed | None = None) -> Plan:  # fmt: skip
+             neighbors: int | None = None, other: Sealed | None = None,
+             bound: float = math.inf) -> Plan:  # fmt: skip
     """The plan of a join; `named`: its result names rows, so their ids must be unique.
 
     `known`: what tasks find out of each row, in bytes; see `make_plan`.  `neighbors`: how many are sought
-    of each row; None: it is a join.  `other`: the right table, of a join of two.
+    of each row; None: it is a join.  `other`: the right table, of a join of two.  `bound`: largest total of
+    a neighbour.
 
     It is kept with the source that the join was built on, so a join that is asked for its partitions
     and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
     divisions it keeps: so that is not planned anew either, and refused if its source changed.
     """
-    key = (spec, named, known, neighbors, None if other is None else other.inner._name)
+    key = (spec, named, known, neighbors, None if other is None else other.inner._name, bound)
     with source.lock:
         if key not in source.plans:
             try:
-                source.plans[key] = _compute_plan(source, spec, named, known, neighbors, other)
+                source.plans[key] = _compute_plan(source, spec, named, known, neighbors, other, bound)
             except AttributeError as error:
                 # Dask asks expressions for attributes: it would take this for a missing one
                 raise PlanningError(
@@ -56,7 +59,7 @@ def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: int | None = No
 
 
 def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None, neighbors: int | None,
-                  other: Sealed | None) -> Plan:  # fmt: skip
+                  other: Sealed | None, bound: float) -> Plan:  # fmt: skip
     tables = [(source, spec, _summaries(source, spec, named))]
     if other is not None:
         assert spec.other is not None
@@ -72,7 +75,7 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None
     plan: Plan
     if neighbors is not None:
         others = None if other is None else tables[1][2]
-        plan = make_nearest_plan(summaries, spec, neighbors, have, method, known or 0, others)
+        plan = make_nearest_plan(summaries, spec, neighbors, have, method, known or 0, others, bound)
     elif other is not None:
         plan = make_two_plan(summaries, tables[1][2], spec, have, method, counting=not named)
     else:

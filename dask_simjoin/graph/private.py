@@ -7,8 +7,10 @@ from dask.dataframe.dask_expr._expr import Blockwise, Expr, Partitions, Partitio
 from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr._shuffle import Shuffle
 from dask.dataframe.dask_expr.io.io import BlockwiseIO, FusedParquetIO
+from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
 __all__ = [
+    "UNKNOWN_CATEGORIES",
     "Alias",
     "Blockwise",
     "BlockwiseIO",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from dask_simjoin.chunking import EntityChunks
@@ -26,6 +27,8 @@ class Unplanned(Named):
     """Bytes that tasks find out of each row; see `make_plan`."""
     _neighbors: int | None = None
     """How many neighbours are sought of each row."""
+    _bound: float = math.inf
+    """The largest total of one."""
 
     def __str__(self) -> str:
         spec = self.operand("spec")
@@ -37,7 +40,9 @@ class Unplanned(Named):
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
         spec = self.operand("spec")
-        return plan_for(self.operand("source"), spec, self._named, self._known, self._neighbors, self._other)
+        return plan_for(
+            self.operand("source"), spec, self._named, self._known, self._neighbors, self._other, self._bound
+        )  # fmt: skip
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
         return [" " * indent + str(self)]
