@@ -8,15 +8,23 @@ from importlib import resources
 
 from dask_simjoin.norms import Norm
 
-NAMES = ("tiles", "tensor", "finish", "regions", "components")
-"""Files of this package, without what all of them share."""
+SHARED = {
+    "tiles": ("components.cuh",),
+    "tensor": ("components.cuh", "tensor.cuh", "near.cuh"),
+    "finish": (),
+    "regions": (),
+    "components": ("components.cuh",),
+}
+"""Files of this package, ``.cu``, and what each of them shares with others besides ``common.cuh``."""
+
+NAMES = tuple(SHARED)
 
 
 @functools.cache
 def source(name: str) -> str:
-    """The text of one of them, with what all of them share before it."""
+    """The text of one of them, with what it shares with others before it."""
     here = resources.files("dask_simjoin.kernels.cuda")
-    return "\n".join((here / file).read_text() for file in ("common.cuh", "components.cuh", f"{name}.cu"))
+    return "\n".join((here / file).read_text() for file in ("common.cuh", *SHARED[name], f"{name}.cu"))
 
 
 def norm_constant(norm: Norm) -> dict[str, int]:
