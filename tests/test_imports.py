@@ -23,6 +23,7 @@ FLOORS = [
     {"metrics"},
     {"index", "index.bounds", "index.filter", "index.grid", "index.kdorder", "index.regions", "index.tiles"},
     {"index.half", "index.layout", "index.nearest"},
+    {"index.wide"},
     {"index.device"},
     {"spec"},
     {"keeping"},
