@@ -106,7 +106,7 @@ class JoinVerbs:
         against 64 or 256 at a time, so that units of work are equal, which Gallet & Gowanlock (2019,
         "Load imbalance mitigation optimizations for GPU-accelerated similarity joins") reach by sorting
         cells by workload.  From 9 dimensions tensor cores tell most pairs apart, in float16 with a bound
-        on its error: see `dask_simjoin.index.half`.
+        on its error: see `dask_simjoin.index.half` and, above 200, `dask_simjoin.index.wide`.
 
         Examples
         --------

@@ -35,7 +35,7 @@ def main() -> None:
     """Join, compare with brute force, and say so."""
     rng = np.random.default_rng(0)
     joins = 0
-    for dims in (2, 9, 17):
+    for dims in (2, 9, 17, 201):
         x = make_points("clusters", 1300, dims, rng)
         eps = a_distance(x, rng, 0.2, 0)
         expected = brute_force(x, eps)

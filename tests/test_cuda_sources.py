@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dask_simjoin.index import half
+from dask_simjoin.index import half, wide
 from dask_simjoin.kernels.cuda.sources import NAMES, options, source
 
 ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
@@ -68,6 +68,17 @@ def variants(name):
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, (1,)), (16, 0)]
         return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0, "ROWS": 32, "LISTS": k} for d, k in every]
+    if name == "tensor_wide":
+        few, some, most = ({"DIMS": d, "EXACT": 0} | wide.program(d, 2**20)[1] for d in (201, 384, 2048))
+        every = [
+            (few, PURPOSES[1]),
+            (some, PURPOSES[0]),
+            (most, PURPOSES[0]),
+            (some, SINKS[1]),
+            (few, SINKS[2]),
+        ]
+        every += [(some | {"DEPTH": d, "STAGES": n}, PURPOSES[0]) for d, n in wide.SLICINGS[1:]]
+        return [one | purpose for one, purpose in every]
     if name == "finish":
         every = itertools.product((1, 200), (0, 1), ({}, *NORMS))
         return [{"DIMS": d, "EXACT": 1, "LABELS": k} | norm for d, k, norm in every]

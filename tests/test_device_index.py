@@ -1,15 +1,19 @@
 """The GPU's index and the bounds of its filters, computed with NumPy: no GPU is needed."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from dask_simjoin.index import device_nearest, half
+from dask_simjoin.index import device_nearest, half, wide
 from dask_simjoin.index.bounds import make_bounds
 from dask_simjoin.index.device import ENGINES, build, make_device_layout
 from dask_simjoin.index.device_nearest import make_nearest_device_layout
 from dask_simjoin.testing import KINDS, a_distance, make_points, squared_distances
 
 DIMS = [1, 2, 3, 6, 9, 16, 33, 100, 200]
+WIDE = [(201, 0.3), (256, 0.0), (384, 0.01), (768, 0.3), (1024, 1.0), (2048, 0.01)]
+"""Dimensions in which vectors are read slice by slice, and ranks of distances."""
 
 
 def indexed(x, eps, engine):
@@ -18,11 +22,11 @@ def indexed(x, eps, engine):
         return layout, build(x, layout)
 
 
-def indexes(engine, dims, rank):
+def indexes(engine, dims, rank, sizes=(2, 130, 300)):
     """Indexes that use the engine, and their pairs as a matrix; distances are those of points, or nearly."""
     for kind in KINDS:
         rng = np.random.default_rng(len(kind))
-        for n in (2, 130, 300):
+        for n in sizes:
             x = make_points(kind, n, dims, rng)
             eps = a_distance(x, rng, rank, int(rng.integers(-1, 2)))
             layout, index = indexed(x, eps, engine)
@@ -48,18 +52,23 @@ def test_float32_loses_no_pair(dims, rank):
     assert used > 10
 
 
-@pytest.mark.parametrize("dims", DIMS)
-@pytest.mark.parametrize("rank", [0.0, 0.01, 0.3, 1.0])
+def both_sides(vectors):
+    """What queries and points are read as: of queries the halves of the last eight numbers are swapped."""
+    right = vectors.astype(np.float64)
+    left = right.copy()
+    left[:, -8:-4], left[:, -4:] = right[:, -4:], right[:, -8:-4]
+    return left, right
+
+
+@pytest.mark.parametrize(("dims", "rank"), [*itertools.product(DIMS, [0.0, 0.01, 0.3, 1.0]), *WIDE])
 def test_float16_loses_no_pair(dims, rank):
     """Without the tensor cores' own rounding, which only makes sums that are above 0 smaller."""
     used = 0
-    for _, index, near in indexes("float16", dims, rank):
+    for _, index, near in indexes("float16", dims, rank, (2, 130, 300) if dims <= 200 else (2, 70)):
         used += 1
         n = len(near)
-        right = index["vectors"].astype(np.float64)
-        left = right.copy()
+        left, right = both_sides(index["vectors"])
         width = half.width(dims)
-        left[:, width - 8 : width - 4], left[:, width - 4 :] = right[:, width - 4 :], right[:, width - 8 : -4]
         product, sure = left @ right.T, index["vectors_sure"]
         norm = (right[:n, :dims] ** 2).sum(1)
         error = 1.5 * width * 2.0**-23 * (norm[:, None] + norm[None, :])
@@ -69,6 +78,71 @@ def test_float16_loses_no_pair(dims, rank):
     assert used > 10
 
 
+def cut(x, bits):
+    """Numbers cut off below so many bits after the one of `2**exponent`, towards 0."""
+    return np.trunc(np.ldexp(x, bits)) * np.ldexp(1.0, -bits)
+
+
+def as_tensor_cores_round(left, right, group):
+    """Products of two sides, `group` of each at a time, as in section 4 of what index/half.py cites."""
+    sums = np.zeros((len(left), len(right)))
+    for k in range(0, left.shape[1], group):
+        summands = left[:, None, k : k + group] * right[None, :, k : k + group]
+        summands = np.concatenate([summands, sums[:, :, None]], axis=2)
+        kept = 24 - np.frexp(np.abs(summands).max(axis=2))[1]
+        sums = cut(summands, kept[:, :, None]).sum(axis=2)
+        sums = cut(sums, 24 - np.frexp(sums)[1])
+    return sums
+
+
+def hard_to_add(kind, n, dims, rng):
+    """Points far from their mean, in pairs that differ little: products that all add up, then cancel."""
+    size = {"equal": np.ones(dims), "growing": np.linspace(0.01, 1, dims), "one": np.eye(dims)[0] * dims}[
+        kind
+    ]
+    x = rng.choice([-1.0, 1.0], (n, dims)) * size * rng.uniform(0.9, 1, (n, 1))
+    x[n // 2 :] = x[: n - n // 2] + rng.normal(size=(n - n // 2, dims)) * rng.choice(
+        [1e-4, 1e-2], (n - n // 2, 1)
+    )
+    return x
+
+
+@pytest.mark.parametrize("kind", ["equal", "growing", "one"])
+@pytest.mark.parametrize("dims", [9, 200, 256, 384, 768, 1024, 2048])
+def test_what_tensor_cores_round_loses_no_pair(kind, dims):
+    """With their rounding, imitated: pairs keep their signs, and nothing is surer than it is."""
+    rng = np.random.default_rng(dims)
+    x = hard_to_add(kind, 24, dims, rng)
+    distances = np.sort(squared_distances(x, x)[np.triu_indices(len(x), 1)])
+    worst = 0.0
+    for eps in np.sqrt(distances[[0, 6, 11, len(distances) // 2]]):
+        layout, index = indexed(x, eps, "float16")
+        assert layout.engine == "float16"
+        near = (squared_distances(x, x) <= eps * eps)[np.ix_(index["order"], index["order"])]
+        left, right = (side[: len(x)] for side in both_sides(index["vectors"]))
+        sure = index["vectors_sure"][: len(x)]
+        for group in (4, 8, 16):
+            product = as_tensor_cores_round(left, right, group)
+            assert (product[near] > 0).all()
+            assert near[product >= sure[:, None] + sure[None, :]].all()
+            most = np.abs(left) @ np.abs(right).T
+            worst = max(worst, float((np.abs(product - left @ right.T) / most).max()))
+    assert 0 < worst <= 1.5 * half.width(dims) * 2.0**-23
+
+
+def test_kernels_of_the_tensor_cores_fit():
+    assert wide.program(200, 227 * 1024)[0] == "tensor"
+    for shared, dims in itertools.product((64, 99, 163, 227), (201, 384, 768, 1024, 2048)):
+        found = wide.program(dims, shared * 1024)
+        assert (found is None) == (shared == 64)
+        if found:
+            name, told, most = found
+            assert name == "tensor_wide" and most + 9216 + 8 * dims <= shared * 1024
+            assert told["WIDTH"] >= dims + 8 and -(-told["WIDTH"] // 16 // told["DEPTH"]) >= 2
+            assert wide.program(dims, shared * 1024, counting=True)[2] < most
+    assert wide.program(384, 227 * 1024)[1] == {"WIDTH": 400, "DEPTH": 4, "STAGES": 3}
+
+
 def test_what_no_filter_serves_is_compared_in_float64():
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(300, 3))
@@ -76,7 +150,10 @@ def test_what_no_filter_serves_is_compared_in_float64():
     assert engines == {0.1: "float32", 1e-9: "float64", 0.0: "float64"}
     assert indexed(x * 1e300, 1e299, "auto")[0].engine == "float64"
     assert indexed(rng.uniform(size=(300, 32)), 1.0, "auto")[0].engine == "float16"
-    assert indexed(rng.uniform(size=(300, 201)), 1.0, "auto")[0].engine == "float32"
+    embedded = rng.normal(size=(300, 384))
+    embedded /= np.sqrt((embedded * embedded).sum(1))[:, None]
+    engines = {eps: indexed(embedded, eps, "auto")[0].engine for eps in (0.3, 0.05, 0.01, 1e-4, 1e-9)}
+    assert engines == {0.3: "float16", 0.05: "float16", 0.01: "float32", 1e-4: "float32", 1e-9: "float64"}
     small = make_device_layout(*(np.array([v] * 64) for v in (0.0, 1.0, 0.5, 0.1)), 1.0, shared=64 * 1024)
     assert small.engine == "float32"
     assert make_bounds(np.zeros(2), np.zeros(2), np.zeros(2), 0.0) is None

@@ -24,6 +24,7 @@ FLOORS = [
     {"columns", "options"},
     {"index", "index.bounds", "index.filter", "index.grid", "index.kdorder", "index.regions", "index.tiles"},
     {"index.half", "index.layout", "index.nearest"},
+    {"index.wide"},
     {"index.device"},
     {"index.device_nearest"},
     {"spec"},

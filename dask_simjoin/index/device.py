@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.index import half
+from dask_simjoin.index import half, wide
 from dask_simjoin.index.bounds import Bounds, make_bounds
 from dask_simjoin.index.kdorder import MAX_DIMS, kd_order
 from dask_simjoin.index.tiles import TILE, box_tree
@@ -102,7 +102,7 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
     """
     dims = len(lower)
     bounds = make_bounds(lower, upper, mean, threshold) if norm == 2 else None
-    tensor = dims <= half.MAX_DIMS and half.shared_in_all(dims) <= shared
+    tensor = wide.program(dims, shared) is not None
     if engine == "auto":
         engine = _fastest(bounds, variance, dims, tensor)
     elif bounds is None or (engine == "float16" and not tensor):
@@ -116,9 +116,11 @@ def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: boo
     if bounds is None or bounds.rho > bounds.outer / 4:
         return "float64"
     typical = math.sqrt(float(np.einsum("i->", variance * bounds.scale**2)))
-    if tensor and dims >= TENSOR_DIMS and 2 * 2.0**-12 * typical <= bounds.outer / 16:
-        return "float16"
-    return "float32"
+    if dims > half.MAX_DIMS:
+        pays = wide.pays(dims, bounds.outer, typical)
+    else:
+        pays = dims >= TENSOR_DIMS and 2 * 2.0**-12 * typical <= bounds.outer / 16
+    return "float16" if tensor and pays else "float32"
 
 
 def cut_dims(cut: tuple[int, ...], n: int, tile: int) -> tuple[int, ...]:

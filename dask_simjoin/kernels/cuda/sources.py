@@ -10,7 +10,8 @@ from dask_simjoin.norms import Norm
 
 SHARED = {
     "tiles": ("components.cuh",),
-    "tensor": ("components.cuh", "tensor.cuh"),
+    "tensor": ("components.cuh", "tensor.cuh", "near.cuh"),
+    "tensor_wide": ("components.cuh", "tensor.cuh", "near.cuh"),
     "finish": (),
     "regions": (),
     "components": ("components.cuh",),

@@ -8,10 +8,6 @@
 //
 // Constants: DIMS; WIDTH, of a vector, a multiple of 16; COUNTING 0 or 1; SINK.
 
-#define QUERIES 256
-#define TILE 128
-#define WARPS 8
-#define THREADS (32 * WARPS)
 #define STEPS (WIDTH / 16)
 #define LINE (WIDTH + 8)   // halfs of a vector in shared memory: no two lanes of a load share a bank
 #define BUFFER 512
@@ -53,9 +49,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
     // resume, for each block: unit (-1: none), range, place in the list of tiles
     extern __shared__ __align__(16) unsigned char memory[];
     half_bits* s_tiles = (half_bits*)memory;                       // two of them
-    __shared__ unsigned short s_list[RANGE];
-    __shared__ u64 s_mask[FANOUT];
-    __shared__ int s_begin[FANOUT + 1];
+    __shared__ Lists s_lists;
     __shared__ real s_low[DIMS], s_high[DIMS];
     __shared__ int s_unit, s_from, s_stop;
 #if COUNTING
@@ -64,7 +58,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
     u32* s_buffer = (u32*)(memory + 2 * TILE * LINE * sizeof(half_bits));
 #endif
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31, group = lane >> 2, pair = lane & 3;
-    const int tiles = (d_points + TILE - 1) / TILE, groups = (tiles + FANOUT - 1) / FANOUT;
+    const int tiles = (d_points + TILE - 1) / TILE;
     const int q_tiles = (q_points + TILE - 1) / TILE, blocks = (q_points + QUERIES - 1) / QUERIES;
     const int per_query = (ranges + span - 1) / span;
     const u64 units = (u64)(q_last - q_first) * per_query;
@@ -91,17 +85,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
         const int r_end = min(r_begin + span, ranges), row0 = i * QUERIES + warp * 32;
         int r = again ? resume[blockIdx.x * 3 + 1] : r_begin;
         again = false;
-        for (int k = tid; k < DIMS; k += THREADS) {
-            const int t = 2 * i;
-            size_t at = ((size_t)(t / FANOUT) * DIMS + k) * FANOUT + t % FANOUT;
-            real low = q_lower[at], high = q_upper[at];
-            if (t + 1 < q_tiles) {
-                low = fminf(low, q_lower[at + 1]);
-                high = fmaxf(high, q_upper[at + 1]);
-            }
-            s_low[k] = low;
-            s_high[k] = high;
-        }
+        box_of_queries(i, q_tiles, q_lower, q_upper, s_low, s_high, tid);
         u32 a[2][STEPS][4];
         float row_sure[4];
 #pragma unroll
@@ -123,56 +107,15 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
 #endif
         __syncthreads();
         for (; r < r_end; r++) {
-            // the groups of the range, the tiles of those that are near, and the list of those tiles
-            const int group0 = r * FANOUT, tile0 = group0 * FANOUT;
-            bool pass = false;
-            if (tid < FANOUT && group0 + tid < groups) {
-                size_t at = (size_t)(d_level1 + r) * DIMS * FANOUT;
-                pass = d_level1 == 0 || box_near(d_lower + at, d_upper + at, tid, s_low, s_high, reach);
-            }
-            if (tid < FANOUT) s_begin[tid] = pass;
-            if (!__syncthreads_or(pass)) {
+            const int tile0 = r * RANGE;
+            const int listed = list_tiles(s_lists, i, r, tiles, blocks, same, d_lower, d_upper, d_level1,
+                                          s_low, s_high, reach, tid);
+            if (!listed) {
                 from = 0;
                 continue;
             }
-            for (int g = warp; g < FANOUT; g += WARPS) {
-                u64 mask = 0;
-                if (s_begin[g]) {
-                    size_t at = (size_t)(group0 + g) * DIMS * FANOUT;
-                    u32 half[2];
-#pragma unroll
-                    for (int h = 0; h < 2; h++) {
-                        int c = lane + 32 * h, t = tile0 + g * FANOUT + c;
-                        bool near = t < tiles && (!same || meets(i, t >> 1, blocks));
-                        near = near && box_near(d_lower + at, d_upper + at, c, s_low, s_high, reach);
-                        half[h] = __ballot_sync(FULL, near);
-                    }
-                    mask = (u64)half[0] | (u64)half[1] << 32;
-                }
-                if (lane == 0) s_mask[g] = mask;
-            }
-            __syncthreads();
-            if (warp == 0) {
-                int n0 = __popcll(s_mask[2 * lane]), n1 = __popcll(s_mask[2 * lane + 1]), sum = n0 + n1;
-#pragma unroll
-                for (int o = 1; o < 32; o <<= 1) {
-                    int before = __shfl_up_sync(FULL, sum, o);
-                    if (lane >= o) sum += before;
-                }
-                s_begin[2 * lane] = sum - n0 - n1;
-                s_begin[2 * lane + 1] = sum - n1;
-                if (lane == 31) s_begin[FANOUT] = sum;
-            }
-            __syncthreads();
-            for (int at = tid; at < RANGE; at += THREADS) {
-                u64 mask = s_mask[at / FANOUT];
-                if (mask >> at % FANOUT & 1)
-                    s_list[s_begin[at / FANOUT] + __popcll(mask & ((1ull << at % FANOUT) - 1))] = at;
-            }
-            __syncthreads();
-            const int listed = s_begin[FANOUT];
             auto load = [&](int n) {
-                const half_bits* source = dh + (size_t)(tile0 + s_list[n]) * TILE * WIDTH;
+                const half_bits* source = dh + (size_t)(tile0 + s_lists.tiles[n]) * TILE * WIDTH;
                 half_bits* target = s_tiles + (n & 1) * TILE * LINE;
                 for (int at = tid; at < TILE * (WIDTH / 8); at += THREADS) {
                     int row = at / (WIDTH / 8), column = at % (WIDTH / 8) * 8;
@@ -195,7 +138,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
 #endif
                 __syncthreads();
                 const half_bits* tile = s_tiles + (n & 1) * TILE * LINE;
-                const int t = tile0 + s_list[n], column0 = t * TILE;
+                const int t = tile0 + s_lists.tiles[n], column0 = t * TILE;
                 const bool own = same && (t >> 1) == i;
                 const float tile_sure = d_sure[t * TILE];
 #pragma unroll 2
@@ -263,7 +206,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
                         buffer[at++] = n << 12 | row_of(e) << 7 | (point0 + (e & 1));
                     }
                     if (stage.held > BUFFER - 256)
-                        flush(stage, buffer, lane, row0, s_list, tile0, state, room, out);
+                        flush(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
 #endif
                 }
 #if COUNTING
@@ -279,7 +222,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
 #if !COUNTING
             // what is staged names places of this range's list; if the buffer is full by now, that shows
             // after the next tile
-            if (stage.held) flush(stage, s_buffer + warp * BUFFER, lane, row0, s_list, tile0, state, room, out);
+            if (stage.held) flush(stage, s_buffer + warp * BUFFER, lane, row0, s_lists.tiles, tile0, state, room, out);
 #endif
             copies_done<0>();
             __syncthreads();

@@ -1,0 +1,349 @@
+// Joins tiles of 128 points with blocks of 256 queries on the tensor cores, like tensor.cu, but points of so
+// many dimensions that no registers hold the queries.
+//
+// Vectors come slice by slice, queries and points, through a ring of stages in shared memory that is filled
+// STAGES slices ahead, on from one tile to the next; sums stay in registers, 64 x 64 of a warp.  What is read
+// of the next slice is read before the last products of this one, so the tensor cores do not wait for it.
+// Pieces of 16 bytes are swizzled within the rows of a slice: no two rows of a matrix share a bank.
+//
+// Vectors, signs and bounds are those of tensor.cu.  Of a pair that only float64 can tell a warp adds the
+// squares together, in any order; the order of the definition is needed only next to the threshold.
+//
+// Constants: DIMS; WIDTH, of a vector, a multiple of 16; DEPTH, of a slice in 16 numbers: 2 or 4; STAGES, 2 or
+// more; COUNTING 0 or 1; SINK.
+
+#define STEPS (WIDTH / 16)
+#define SLICE (16 * DEPTH)
+#define SLICES ((STEPS + DEPTH - 1) / DEPTH)
+#define REST (STEPS - (SLICES - 1) * DEPTH) // of the last slice
+#define PIECES (SLICE / 8)
+#define AT_ONCE (THREADS / PIECES)          // rows that are copied at once
+#define STAGE_BYTES ((QUERIES + TILE) * SLICE * 2)
+#define PART 64                             // queries and points of a warp
+#define BUFFER 512
+
+template <int N> struct Steps { // a number that is known when lambdas are compiled
+    static constexpr int number = N;
+};
+
+struct Fragments {         // what a warp multiplies in one step
+    u32 a[4][4], b[4][4];
+};
+
+// Where piece 0 of a row is; the others' places are the exclusive or of that and their numbers.
+__device__ __forceinline__ int swizzle(int row) { return row / (8 / PIECES) % PIECES; }
+
+__device__ __forceinline__ void read_matrices(u32* to, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+__device__ __forceinline__ void read_step(Fragments& to, u32 queries, u32 points, int step) {
+#pragma unroll
+    for (int m = 0; m < 4; m++) {
+        read_matrices(to.a[m], (queries ^ step * 32) + m * 16 * SLICE * 2);
+        read_matrices(to.b[m], (points ^ step * 32) + m * 16 * SLICE * 2);
+    }
+}
+
+// A pair in the stage: place in the list of tiles, row among the warp's 64, point of the tile.
+__device__ __forceinline__ void flush(Stage& stage, const u32* buffer, int lane, int row0,
+                                      const unsigned short* list, int tile0, u64* count, u64 room, int2* out) {
+    __syncwarp();
+#if !SINK
+    u64 base = 0;
+    if (lane == 0) base = atomicAdd(count, (u64)stage.held);
+    base = __shfl_sync(FULL, base, 0);
+#endif
+    for (int i = lane; i < stage.held; i += 32) {
+        const u32 pair = buffer[i];
+        const int p = row0 + (pair >> 7 & 63), q = (tile0 + list[pair >> 13]) * TILE + (pair & 127);
+#if SINK
+        take(p, q, (const u64*)out);
+#else
+        out[base + i] = make_int2(p, q);
+#endif
+    }
+    __syncwarp();
+#if !SINK
+    stage.stopped = stage.stopped || base + stage.held >= room;
+#endif
+    stage.held = 0;
+}
+
+// The squared distance of two points, summed by a warp: all lanes have it.
+__device__ __forceinline__ double sum_of_warp(const double* p, const double* q, int lane) {
+    double sum = 0.0;
+#pragma unroll 4
+    for (int k = lane; k < DIMS; k += 32) sum = fma(p[k] - q[k], p[k] - q[k], sum);
+#pragma unroll
+    for (int o = 16; o; o >>= 1) sum += __shfl_xor_sync(FULL, sum, o);
+    return sum;
+}
+
+// Any two sums of d squares of rounded differences, each square and sum rounded by 2**-53, differ by less than
+// (2 d + 6) 2**-53 of either, and of a threshold that one of them reaches; four times that is left.  (Squares
+// that underflow do not matter: filters serve thresholds above 2**-960.)
+#define ROUNDING ((DIMS + 8) * 4.440892098500626e-16)   // 2**-51
+
+// Of the 32 sums that a lane has of 16 queries: the query and the point of number e.
+__device__ __forceinline__ int row_of(int lane, int e) { return (e >> 1 & 1) * 8 + (lane >> 2); }
+__device__ __forceinline__ int point_of(int lane, int e) { return (e >> 2) * 8 + (lane & 3) * 2 + (e & 1); }
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_sure,
+                 const double* __restrict__ qy, const real* __restrict__ q_lower,
+                 const real* __restrict__ q_upper, int q_points, int q_first, int q_last,
+                 const half_bits* __restrict__ dh, const float* __restrict__ d_sure,
+                 const double* __restrict__ dy, const real* __restrict__ d_lower,
+                 const real* __restrict__ d_upper, int d_points, int d_level1, int same, int ranges, int span,
+                 real reach, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
+                 u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
+    // state: pairs written, next unit, blocks that stopped, decided, refused
+    // resume, for each block: unit (-1: none), range, place in the list of tiles
+    extern __shared__ __align__(128) unsigned char memory[];
+    __shared__ Lists s_lists;
+    __shared__ real s_low[DIMS], s_high[DIMS];
+    __shared__ int s_unit, s_from, s_stop;
+    const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
+    const int warp_row = (warp >> 1) * PART, warp_point = (warp & 1) * PART;
+#if COUNTING
+    __shared__ u32 s_rows[QUERIES], s_points[TILE];
+    if (tid < TILE) s_points[tid] = 0;
+#else
+    u32* buffer = (u32*)(memory + STAGES * STAGE_BYTES) + warp * BUFFER;
+    Stage stage = {0, false};
+#endif
+    const int tiles = (d_points + TILE - 1) / TILE;
+    const int q_tiles = (q_points + TILE - 1) / TILE, blocks = (q_points + QUERIES - 1) / QUERIES;
+    const int per_query = (ranges + span - 1) / span;
+    const u64 units = (u64)(q_last - q_first) * per_query;
+    u32 decided = 0, refused = 0;
+    // a thread copies one piece of every AT_ONCE-th row, and reads one row of every matrix
+    const int copied = tid / PIECES * WIDTH + tid % PIECES * 8;
+    const int copied_to = tid / PIECES * SLICE + (tid % PIECES ^ swizzle(tid / PIECES)) * 8;
+    const u32 ring = (u32)__cvta_generic_to_shared(memory);
+    const u32 read_queries = ring + (warp_row + (lane & 15)) * SLICE * 2 + (lane >> 4 ^ swizzle(lane & 7)) * 16;
+    const u32 read_points = ring + (QUERIES + warp_point + (lane & 7) + (lane >> 4) * 8) * SLICE * 2
+                            + ((lane >> 3 & 1) ^ swizzle(lane & 7)) * 16;
+    bool again = resume[blockIdx.x * 3] >= 0;
+
+    for (;;) {
+        __syncthreads();
+        if (tid == 0) {
+            int* note = resume + blockIdx.x * 3;
+            s_unit = again ? note[0] : (int)min(atomicAdd(state + 1, (u64)1), (u64)0x7fffffff);
+            s_from = again ? note[2] : 0;
+            if (again) note[0] = -1;
+            s_stop = 0;
+        }
+        __syncthreads();
+        const int unit = s_unit;
+        int from = s_from;
+        if ((u64)unit >= units) break;
+        const int i = q_first + unit / per_query, r_begin = unit % per_query * span;
+        const int r_end = min(r_begin + span, ranges), row0 = i * QUERIES + warp_row;
+        int r = again ? resume[blockIdx.x * 3 + 1] : r_begin;
+        again = false;
+        box_of_queries(i, q_tiles, q_lower, q_upper, s_low, s_high, tid);
+#if COUNTING
+        s_rows[tid] = 0;
+#endif
+        __syncthreads();
+        for (; r < r_end; r++) {
+            const int tile0 = r * RANGE;
+            const int listed = list_tiles(s_lists, i, r, tiles, blocks, same, d_lower, d_upper, d_level1,
+                                          s_low, s_high, reach, tid);
+            int n = from, ahead = from, ahead_slice = 0, filled = 0, used = 0;
+            from = 0;
+            if (!listed) continue;
+            auto copy_slice = [&]() {          // of tile `ahead` of the list, into stage `filled`
+                if (ahead < listed) {
+                    if (ahead_slice < SLICES - 1 || tid % PIECES < 2 * REST) {
+                        const half_bits* q = qh + (size_t)i * QUERIES * WIDTH + ahead_slice * SLICE + copied;
+                        const half_bits* d = dh + (size_t)(tile0 + s_lists.tiles[ahead]) * TILE * WIDTH
+                                             + ahead_slice * SLICE + copied;
+                        half_bits* to = (half_bits*)(memory + filled * STAGE_BYTES) + copied_to;
+#pragma unroll
+                        for (int row = 0; row < QUERIES; row += AT_ONCE) copy16(to + row * SLICE, q + row * WIDTH);
+#pragma unroll
+                        for (int row = 0; row < TILE; row += AT_ONCE)
+                            copy16(to + (QUERIES + row) * SLICE, d + row * WIDTH);
+                    }
+                    filled = filled + 1 == STAGES ? 0 : filled + 1;
+                    ahead_slice++;
+                    if (ahead_slice == SLICES) {
+                        ahead_slice = 0;
+                        ahead++;
+                    }
+                }
+                end_of_copies();
+            };
+            for (int k = 0; k < STAGES; k++) copy_slice();
+            copies_done<STAGES - 1>();
+            __syncthreads();
+            Fragments parts[2];
+            float sums[4][8][4];
+            read_step(parts[0], read_queries, read_points, 0);
+            auto multiply = [&](auto steps, bool biased) {      // one slice, whose first step has been read
+                constexpr int number = decltype(steps)::number;
+#pragma unroll
+                for (int k = 0; k < number; k++) {
+                    Fragments &now = parts[k & 1], &next = parts[k + 1 & 1];
+                    if (k == number - 1) {     // the next slice is there, and nobody reads this one any more
+                        copies_done<STAGES - 2>();
+                        __syncthreads();
+                        used = used + 1 == STAGES ? 0 : used + 1;
+                    }
+                    const u32 base = used * STAGE_BYTES;
+                    read_step(next, read_queries + base, read_points + base, k == number - 1 ? 0 : k + 1);
+                    if (biased && k == number - 1) {            // a query's last eight have their halves swapped
+#pragma unroll
+                        for (int m = 0; m < 4; m++) {
+                            now.a[m][2] = __shfl_xor_sync(FULL, now.a[m][2], 2);
+                            now.a[m][3] = __shfl_xor_sync(FULL, now.a[m][3], 2);
+                        }
+                    }
+#pragma unroll
+                    for (int m = 0; m < 4; m++)
+#pragma unroll
+                        for (int c = 0; c < 8; c++)
+                            multiply_add(sums[m][c], now.a[m], now.b[c >> 1][(c & 1) * 2],
+                                         now.b[c >> 1][(c & 1) * 2 + 1]);
+                    if (k == number - 1) copy_slice();          // the tensor cores are busy
+                }
+                if (number & 1) parts[0] = parts[1];
+            };
+            for (; n < listed; n++) {
+#pragma unroll
+                for (int e = 0; e < 128; e++) sums[e >> 5][e >> 2 & 7][e & 3] = 0.f;
+                multiply(Steps<DEPTH>(), false);
+                if (s_stop) break;             // all know after that barrier
+#pragma unroll 1
+                for (int s = 1; s < SLICES - 1; s++) multiply(Steps<DEPTH>(), false);
+                multiply(Steps<REST>(), true);
+                int signs = -1;
+#pragma unroll
+                for (int e = 0; e < 128; e++) signs &= __float_as_int(sums[e >> 5][e >> 2 & 7][e & 3]);
+                if (__any_sync(FULL, signs >= 0)) {
+                    const int t = tile0 + s_lists.tiles[n], point0 = t * TILE + warp_point;
+                    const float sure = q_sure[row0] + d_sure[point0];
+                    // each pair of a tile once: those whose point comes after the query
+                    const int before = same && (t >> 1) == i ? row0 - point0 + (lane >> 2) - (lane & 3) * 2 : -TILE;
+                    u32 all_hits[4], all_doubt[4];
+#pragma unroll
+                    for (int m = 0; m < 4; m++) {
+                        u32 hits = 0, doubt = 0;
+#pragma unroll
+                        for (int e = 0; e < 32; e++) {
+                            const float sum = sums[m][e >> 2][e & 3];
+                            if (before < (e >> 2) * 8 + (e & 1) - m * 16 - (e >> 1 & 1) * 8) {
+                                if (sum >= sure) hits |= 1u << e;
+                                else if (sum >= 0.f) doubt |= 1u << e;
+                            }
+                        }
+                        all_hits[m] = hits;
+                        all_doubt[m] = doubt;
+                    }
+#pragma unroll 1
+                    for (int m = 0; m < 4; m++) {
+                        u32 hits = m == 0 ? all_hits[0] : m == 1 ? all_hits[1] : m == 2 ? all_hits[2] : all_hits[3];
+                        u32 open = m == 0 ? all_doubt[0] : m == 1 ? all_doubt[1] : m == 2 ? all_doubt[2] : all_doubt[3];
+                        const int row1 = m * 16;
+                        u32 tied = 0;
+                        for (;;) {
+                            const u32 lanes = __ballot_sync(FULL, open != 0);
+                            if (!lanes) break;
+                            const int asks = __ffs(lanes) - 1, e = __ffs(__shfl_sync(FULL, open, asks)) - 1;
+                            const double sum = sum_of_warp(qy + (size_t)(row0 + row1 + row_of(asks, e)) * DIMS,
+                                                           dy + (size_t)(point0 + point_of(asks, e)) * DIMS, lane);
+                            if (lane != asks) continue;
+                            open &= open - 1;
+                            decided++;
+                            if (sum <= threshold * (1 - ROUNDING)) hits |= 1u << e;
+                            else if (sum <= threshold * (1 + ROUNDING)) tied |= 1u << e;
+                            else refused++;
+                        }
+                        while (tied) {
+                            const int e = __ffs(tied) - 1;
+                            tied &= tied - 1;
+                            const bool hit = squared_distance(
+                                qy + (size_t)(row0 + row1 + row_of(lane, e)) * DIMS,
+                                dy + (size_t)(point0 + point_of(lane, e)) * DIMS) <= threshold;
+                            if (hit) hits |= 1u << e;
+                            refused += !hit;
+                        }
+#if COUNTING
+                        while (hits) {
+                            const int e = __ffs(hits) - 1;
+                            hits &= hits - 1;
+                            atomicAdd(s_rows + warp_row + row1 + row_of(lane, e), 1u);
+                            if (d_counts) atomicAdd(s_points + warp_point + point_of(lane, e), 1u);
+                        }
+#else
+                        while (__any_sync(FULL, hits != 0)) {   // the buffer has room for eight a lane
+                            const int found = min(__popc(hits), 8);
+                            int sum = found;
+#pragma unroll
+                            for (int o = 1; o < 32; o <<= 1) {
+                                int below = __shfl_up_sync(FULL, sum, o);
+                                if (lane >= o) sum += below;
+                            }
+                            const int at = stage.held + sum - found;
+                            stage.held += __shfl_sync(FULL, sum, 31);
+                            for (int k = 0; k < found; k++) {
+                                const int e = __ffs(hits) - 1;
+                                hits &= hits - 1;
+                                buffer[at + k] = n << 13 | (row1 + row_of(lane, e)) << 7
+                                                 | (warp_point + point_of(lane, e));
+                            }
+                            if (stage.held > BUFFER - 256)
+                                flush(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
+                        }
+#endif
+                    }
+                }
+#if COUNTING
+                __syncthreads();
+                if (d_counts && tid < TILE && s_points[tid]) {
+                    atomicAdd(d_counts + (tile0 + s_lists.tiles[n]) * TILE + tid, (u64)s_points[tid]);
+                    s_points[tid] = 0;
+                }
+#else
+                if (stage.stopped && lane == 0) s_stop = 1;
+#endif
+            }
+#if !COUNTING
+            // what is staged names places of this range's list; if the buffer is full by now, that shows
+            // after the next tile
+            if (stage.held) flush(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
+#endif
+            copies_done<0>();
+            __syncthreads();
+            if (s_stop) {
+                if (tid == 0) {
+                    int* note = resume + blockIdx.x * 3;
+                    note[0] = unit;
+                    note[1] = r;
+                    note[2] = n;
+                    atomicAdd(state + 2, (u64)1);
+                }
+                break;
+            }
+        }
+#if COUNTING
+        if (s_rows[tid]) atomicAdd(q_counts + i * QUERIES + tid, (u64)s_rows[tid]);
+#endif
+        if (s_stop) break;
+    }
+    for (int o = 16; o; o >>= 1) {
+        decided += __shfl_down_sync(FULL, decided, o);
+        refused += __shfl_down_sync(FULL, refused, o);
+    }
+    if (lane == 0 && decided) {
+        atomicAdd(state + 3, (u64)decided);
+        atomicAdd(state + 4, (u64)refused);
+    }
+}
