@@ -39,7 +39,7 @@ def lists_of(column: Any) -> Lists | None:
     """The lists of numbers that a column may hold; None: it holds none."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        return None if on_gpu(column) else Lists(None, None)  # cuDF's are strings
+        return Lists(None, None)  # of cuDF strings, but what Dask reads from parquet may turn out to be lists
     if isinstance(dtype, pd.ArrowDtype):
         arrow = dtype.pyarrow_dtype
     elif type(dtype).__name__ == "ListDtype":  # cuDF's
@@ -85,6 +85,8 @@ def vectors(column: Any) -> Any:
 def extremes(column: Any) -> list[int]:
     """The largest and the smallest number in the lists of a column, if they are integers."""
     if on_gpu(column):
+        if type(column.dtype).__name__ != "ListDtype":
+            return []
         leaves = column.list.leaves
         found = [leaves.max(), leaves.min()] if leaves.dtype.kind in "iu" and len(leaves) else []
         return [int(some) for some in found if not pd.isna(some)]
@@ -195,6 +197,8 @@ def _on_gpu(column: Any) -> Any:
     some = column.dropna()  # what is missing may have numbers below it
     if not len(some):
         return xp.full((len(column), 1), np.nan)
+    if type(column.dtype).__name__ != "ListDtype":
+        raise ListError(int(xp.flatnonzero(present)[0]), f"a value of dtype {column.dtype}, which is no list")
     lengths = some.list.len().values
     length = int(lengths[0])
     other = xp.flatnonzero(lengths != length)
