@@ -58,8 +58,8 @@ class TwoRow:
 
     def points(self) -> tuple[np.ndarray, np.ndarray]:
         """Both sets of points, float64."""
-        random = np.random.default_rng(SEED)
-        return self.make(random, self.left, self.dims), self.make(random, self.right, self.dims)
+        every = self.make(np.random.default_rng(SEED), self.left + self.right, self.dims)
+        return every[: self.left], every[self.left :]
 
 
 ROWS = {

@@ -57,11 +57,22 @@ def short(text: Any, most: int = 54) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}\u2026"
 
 
+def read(path: Path, columns: list[str], backend: str) -> Any:
+    """A table as a Dask DataFrame."""
+    if backend == "pandas":
+        return dd.read_parquet(path, columns=columns)
+    import cudf
+    import dask_cudf
+
+    # dask_cudf's own reader takes no lists of fixed size (26.10)
+    return dask_cudf.from_cudf(cudf.read_parquet(path, columns=columns), npartitions=4)
+
+
 def report(path: Path, options: argparse.Namespace) -> None:
     """Count, group and show."""
     start = time.perf_counter()
     text, eps = options.text, sorted(options.eps)
-    texts = dd.read_parquet(path, columns=[text, options.embedding])
+    texts = read(path, [text, options.embedding], options.backend)
     # labels of a frame that is read from several files repeat
     texts = texts.simjoin.with_row_id()
     # rows without an embedding, or with zeros only, have no direction
