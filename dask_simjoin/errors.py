@@ -6,6 +6,9 @@ built-in exception that a user of pandas would catch.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 
 class SimJoinError(Exception):
     """Base of all errors of this package."""
@@ -64,3 +67,17 @@ class ScratchError(SimJoinError, OSError):
 
 class UnsupportedFrameError(SimJoinError, TypeError):
     """The object is no data frame that can be joined."""
+
+
+TABLES = ("left", "right")
+
+
+@contextlib.contextmanager
+def in_table(which: str | None) -> Iterator[None]:
+    """Say of errors which table ("left" or "right") they are about; None: there is but one."""
+    try:
+        yield
+    except (CoordinateError, DuplicateIdError) as error:
+        if which is None:
+            raise
+        raise type(error)(f"In the {which} table: {error}") from error

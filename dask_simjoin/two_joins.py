@@ -14,7 +14,7 @@ from dask_simjoin import blocks
 from dask_simjoin.backends.base import backend_for, searcher_for
 from dask_simjoin.checks import check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
-from dask_simjoin.errors import OptionError
+from dask_simjoin.errors import TABLES, OptionError, in_table
 from dask_simjoin.graph.counts import MatchCounts
 from dask_simjoin.graph.nearest_join import NearestJoin
 from dask_simjoin.graph.pairs import LEFT, Join
@@ -145,9 +145,10 @@ def whole_chunks(frame: Any, other: Any, spec: JoinSpec, named: bool,
         plan = make_two_plan(summaries[:1], summaries[1:], whole)
     else:
         plan = make_nearest_plan(summaries[:1], whole, neighbors, others=summaries[1:])
-    for summary, (_, own) in zip(summaries, sides, strict=True):
+    for which, summary, (_, own) in zip(TABLES, summaries, sides, strict=True):
         if summary.ids is not None:
-            check_summaries([summary.ids], own.id)
+            with in_table(which):
+                check_summaries([summary.ids], own.id)
     known = plan.sources[0], plan.others[0]
     q, d = (
         make_chunk(side, (0, source), replace(own, dims=plan.dims), plan.layout)

@@ -13,7 +13,7 @@ from dask_simjoin.backends.base import backend_named
 from dask_simjoin.budget import Budget, Resources, make_budget
 from dask_simjoin.checks import check_blocks, check_chunks, check_moving, check_outputs, check_result
 from dask_simjoin.chunking import EntityChunks, entity_chunks
-from dask_simjoin.errors import CoordinateError
+from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.estimate import estimate_two, sample_pairs_two
 from dask_simjoin.index.regions import make_regions
 from dask_simjoin.norms import reach
@@ -106,7 +106,10 @@ def two_sides(summaries: list[PartitionSummary], others: list[PartitionSummary],
               spec: JoinSpec) -> tuple[Side, Side]:  # fmt: skip
     """Both tables, with as many dimensions; of lists a table without rows does not tell them."""
     assert spec.other is not None
-    left, right = make_side(summaries, spec), make_side(others, spec.other)
+    with in_table("left"):
+        left = make_side(summaries, spec)
+    with in_table("right"):
+        right = make_side(others, spec.other)
     dims = [len(side.every.lower) for side in (left, right)]
     if dims[0] == dims[1]:
         return left, right

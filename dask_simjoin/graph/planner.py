@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from dask.tokenize import tokenize
 
-from dask_simjoin.errors import PlanningError
+from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.graph.cluster import resources, shuffle_method
 from dask_simjoin.graph.private import Task, TaskRef
 from dask_simjoin.graph.source import Sealed, gather, pick, sealed_map
@@ -81,8 +81,9 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None
     else:
         plan = make_plan(summaries, spec, have, method, counting=not named, known=known)
     if named:
-        for table in tables:
-            _check_ids(*table, plan)
+        for which, table in zip(TABLES if other is not None else [None], tables, strict=True):
+            with in_table(which):
+                _check_ids(*table, plan)
     return plan
 
 
