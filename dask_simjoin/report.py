@@ -216,8 +216,7 @@ class PlanReport:
             return f"tiles on GPUs, in {layout.engine}, in order of {self._names(layout.cut)}"
         grid = getattr(layout, "grid", None)
         if grid is None:
-            ordered = getattr(layout, "cut", ())
-            return f"tiles, in order of {self._names(ordered)}" if ordered else "joins of growing eps"
+            return f"tiles, in order of {self._names(layout.cut)}"
         cells = f" in cells of {self._names(grid.dims)}" if grid.dims else ""
         return f"sweep along {self._names([grid.sweep])}{cells}"
 

@@ -13,10 +13,9 @@ cupy = pytest.importorskip("cupy")
 pytest.importorskip("cudf")
 
 from dask_simjoin import norms
-from dask_simjoin.backends import cpu_nearest, gpu_engine, joined_nearest
+from dask_simjoin.backends import gpu_engine
 from dask_simjoin.backends.cpu import BACKEND as CPU
 from dask_simjoin.backends.gpu import BACKEND
-from dask_simjoin.backends.joined_nearest import JoinSearcher
 from dask_simjoin.density.components import component_roots, new_nodes
 from dask_simjoin.index.regions import make_regions
 from dask_simjoin.kernels.cuda import load
@@ -187,22 +186,3 @@ def test_regions_are_those_of_the_host(norm):
             assert (ours[0].get() == theirs[0]).all()
             pairs = [set(zip(a.tolist(), b.tolist(), strict=True)) for a, b in (ours[1:], theirs[1:])]
             assert pairs[0] == pairs[1] and len(pairs[0]) == len(ours[1])
-
-
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("kind", ["uniform", "clusters", "duplicates", "huge", "scales"])
-def test_nearest_neighbours_by_joins(norm, kind, monkeypatch):
-    monkeypatch.setattr(joined_nearest, "BRUTE", 1 << 14)
-    x = make_points(kind, 2000, 3, np.random.default_rng(2))
-    m = moments(x)
-    sides = (m.lower, m.upper, m.mean, m.variance)
-    found = []
-    for searcher, backend, xp in ((JoinSearcher(BACKEND), BACKEND, cupy), (cpu_nearest.SEARCHER, CPU, np)):
-        layout = searcher.layout(*sides, x, norm)
-        chunks = [backend.build(xp.asarray(some), layout) for some in (x[:700], x[700:])]
-        chunks = [searcher.renamed(chunk, n << 32) for n, chunk in enumerate(chunks)]
-        state = searcher.fresh(700, 8)
-        for chunk in chunks:
-            searcher.nearest(chunks[0], chunk, layout, *state, same=True)
-        found.append([some.tolist() for some in state])
-    assert found[0] == found[1]

@@ -51,7 +51,6 @@ FLOORS = [
         "backends.cpu_nearest",
         "backends.gpu_engine",
         "backends.gpu_order",
-        "backends.joined_nearest",
     },
     {"backends.cpu_engine", "backends.gpu_nearest"},
     {"backends.cpu", "backends.gpu"},

@@ -6,16 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.backends import joined_nearest
-from dask_simjoin.backends.base import host
 from dask_simjoin.backends.cpu_nearest import build, fresh, nearest
-from dask_simjoin.backends.joined_nearest import JoinSearcher, plain_index
 from dask_simjoin.index.nearest import make_nearest_layout, smallest_names
 from dask_simjoin.index.tiles import TILE, box_tree
-from dask_simjoin.partition import moments
 from dask_simjoin.testing import KINDS, make_points, squared_distances
 
 
@@ -232,64 +228,3 @@ def test_smallest_names():
     by_tile = [names[t * TILE : (t + 1) * TILE].min() for t in range(71)]
     assert least.ravel()[:71].tolist() == by_tile
     assert least[levels[1], :2].tolist() == [min(by_tile[:64]), min(by_tile[64:])]
-
-
-# --- by joins, as GPUs do it ------------------------------------------------------------------------
-
-
-def by_joins(q, d, q_names, d_names, k, same, bound2=math.inf, cuts=(), order=None):
-    """`search`, by joins of growing eps."""
-    searcher, results = JoinSearcher(host()), []
-    x = np.concatenate([q, d]) if len(q) + len(d) else np.zeros((1, q.shape[1]))
-    m = moments(x)
-    layout = searcher.layout(m.lower, m.upper, m.mean, m.variance, x)
-
-    def chunks(x, names):
-        bounds = [0, *sorted(min(c, len(x)) for c in cuts), len(x)]
-        for a, b in itertools.pairwise(bounds):
-            yield searcher.renamed(plain_index(x[a:b], np), names[a:b])
-
-    data = list(chunks(d, d_names))
-    for chunk in data if q is d else chunks(q, q_names):
-        state = searcher.fresh(len(chunk["y"]), k)
-        for n in order if order is not None else range(len(data)):
-            searcher.nearest(chunk, data[n], layout, *state, same=same, bound2=bound2)
-        results.append(state)
-    return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    """Guesses are needed for few points too."""
-    monkeypatch.setattr(joined_nearest, "BRUTE", 50)
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(searches())
-def test_joins_find_the_same(impatient, case):
-    q, d, k, same, q_names, d_names, bound2, _, cuts, order = case
-    d_names = q_names if q is d else d_names
-    found = by_joins(q, d, q_names, d_names, k, same, bound2, cuts, order)
-    expected = oracle(q, d, q_names, d_names, k, same, bound2)
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_array_equal(found[1], expected[1])
-
-
-@pytest.mark.parametrize("kind", ["uniform", "tails", "equal", "line", "wide"])
-@pytest.mark.parametrize("k", [1, 10, 100])
-def test_joins_of_many_points(kind, k, monkeypatch):
-    monkeypatch.setattr(joined_nearest, "BRUTE", 1000)
-    rng = np.random.default_rng(0)
-    x = {
-        "uniform": rng.uniform(size=(3000, 2)),
-        "tails": rng.standard_cauchy((3000, 3)),
-        "equal": np.repeat(rng.uniform(size=(30, 2)), 100, axis=0),
-        "line": rng.permutation(3000.0 * np.arange(3000))[:, None],
-        "wide": rng.normal(size=(2000, 16)) * rng.exponential(size=(2000, 1)),
-    }[kind]
-    names = rng.permutation(len(x))
-    found = by_joins(x, x, names, names, k, True, cuts=(1000,), order=(1, 0))
-    layout = layout_of(x)
-    want = search(x, x, names, names, k, True, layout)
-    np.testing.assert_array_equal(found[0], want[0])
-    np.testing.assert_array_equal(found[1], want[1])

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin import norms, searches
-from dask_simjoin.backends import cpu, cpu_buffers, cpu_nearest, joined_nearest
+from dask_simjoin.backends import cpu, cpu_buffers, cpu_nearest
 from dask_simjoin.backends.cpu import BACKEND
-from dask_simjoin.backends.joined_nearest import JoinSearcher, plain_index
 from dask_simjoin.index.layout import SWEEP_MAX_DIMS
 from dask_simjoin.index.regions import make_regions
 from dask_simjoin.metrics import Metric
@@ -317,9 +316,7 @@ def searched(searcher, x, names, k, norm, bound, cuts):
     bounds = [0, *cuts, len(x)]
     chunks = []
     for a, b in itertools.pairwise(bounds):
-        plain = isinstance(searcher, JoinSearcher)
-        index = plain_index(x[a:b], np) if plain else BACKEND.build(x[a:b], layout)
-        chunks.append(searcher.renamed(index, names[a:b]))
+        chunks.append(searcher.renamed(BACKEND.build(x[a:b], layout), names[a:b]))
     states = []
     for chunk in chunks:
         states.append(searcher.fresh(len(chunk["order"]), k))
@@ -328,13 +325,9 @@ def searched(searcher, x, names, k, norm, bound, cuts):
     return tuple(np.concatenate(parts) for parts in zip(*states, strict=True))
 
 
-SEARCHERS = {"search": cpu_nearest.SEARCHER, "joins": JoinSearcher(BACKEND)}
-
-
-@pytest.mark.parametrize("how", SEARCHERS)
 @settings(max_examples=60)
 @given(case=normed(max_dims=20), k=st.sampled_from([1, 4, 40]), bounded=st.booleans())
-def test_nearest_neighbours(how, case, k, bounded):
+def test_nearest_neighbours(case, k, bounded):
     x, threshold, norm, cuts, _ = case
     x = np.asarray(x, float)
     if not len(x):
@@ -342,27 +335,9 @@ def test_nearest_neighbours(how, case, k, bounded):
     names = np.random.default_rng(len(x)).permutation(2 * len(x))[: len(x)]
     bound = threshold if bounded else math.inf
     want = nearest_by_definition(x, x, names, names, k, norm, bound)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joined_nearest, "BRUTE", 50)
-        found = searched(SEARCHERS[how], x, names, k, norm, bound, cuts)
+    found = searched(cpu_nearest.SEARCHER, x, names, k, norm, bound, cuts)
     np.testing.assert_array_equal(found[0], want[0])
     np.testing.assert_array_equal(found[1], want[1])
-
-
-@pytest.mark.parametrize("norm", [2, *NORMS])
-@pytest.mark.parametrize("kind", ["uniform", "tails", "equal"])
-def test_joins_find_what_the_search_finds(norm, kind, monkeypatch):
-    monkeypatch.setattr(joined_nearest, "BRUTE", 1000)
-    rng = np.random.default_rng(0)
-    x = {
-        "uniform": rng.uniform(size=(2000, 2)),
-        "tails": rng.standard_cauchy((2000, 3)),
-        "equal": np.repeat(rng.uniform(size=(20, 2)), 100, axis=0),
-    }[kind]
-    names = rng.permutation(len(x))
-    one, other = (searched(searcher, x, names, 10, norm, math.inf, (700,)) for searcher in SEARCHERS.values())
-    np.testing.assert_array_equal(one[0], other[0])
-    np.testing.assert_array_equal(one[1], other[1])
 
 
 @pytest.mark.parametrize("norm", POWERS)

@@ -12,7 +12,6 @@ import numpy as np
 from dask_simjoin.backends import gpu_engine
 from dask_simjoin.backends.base import Measured, Pairs, Visitor, columns_like
 from dask_simjoin.backends.gpu_order import kd_order
-from dask_simjoin.backends.joined_nearest import JoinedLayout, plain_index
 from dask_simjoin.errors import PartitionSizeError
 from dask_simjoin.index import device, device_nearest
 from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layout
@@ -85,9 +84,7 @@ class GpuBackend:
             x[:, k] = column.to_cupy(na_value=np.nan) if column.has_nulls else column.to_cupy()
         return x
 
-    def build(self, x: Any, layout: DeviceLayout | JoinedLayout | NearestDeviceLayout) -> Index:
-        if isinstance(layout, JoinedLayout):
-            return plain_index(x, cupy)
+    def build(self, x: Any, layout: DeviceLayout | NearestDeviceLayout) -> Index:
         with self._lock:
             self.built += 1
         if isinstance(layout, NearestDeviceLayout):
