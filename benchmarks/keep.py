@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import statistics
 import sys
@@ -28,7 +27,7 @@ import pandas as pd
 import dask_simjoin  # noqa: F401
 from benchmarks.data import SEED
 from benchmarks.ours import VERSION, source_digest
-from benchmarks.report import environment
+from benchmarks.report import environment, write
 
 ROWS = 1_000_000
 WAYS = {
@@ -87,13 +86,8 @@ def main() -> None:
         "backend": options.backend,
         "unit": "seconds of a plain frame's self_join, the first of each left out of the median",
         "ways": found,
-        "load": round(os.getloadavg()[0], 2),
     }
-    text = json.dumps(report, indent=1)
-    if options.output is None:
-        print(text)
-    else:
-        options.output.write_text(text + "\n")
+    write(report, options.output)
 
 
 if __name__ == "__main__":

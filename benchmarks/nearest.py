@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib.util
-import json
 import os
 import statistics
 import sys
@@ -30,7 +29,7 @@ import numpy as np
 
 from benchmarks.data import SEED, Maker, _clusters, _exponential, _uniform
 from benchmarks.ours import VERSION, source_digest
-from benchmarks.report import environment
+from benchmarks.report import environment, write
 from dask_simjoin.backends.cpu_nearest import build, fresh, nearest
 from dask_simjoin.index.nearest import SAMPLE, make_nearest_layout
 
@@ -221,12 +220,7 @@ def main() -> None:
     for name in options.rows:
         print(name, file=sys.stderr, flush=True)
         report["rows"][name] = measure(name, peers, options.k, options.repeat)
-    report["load"] = round(os.getloadavg()[0], 2)
-    text = json.dumps(report, indent=1)
-    if options.output is None:
-        print(text)
-    else:
-        options.output.write_text(text + "\n")
+    write(report, options.output)
 
 
 if __name__ == "__main__":

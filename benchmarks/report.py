@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
+import json
 import os
 import platform
 from collections.abc import Iterable, Mapping
@@ -38,6 +39,15 @@ def environment(tools: Iterable[Tool], own_version: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": versions,
     }
+
+
+def write(report: dict[str, Any], output: Path | None) -> None:
+    """Write a report, and how busy the machine was, as JSON; without a file print it."""
+    text = json.dumps(report | {"load": round(os.getloadavg()[0], 2)}, indent=1)
+    if output is None:
+        print(text)
+    else:
+        output.write_text(text + "\n")
 
 
 def _read(path: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import statistics
 import sys
@@ -32,7 +31,7 @@ from scipy.spatial import cKDTree
 from sklearn.neighbors import BallTree
 
 from benchmarks.ours import VERSION, source_digest
-from benchmarks.report import environment
+from benchmarks.report import environment, write
 from dask_simjoin.sphere import RADIUS
 
 ON = ["latitude", "longitude"]
@@ -174,13 +173,8 @@ def main() -> None:
         "unit": "CPU seconds of one core, from degrees to all pairs",
         "places": len(places),
         "rows": [measure(places, metres, options.repeat) for metres in options.metres],
-        "load": round(os.getloadavg()[0], 2),
     }
-    text = json.dumps(report, indent=1)
-    if options.output is None:
-        print(text)
-    else:
-        options.output.write_text(text + "\n")
+    write(report, options.output)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib.util
-import json
 import os
 import statistics
 import sys
@@ -32,7 +31,7 @@ import pandas as pd
 import dask_simjoin  # noqa: F401
 from benchmarks.data import SEED, Maker, _clusters, _exponential, _uniform
 from benchmarks.ours import VERSION, source_digest
-from benchmarks.report import environment
+from benchmarks.report import environment, write
 from dask_simjoin.backends.cpu import BACKEND
 from dask_simjoin.partition import merge_moments, moments
 
@@ -239,12 +238,7 @@ def main() -> None:
     for name in options.rows:
         print(name, file=sys.stderr, flush=True)
         report["rows"][name] = measure(name, peers, options.repeat)
-    report["load"] = round(os.getloadavg()[0], 2)
-    text = json.dumps(report, indent=1)
-    if options.output is None:
-        print(text)
-    else:
-        options.output.write_text(text + "\n")
+    write(report, options.output)
 
 
 if __name__ == "__main__":

@@ -179,15 +179,13 @@ def _counts(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> list
         found: list[Any] = backend.counts(q, d, layout, same=same)
         return found
     xp = backend.xp
-    sides = [q] if same or spec.other is not None else [q, d]
-    limits = [by_position(side, side["own_limit"], xp) for side in sides]
+    with_radii = (q,) if spec.other is not None else (q, d)
+    limits = [by_position(side, side["own_limit"], xp) for side in with_radii]
     counts = [xp.zeros(len(side["ids"]), xp.int64) for side in ([q] if same else [q, d])]
 
     def visitor(left: Any, right: Any, totals: Any) -> None:
-        rows = [left, right]
-        for side in range(1 if spec.other is not None else 2):
-            limit, count = limits[min(side, len(limits) - 1)], counts[min(side, len(counts) - 1)]
-            count += xp.bincount(rows[side][totals <= limit[rows[side]]], minlength=len(count))
+        for rows, limit, count in zip((left, right), limits, (counts[0], counts[-1]), strict=False):
+            count += xp.bincount(rows[totals <= limit[rows]], minlength=len(count))
 
     backend.visit(q, d, layout, visitor, same=same)
     return counts

@@ -21,15 +21,17 @@ from dask_simjoin.checks import (
     check_outputs,
     check_result,
 )
-from dask_simjoin.chunking import EntityChunks, entity_chunks, spatial_chunks
+from dask_simjoin.chunking import EntityChunks, entity_chunks
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.estimate import Estimate, estimate, sample_pairs
+from dask_simjoin.estimate import Estimate, estimate
 from dask_simjoin.index.regions import make_regions
 from dask_simjoin.norms import reach
 from dask_simjoin.outputs import directions, least_rows, most_rows, query_slices, whole_slices
 from dask_simjoin.partition import PartitionSummary
 from dask_simjoin.region_chunks import Chunking, region_chunks
+from dask_simjoin.sampled import sample_pairs
 from dask_simjoin.side import Side, make_side, moments_of
+from dask_simjoin.spatial_chunks import spatial_chunks
 from dask_simjoin.spec import JoinSpec
 
 MOST_REGIONS = 1 << 14
@@ -249,10 +251,10 @@ def clip(rows: float, least: int, most: int) -> int:
     return min(max(math.ceil(rows), least), most)
 
 
-def cost(chunks: Chunking) -> float:
-    """How often rows are visited in all, being shuffled included."""
-    visits = chunks.visits[1]
-    if not isinstance(chunks, EntityChunks):
+def cost(chunks: Any) -> float:
+    """How often rows are visited in all, being shuffled included; of a table's chunks, or two tables'."""
+    visits: float = chunks.visits[1]
+    if chunks.kind != EntityChunks.kind:
         visits += SHUFFLE_COST[chunks.method] * float(chunks.rows.sum())
     return visits
 

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.graph.planner import plan_for
 from dask_simjoin.graph.source import seal
-from dask_simjoin.inputs import example_ids, example_of, plan_whole, whole_searched
+from dask_simjoin.inputs import plan_whole, whole_searched
 from dask_simjoin.options import check_neighbors, known_options
 from dask_simjoin.plan import Plan
 from dask_simjoin.report import PlanReport
-from dask_simjoin.searches import known_bytes
 from dask_simjoin.spec import JoinSpec
-from dask_simjoin.tables import alike, pairs_example, self_spec, two_specs
+from dask_simjoin.tables import one_or_two, pairs_example
 from dask_simjoin.two_joins import whole_chunks
 from dask_simjoin.two_reports import NearestReport, TwoReport
 
@@ -45,21 +44,13 @@ def plan(frame: Any, eps: Any = None, *, other: Any = None, k: int | None = None
         )
     else:
         options["return_distance"] = return_distance
-    if other is None:
-        meta = example_of(frame)
-        if any(side is not None for side in (left_on, right_on, left_id, right_id)):
-            raise OptionError("left_on=, right_on=, left_id= and right_id= are of joins with other=.")
-        if k is None:
-            options |= {"pairs": pairs, "include_self": include_self}
-        spec = self_spec(meta, bound if k is not None else eps, on=on, id=id, **options)
-        example_ids(meta, spec)
-    else:
-        frame, other, left, right = alike(frame, other)
-        spec = two_specs(
-            left, right, bound if k is not None else eps, on=on, left_on=left_on, right_on=right_on, id=id,
-            left_id=left_id, right_id=right_id, **options,
-        )  # fmt: skip
-        pairs_example(left, right, spec)
+    if other is None and k is None:
+        options |= {"pairs": pairs, "include_self": include_self}
+    frame, other, left, right, spec = one_or_two(
+        frame, other, bound if k is not None else eps, on=on, left_on=left_on, right_on=right_on, id=id,
+        left_id=left_id, right_id=right_id, **options,
+    )  # fmt: skip
+    pairs_example(left, right, spec)
     most = math.inf if k is None or eps is None else spec.threshold
     made = _planned(frame, other, spec, None if k is None else int(k), most)
     if k is not None:
@@ -70,8 +61,7 @@ def plan(frame: Any, eps: Any = None, *, other: Any = None, k: int | None = None
 def _planned(frame: Any, other: Any, spec: JoinSpec, k: int | None, bound: float) -> Any:
     if is_dask_collection(frame):
         data = None if other is None or spec.other is None else seal(other, spec.other.columns)
-        known = None if k is None else known_bytes(k)
-        return plan_for(seal(frame, spec.columns), spec, True, known, k, data, bound)
+        return plan_for(seal(frame, spec.columns), spec, True, neighbors=k, other=data, bound=bound)
     made: Plan
     if other is not None:
         made = whole_chunks(frame, other, spec, named=True, neighbors=k, sampled=True)[1]

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.backends.base import host
-from dask_simjoin.chunking import EntityChunks, Meetings, SpatialChunks, dealt
-from dask_simjoin.estimate import SamplePoints
+from dask_simjoin.chunking import EntityChunks, Meetings
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.norms import Norm, box_gap
+from dask_simjoin.sampled import SamplePoints
+from dask_simjoin.spatial_chunks import SpatialChunks, dealt
 
 NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
 """What makes a backend's `regions` find no point that another region needs."""

@@ -13,11 +13,11 @@ import pandas as pd
 from dask.utils import format_bytes
 
 from dask_simjoin.checks import NEED
-from dask_simjoin.chunking import SpatialChunks
 from dask_simjoin.index.device import DeviceLayout
 from dask_simjoin.optional import new_axes
 from dask_simjoin.picture import picture
 from dask_simjoin.plan import Plan
+from dask_simjoin.spatial_chunks import SpatialChunks
 from dask_simjoin.spec import JoinSpec
 
 CELLS = 64

@@ -13,12 +13,12 @@ from dask_simjoin.backends.base import searcher_named
 from dask_simjoin.budget import Resources
 from dask_simjoin.checks import check_blocks
 from dask_simjoin.chunking import EntityChunks, serpentine
-from dask_simjoin.estimate import SamplePoints
 from dask_simjoin.metrics import Metric
 from dask_simjoin.norms import Norm, add, box_gap
 from dask_simjoin.partition import PartitionSummary
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.region_chunks import Chunking
+from dask_simjoin.sampled import SamplePoints
 from dask_simjoin.side import make_side, moments_of
 from dask_simjoin.spec import JoinSpec
 from dask_simjoin.two_plan import TwoPlan, make_two_plan, two_sides
@@ -72,8 +72,9 @@ def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbo
 
     `others`: of the right table's partitions, if neighbours are rows of that; `bound`: largest total of one.
     """
-    side = data = make_side(summaries, spec)
-    if others is not None:
+    if others is None:
+        side = data = make_side(summaries, spec)
+    else:
         side, data = two_sides(summaries, others, spec)
     guessed = replace(spec, eps=_guess(data.points, neighbors, spec.measure))
     plan: Plan

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.checks import check_radii, settled
-from dask_simjoin.estimate import SamplePoints, gather_samples
 from dask_simjoin.partition import Moments, PartitionSummary, merge_moments
+from dask_simjoin.sampled import SamplePoints, gather_samples
 from dask_simjoin.spec import JoinSpec
 
 

@@ -85,6 +85,26 @@ def two_specs(left: Any, right: Any, eps: Any, *, on: Any, left_on: Any, right_o
     return replace(specs[0], keep=of_left, names=names[: len(of_left)], other=other)
 
 
+def one_or_two(frame: Any, other: Any, eps: Any, *, on: Any, left_on: Any, right_on: Any, id: Hashable | None,
+               left_id: Hashable | None, right_id: Hashable | None, keep: Any, suffixes: Any,
+               **options: Any) -> tuple[Any, Any, Any, Any, JoinSpec]:  # fmt: skip
+    """Two tables, or one (`other` None), examples of both sides, and the checked options of their join."""
+    if other is not None:
+        frame, other, left, right = alike(frame, other)
+        spec = two_specs(
+            left, right, eps, on=on, left_on=left_on, right_on=right_on, id=id, left_id=left_id,
+            right_id=right_id, keep=keep, suffixes=suffixes, **options,
+        )  # fmt: skip
+        return frame, other, left, right, spec
+    if any(side is not None for side in (left_on, right_on, left_id, right_id)):
+        raise OptionError(
+            "left_on=, right_on=, left_id= and right_id= are of joins of two tables; use on= and id=."
+        )
+    example = example_of(frame)
+    spec = self_spec(example, eps, on=on, id=id, keep=keep, suffixes=suffixes, **options)
+    return frame, None, example, example, spec
+
+
 def _coordinates(left: Any, right: Any, on: Any, left_on: Any, right_on: Any, ids: list[Any]) -> list[Any]:
     if left_on is None and right_on is None:
         if on is not None:

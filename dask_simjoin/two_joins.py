@@ -21,17 +21,18 @@ from dask_simjoin.graph.pairs import LEFT, Join
 from dask_simjoin.graph.private import new_collection
 from dask_simjoin.graph.source import seal
 from dask_simjoin.ids import check_summaries
-from dask_simjoin.inputs import MOST_BYTES, example_of, unnamed, whole_searched
+from dask_simjoin.inputs import MOST_BYTES, unnamed, whole_searched
 from dask_simjoin.nearest_rows import named_rows, nearest_rows
 from dask_simjoin.neighbors import search_chunk
 from dask_simjoin.options import check_neighbors, known_options
 from dask_simjoin.partition import RIGHT, points, summarise
 from dask_simjoin.searches import make_nearest_plan
 from dask_simjoin.spec import JoinSpec
-from dask_simjoin.tables import alike, pairs_example, self_spec, two_specs
+from dask_simjoin.tables import alike, one_or_two, pairs_example, two_specs
 from dask_simjoin.two_plan import TwoPlan, make_two_plan
 
-HOW = INNER, _, SEMI, ANTI = ("inner", LEFT, "leftsemi", "leftanti")
+SEMI, ANTI = "leftsemi", "leftanti"
+HOW = ("inner", LEFT, SEMI, ANTI)
 
 
 @known_options
@@ -79,20 +80,10 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
     options = {"metric": metric, "p": p, "dropna": dropna, "partitioning": partitioning,
                "blocksize": blocksize, "eps_name": "max_distance"}  # fmt: skip
     eps, number = 0.0 if max_distance is None else max_distance, int(k)
-    if other is None:
-        sides = (left_on, right_on, left_id, right_id)
-        if any(side is not None for side in sides):
-            raise OptionError(
-                "left_on=, right_on=, left_id= and right_id= are of joins of two tables; use on= and id=."
-            )
-        left = right = example_of(frame)
-        spec = self_spec(left, eps, on=on, id=id, keep=keep, suffixes=suffixes, **options)
-    else:
-        frame, other, left, right = alike(frame, other)
-        spec = two_specs(
-            left, right, eps, on=on, left_on=left_on, right_on=right_on, id=id, left_id=left_id,
-            right_id=right_id, keep=keep, suffixes=suffixes, **options,
-        )  # fmt: skip
+    frame, other, left, right, spec = one_or_two(
+        frame, other, eps, on=on, left_on=left_on, right_on=right_on, id=id, left_id=left_id,
+        right_id=right_id, keep=keep, suffixes=suffixes, **options,
+    )  # fmt: skip
     searcher_for(left)
     bound = math.inf if max_distance is None else spec.threshold
     example = nearest_example(left, right, spec)

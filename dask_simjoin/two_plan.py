@@ -12,9 +12,9 @@ from dask.tokenize import normalize_token
 from dask_simjoin.backends.base import backend_named
 from dask_simjoin.budget import Budget, Resources, make_budget
 from dask_simjoin.checks import check_blocks, check_chunks, check_moving, check_outputs, check_result
-from dask_simjoin.chunking import EntityChunks, entity_chunks
+from dask_simjoin.chunking import entity_chunks
 from dask_simjoin.errors import CoordinateError, in_table
-from dask_simjoin.estimate import estimate_two, sample_pairs_two
+from dask_simjoin.estimate import estimate_two
 from dask_simjoin.index.regions import make_regions
 from dask_simjoin.norms import reach
 from dask_simjoin.outputs import query_slices, whole_slices
@@ -22,14 +22,15 @@ from dask_simjoin.partition import PartitionSummary, merge_moments
 from dask_simjoin.plan import (
     CHUNKS_PER_THREAD,
     MOST_REGIONS,
-    SHUFFLE_COST,
     Plan,
     block_of,
     clip,
+    cost,
     replicated_chunk,
     rows_of_chunk,
 )
 from dask_simjoin.region_chunks import Chunking, reach_chunks, region_chunks
+from dask_simjoin.sampled import sample_pairs_two
 from dask_simjoin.side import Side, make_side, moments_of
 from dask_simjoin.spec import JoinSpec
 from dask_simjoin.two_tables import TwoTables
@@ -150,7 +151,7 @@ def _choose(left: Side, right: Side, budget: Budget, resources: Resources, metho
         return entity
     target = clip(sum(rows) / (CHUNKS_PER_THREAD * threads), min(sum(rows), least), min(most))
     spatial = two_regions(left, right, target, most, method, near=known is not None)
-    if spec.partitioning == "spatial" or _cost(spatial) <= _cost(entity):
+    if spec.partitioning == "spatial" or cost(spatial) <= cost(entity):
         return spatial
     return entity
 
@@ -172,11 +173,3 @@ def two_regions(left: Side, right: Side, target: int, most: list[int], method: s
     else:
         data = reach_chunks(right.points, regions, norm, away, threshold, most[1], right.offsets, method)
     return TwoTables(queries, data, norm, threshold)
-
-
-def _cost(chunks: TwoTables) -> float:
-    """How often rows are visited in all, being shuffled included."""
-    visits = chunks.visits[1]
-    if not isinstance(chunks.left, EntityChunks):
-        visits += SHUFFLE_COST[chunks.left.method] * float(chunks.rows.sum())
-    return visits

@@ -13,9 +13,9 @@ import numpy as np
 
 from dask_simjoin.backends.base import host
 from dask_simjoin.chunking import EntityChunks, serpentine
-from dask_simjoin.estimate import SamplePoints
 from dask_simjoin.norms import Norm, box_gap
 from dask_simjoin.region_chunks import NO_HALO, Chunking, ReachChunks, RegionChunks
+from dask_simjoin.sampled import SamplePoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,12 @@ class TwoTables:
     def kind(self) -> str:
         """What chunks are made of."""
         return self.left.kind
+
+    @property
+    def method(self) -> str:
+        """How Dask shuffles rows into regions."""
+        method: str = self.left.method  # type: ignore[union-attr]
+        return method
 
     @property
     def possible(self) -> int:

@@ -1,5 +1,6 @@
 """One frame in several layouts."""
 
+import itertools
 import re
 
 import dask
@@ -16,6 +17,15 @@ def lay(frame, how):
     parts = [frame.iloc[i * size : (i + 1) * size] for i in range(n)]
     # Dask's tokens do not tell all dtypes apart, so the label does
     label = re.sub(r"\W+", "-", f"part {frame.index.dtype} {frame.dtypes.tolist()}")
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_map(itself, parts, meta=frame.iloc[:0], label=label)
+
+
+def split(frame, cuts):
+    """A Dask DataFrame of the frame's rows, cut at some of them."""
+    bounds = [0, *sorted(cuts), len(frame)]
+    parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
+    label = re.sub(r"\W+", "-", f"part {bounds} {frame.index.dtype} {frame.dtypes.tolist()}")
     with dask.config.set({"dataframe.convert-string": False}):
         return dd.from_map(itself, parts, meta=frame.iloc[:0], label=label)
 

@@ -1,13 +1,12 @@
 """Joins of two tables: the same pairs, however the tables lie, and rows that are in pairs or in none."""
 
-import itertools
-
 import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from frames import split
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_metrics import metric_cases
@@ -32,15 +31,6 @@ from dask_simjoin.testing import (
     squared_distances,
     totals,
 )
-
-
-def split(frame, cuts):
-    """A Dask DataFrame of the frame's rows, cut at some of them."""
-    bounds = [0, *sorted(cuts), len(frame)]
-    parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
-    label = "-".join(map(str, [*bounds, *frame.dtypes, frame.index.dtype])).replace("[", "").replace("]", "")
-    with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_map(lambda part: part, parts, meta=frame.iloc[:0], label=label)
 
 
 def table(n, dims, seed, text=False):

@@ -1,13 +1,12 @@
 """Joins with nearest neighbours: the definition, whatever the chunks, ties by the order of the frame."""
 
-import itertools
 import math
 
-import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from frames import split
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_metrics import ENGINE, make_rows, metric_cases
@@ -16,14 +15,6 @@ import dask_simjoin  # noqa: F401
 from dask_simjoin.errors import CoordinateError, DuplicateIdError, OptionError, UnsupportedFrameError
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.testing import cases, distances, frame_of, totals
-
-
-def split(frame, cuts):
-    """A Dask DataFrame of the frame's rows, cut at some of them."""
-    bounds = [0, *sorted(cuts), len(frame)]
-    parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
-    with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_map(lambda part: part, parts, meta=frame.iloc[:0], label="-".join(map(str, bounds)))
 
 
 def nearest(left, right, k, on, bound=math.inf, metric="euclidean", p=2):

@@ -12,7 +12,6 @@ from dask_simjoin.graph.source import itself
 from dask_simjoin.graph.unplanned import Unplanned
 from dask_simjoin.nearest_rows import named_rows, nearest_rows
 from dask_simjoin.neighbors import State, search_chunk
-from dask_simjoin.searches import known_bytes
 
 
 class NearestJoin(Unplanned):
@@ -24,20 +23,6 @@ class NearestJoin(Unplanned):
     _label = "simjoin_nearest_join"
     _parameters = ["source", "other", "spec", "k", "bound", "meta"]
     _named = True
-
-    @property
-    def _neighbors(self) -> int:  # type: ignore[override]
-        k: int = self.operand("k")
-        return k
-
-    @property
-    def _known(self) -> int:  # type: ignore[override]
-        return known_bytes(self._neighbors)
-
-    @property
-    def _bound(self) -> float:  # type: ignore[override]
-        bound: float = self.operand("bound")
-        return bound
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(len(self.plan.counted), 1) + 1)

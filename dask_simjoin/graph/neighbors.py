@@ -14,23 +14,14 @@ from dask_simjoin.graph.private import Expr, Task, TaskRef
 from dask_simjoin.metrics import Metric
 from dask_simjoin.neighbors import State, kth_distance, search_chunk
 from dask_simjoin.plan import Plan
-from dask_simjoin.searches import NearestPlan, known_bytes
+from dask_simjoin.searches import NearestPlan
 
 
 class Searched(FoundByChunk):
     """Distances by row, before they are planned."""
 
-    @property
-    def _neighbors(self) -> int:  # type: ignore[override]
-        k: int = self.operand("k")
-        return k
-
-    @property
-    def _known(self) -> int:  # type: ignore[override]
-        return known_bytes(self._neighbors)
-
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        return ChunkDistances(chunks, plan, self._neighbors, self.operand("spec").measure)
+        return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec").measure)
 
 
 class SomeKDistances(Searched, SomeAligned):

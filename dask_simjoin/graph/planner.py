@@ -24,7 +24,7 @@ from dask_simjoin.ids import (
 )
 from dask_simjoin.partition import RIGHT, PartitionSummary, points, summarise
 from dask_simjoin.plan import Plan, make_plan
-from dask_simjoin.searches import make_nearest_plan
+from dask_simjoin.searches import known_bytes, make_nearest_plan
 from dask_simjoin.spec import JoinSpec
 from dask_simjoin.two_plan import make_two_plan
 
@@ -75,7 +75,8 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None
     plan: Plan
     if neighbors is not None:
         others = None if other is None else tables[1][2]
-        plan = make_nearest_plan(summaries, spec, neighbors, have, method, known or 0, others, bound)
+        found = known_bytes(neighbors)
+        plan = make_nearest_plan(summaries, spec, neighbors, have, method, found, others, bound)
     elif other is not None:
         plan = make_two_plan(summaries, tables[1][2], spec, have, method, counting=not named)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from dask_simjoin.chunking import EntityChunks
 from dask_simjoin.graph.chunked import BothChunks, Chunks, Sources, indexed_chunks
@@ -25,10 +26,6 @@ class Unplanned(Named):
     _named = False
     _known: int | None = None
     """Bytes that tasks find out of each row; see `make_plan`."""
-    _neighbors: int | None = None
-    """How many neighbours are sought of each row."""
-    _bound: float = math.inf
-    """The largest total of one."""
 
     def __str__(self) -> str:
         spec = self.operand("spec")
@@ -39,10 +36,14 @@ class Unplanned(Named):
     @property
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
-        spec = self.operand("spec")
-        return plan_for(
-            self.operand("source"), spec, self._named, self._known, self._neighbors, self._other, self._bound
-        )  # fmt: skip
+        neighbors = self._asked("k", None)
+        bound = self._asked("bound", math.inf)
+        source, spec = self.operand("source"), self.operand("spec")
+        return plan_for(source, spec, self._named, self._known, neighbors, self._other, bound)
+
+    def _asked(self, name: str, default: Any) -> Any:
+        """An operand that not all joins have."""
+        return self.operand(name) if name in self._parameters else default
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
         return [" " * indent + str(self)]
@@ -50,7 +51,7 @@ class Unplanned(Named):
     @property
     def _other(self) -> Sealed | None:
         """The right table, of a join of two."""
-        other: Sealed | None = self.operand("other") if "other" in self._parameters else None
+        other: Sealed | None = self._asked("other", None)
         return other
 
     def _chunks(self) -> Expr:
