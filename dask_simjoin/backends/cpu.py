@@ -11,7 +11,8 @@ import pandas as pd
 from dask_simjoin.backends import cpu_nearest
 from dask_simjoin.backends.base import Measured, Pairs, Visitor, columns_like
 from dask_simjoin.backends.cpu_buffers import BITS, MOST_ROOM, Labels, Positions, Shown
-from dask_simjoin.backends.cpu_engine import build_tiles, count_pairs, find_pairs, part
+from dask_simjoin.backends.cpu_engine import count_pairs, find_pairs, part
+from dask_simjoin.backends.cpu_tiles import build_tiles
 from dask_simjoin.index import grid, tiles
 from dask_simjoin.index.layout import METHODS, Layout, make_layout
 from dask_simjoin.index.nearest import NearestLayout

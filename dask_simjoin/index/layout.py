@@ -13,6 +13,7 @@ import numpy as np
 from dask_simjoin.index.filter import Filter, make_filter
 from dask_simjoin.index.grid import Grid, make_grid
 from dask_simjoin.index.kdorder import MAX_DIMS
+from dask_simjoin.index.quantized import Quantized, make_quantized
 from dask_simjoin.index.tiles import TILE
 from dask_simjoin.norms import Norm, reach
 
@@ -42,6 +43,8 @@ class Layout:
         For the row sweep.
     filter : Filter or None
         For tiles: the float32 filter of squares, or None where all is decided in float64.
+    quantized : Quantized or None
+        For tiles with that: the filter before it.
     cut : tuple of int
         For tiles: the dimensions by which points are put in order.
     fan_out : int
@@ -52,6 +55,7 @@ class Layout:
     norm: Norm = 2
     grid: Grid | None = None
     filter: Filter | None = None
+    quantized: Quantized | None = None
     cut: tuple[int, ...] = ()
     fan_out: int = 2
 
@@ -89,10 +93,12 @@ def make_layout(
     if method == "sweep" or (method == "auto" and dims <= SWEEP_AUTO_DIMS):
         return Layout(threshold, norm, grid=make_grid(lower, upper, variance, reach(norm, threshold)))
     cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
+    chosen = make_filter(lower, upper, mean, variance, threshold) if norm == 2 else None
     return Layout(
         threshold,
         norm,
-        filter=make_filter(lower, upper, mean, variance, threshold) if norm == 2 else None,
+        filter=chosen,
+        quantized=None if chosen is None else make_quantized(lower, upper, mean, variance, threshold),
         cut=tuple(cut),
         fan_out=4 if dims <= WIDE_FAN_OUT_DIMS else 2,
     )

@@ -73,3 +73,47 @@ def pack_exact(x: Any, order: Any, y: Any, z: Any, low: Any, high: Any) -> None:
                 z[tile, k, t] = value
                 low[tile, k] = min(low[tile, k], value)
                 high[tile, k] = max(high[tile, k], value)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def pack_quantized(y: Any, centre: Any, scale: float, outer: float, most: int, bias: int, queries: Any,
+                   points: Any, take: Any, first: Any, marked: Any) -> None:  # fmt: skip
+    """Fill the arrays of the 8-bit filter: see `index.quantized`.
+
+    `y` (n, d) float64: coordinates in order; `queries` (n, steps, 4) int8 and `points` (tiles, steps, 64, 4)
+    uint8: vectors; `take` (n, 2) and `first` (tiles, 64, 2) int16: their terms of both halves;
+    `marked` (tiles,) uint64: which points pass in any case.
+    """
+    n, d = y.shape
+    ones = np.uint64(1)
+    for i in range(n):
+        tile, t = i // TILE, i % TILE
+        total, square_i, square_j = np.zeros(2), np.zeros(2), np.zeros(2)
+        rest_i = rest_j = 0.0
+        for k in range(d):
+            a = (y[i, k] - centre[k]) * scale
+            b = min(max(np.rint(a), -64.0), 64.0)
+            p = min(max(np.rint(2 * a), -128.0), 127.0)
+            queries[i, k // 4, k % 4] = np.int8(b)
+            points[tile, k // 4, t, k % 4] = np.uint8(p + 128)
+            half = (k % 4) // 2
+            total[half] += b
+            square_i[half] += b * b
+            square_j[half] += p * p / 4
+            rest_i += (a - b) * (a - b)
+            rest_j += (a - p / 2) * (a - p / 2)
+        for side in range(2):
+            square, rest = (square_i, rest_i) if side == 0 else (square_j, rest_j)
+            r = np.sqrt(rest) * (1 + 2.0**-40) + np.sqrt(square[0] + square[1]) * 2.0**-50
+            own = (outer * outer / 2 + 2 * outer * r + 2 * r * r) * (1 + 2.0**-40) + 2.0**-20
+            if not own <= 2 * most:
+                marked[tile] |= ones << np.uint64(t)
+                own = 2.0 * most
+            x = np.ceil(own / 2)
+            for half in range(2):
+                if side == 0:
+                    take[i, half] = np.int64(square[half] + 128 * total[half] - x) - bias
+                else:
+                    first[tile, t, half] = np.int64(x - np.floor(square[half]))
+    if n % TILE:
+        marked[n // TILE] = ~np.uint64(0)

@@ -9,22 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numba.extending import overload
+from numba import njit
 
 from dask_simjoin.index.tiles import TILE
-from dask_simjoin.kernels.cpu.tile_simd import (
-    boxes_near,
-    count_bits,
-    lowest_bit,
-    prefetch,
-    tile_decide,
-    tile_filter,
-)
+from dask_simjoin.kernels.cpu.scan import ALL, NONE, ONE, STATES, scan, within
+from dask_simjoin.kernels.cpu.tile_simd import boxes_near, count_bits, lowest_bit, prefetch
 
-ONE = np.uint64(1)
-NONE = np.uint64(0)
-ALL = np.uint64(2**64 - 1)
 STACK = 64 * 8
 PROBE = 256
 """Candidate tiles after which it is tried anew whether testing points against boxes pays."""
@@ -38,67 +28,6 @@ GROUPS = 16
 
 WORTHWHILE = 58
 """A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""
-
-
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _address(z: Any, i: int) -> int:
-    """Of point `i`'s first coordinate in tiles (tiles, d, 64)."""
-    return z.ctypes.data + (i // TILE) * z.strides[0] + (i % TILE) * z.itemsize
-
-
-def _scan(q: Any, d: Any, b: int, four: Any, masks: Any, norm: Any) -> Any:
-    raise NotImplementedError
-
-
-@overload(_scan, inline="always")
-def _scan_overload(q, d, b, four, masks, norm):  # type: ignore[no-untyped-def]
-    """Masks of the points of tile `b` near the queries `four`; their union.
-
-    ``masks[:4]``: those that may be near, ``masks[4:]``: those that surely are.
-    """
-    if isinstance(q.types[0], types.Array) and q.types[0].dtype == types.float32:
-
-        def filtered(q, d, b, four, masks, norm):  # type: ignore[no-untyped-def]
-            q_z, limit, sure = q
-            z, start, d_sure = d
-            i0, i1, i2, i3 = four[0], four[1], four[2], four[3]
-            s = d_sure[b]
-            return tile_filter(
-                z.ctypes.data + b * z.strides[0], start.ctypes.data + b * start.strides[0],
-                z.shape[1], _address(q_z, i0), _address(q_z, i1), _address(q_z, i2),
-                _address(q_z, i3), limit[i0], limit[i1], limit[i2], limit[i3], sure[i0] + s,
-                sure[i1] + s, sure[i2] + s, sure[i3] + s, masks.ctypes.data,
-            )  # fmt: skip
-
-        return filtered
-
-    def decided(q, d, b, four, masks, norm):  # type: ignore[no-untyped-def]
-        q_z, limit, _ = q
-        z, _, _ = d
-        tile = z.ctypes.data + b * z.strides[0]
-        union = NONE
-        for t in range(4):
-            if t > 0 and four[t] == four[t - 1]:
-                masks[t] = NONE
-            else:
-                masks[t] = tile_decide(
-                    tile, np.int64(z.shape[1]), _address(q_z, four[t]), limit[0], norm
-                )  # fmt: skip
-            masks[t + 4] = masks[t]
-            union |= masks[t]
-        return union
-
-    return decided
-
-
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _within(y: Any, i: int, other: Any, j: int, threshold: float) -> bool:
-    """The float64 decision; the filter serves squares only."""
-    total = 0.0
-    for k in range(y.shape[1]):
-        t = y[i, k] - other[j, k]
-        total += t * t
-    return total <= threshold
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -145,9 +74,9 @@ def candidates(lower: Any, upper: Any, levels: Any, low: Any, high: Any, reach: 
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: Any, d_y: Any,
-         d_low: Any, d_high: Any, d_tree: Any, d_names: Any, reach: Any, threshold: float, norm: Any,
-         same: bool, left: Any, right: Any, n: int, cap: int, counting: bool, q_counts: Any,
+def join(q: Any, q_y: int, q_z: Any, q_low: Any, q_high: Any, q_names: Any, points: int, d: Any, d_y: int,
+         swept: Any, d_low: Any, d_high: Any, d_tree: Any, d_names: Any, reach: Any, threshold: float,
+         norm: Any, same: bool, left: Any, right: Any, n: int, cap: int, counting: bool, q_counts: Any,
          d_counts: Any, state: Any) -> int:  # fmt: skip
     """Append pairs of names to `left` and `right`; the new number of pairs.
 
@@ -159,23 +88,26 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
     With `counting` each pair adds 1 to its two points' numbers in `q_counts` and `d_counts` (one
     array if `same`) instead.
 
-    `q` and `d` are the two sides' terms, of the filter (float32) or of the decision (float64);
-    `norm`: see `totals.kind_of`.
+    `q` and `d` are what is known of the two sides: see `scan`; `q_y` and `d_y`: addresses of their
+    coordinates; `points`: how many queries.  `q_z`: address of the queries' vectors and bytes of a tile, and
+    `swept` of the vectors that are read first; `norm`: see `totals.kind_of`.
     """
-    points, dims = q_y.shape
+    dims = q_low.shape[1]
     lower, upper, levels = d_tree
     tiles = d_low.shape[0]
     found = np.empty(tiles, np.int64)
-    masks = np.zeros(8, np.uint64)
+    masks = np.zeros(STATES, np.uint64)
+    at_masks = masks.ctypes.data
     four = np.zeros(4, np.int64)
+    near_of, sure_of = np.zeros(TILE, np.uint64), np.zeros(TILE, np.uint64)
     state[2] = 0
-    z_base, z_step = d[0].ctypes.data, d[0].strides[0]
+    z_base, z_step = swept
     share = z_step // (64 * GROUPS) if z_step <= PREFETCHED else 0
-    for a in range(state[0], q_z.shape[0]):
+    for a in range(state[0], q_low.shape[0]):
         count = candidates(lower, upper, levels, q_low[a], q_high[a], reach, tiles,
                            a if same else 0, norm, found)  # fmt: skip
         valid = ALL if (a + 1) * TILE <= points else (ONE << np.uint64(points - a * TILE)) - ONE
-        at = q_z.ctypes.data + a * q_z.strides[0]
+        at = q_z[0] + a * q_z[1]
         tested, kept = 0, 0
         for c in range(state[1], count):
             if not counting and n + TILE * TILE > cap:
@@ -191,6 +123,7 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
                 tested += 1
                 kept += count_bits(near)
             ahead = z_base + found[min(c + 1, count - 1)] * z_step
+            hit = NONE
             while near != NONE:
                 # the next tile comes into the cache while this one is worked on
                 for line in range(share):
@@ -199,40 +132,46 @@ def join(q: Any, q_z: Any, q_y: Any, q_low: Any, q_high: Any, q_names: Any, d: A
                 picked = 0
                 for t in range(4):
                     if near != NONE:
-                        four[t] = a * TILE + lowest_bit(near)
+                        four[t] = lowest_bit(near)
                         near &= near - ONE
                         picked = t + 1
                     else:
                         four[t] = four[t - 1]
-                if _scan(q, d, b, four, masks, norm) == NONE:
+                i = a * TILE
+                if scan(q, d, b, i + four[0], i + four[1], i + four[2], i + four[3], at_masks, norm) == NONE:
                     continue
                 for t in range(picked):
-                    mask, sure = masks[t], masks[t + 4]
-                    i = four[t]
-                    if same and a == b:
-                        # later points only: each pair once, and no point with itself
-                        upto = ONE << np.uint64(i - a * TILE)
-                        mask &= ~(upto | (upto - ONE))
-                    name = q_names[i]
-                    while mask != NONE:
-                        bit = lowest_bit(mask)
-                        mask &= mask - ONE
-                        j = b * TILE + bit
-                        if (sure >> np.uint64(bit)) & ONE == NONE:
-                            state[3] += 1
-                            if not _within(q_y, i, d_y, j, threshold):
-                                state[4] += 1
-                                continue
-                        if counting:
-                            q_counts[i] += 1
-                            d_counts[j] += 1
+                    near_of[four[t]], sure_of[four[t]] = masks[t], masks[t + 4]
+                    hit |= ONE << np.uint64(four[t])
+            while hit != NONE:
+                t = lowest_bit(hit)
+                hit &= hit - ONE
+                mask, sure = near_of[t], sure_of[t]
+                i = a * TILE + t
+                if same and a == b:
+                    # later points only: each pair once, and no point with itself
+                    upto = ONE << np.uint64(t)
+                    mask &= ~(upto | (upto - ONE))
+                name = q_names[i]
+                while mask != NONE:
+                    bit = lowest_bit(mask)
+                    mask &= mask - ONE
+                    j = b * TILE + bit
+                    if (sure >> np.uint64(bit)) & ONE == NONE:
+                        state[3] += 1
+                        if not within(q, d, q_y, i, d_y, j, dims, threshold):
+                            state[4] += 1
                             continue
-                        other = d_names[j]
-                        if same and other < name:
-                            left[n], right[n] = other, name
-                        else:
-                            left[n], right[n] = name, other
-                        n += 1
+                    if counting:
+                        q_counts[i] += 1
+                        d_counts[j] += 1
+                        continue
+                    other = d_names[j]
+                    if same and other < name:
+                        left[n], right[n] = other, name
+                    else:
+                        left[n], right[n] = name, other
+                    n += 1
         state[1] = 0
-    state[0] = q_z.shape[0]
+    state[0] = q_low.shape[0]
     return n

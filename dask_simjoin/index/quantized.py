@@ -1,0 +1,116 @@
+"""The 8-bit vectors of the tile engine's first filter, and why it loses no pair.
+
+Scalar quantization: coordinates are a = (x - c) / w, where the width w makes most \\|a_k\\| at most 64.  A
+query's vector is b, a rounded to whole numbers from -64 to 64, and that of a point of a tile is p = A/2 with
+A, 2a rounded to whole numbers from -128 to 127; what lies outside is cut off.  How long the rests
+r_i = \\|a_i - b_i\\| and r_j = \\|a_j - p_j\\| are is computed for each point.  A pair has
+\\|a_i - a_j\\| <= E, so as in `index.half`
+
+    \\|b_i - p_j\\|**2  <=  (E + r_i + r_j)**2  <=  T_i + T_j,     T = E**2/2 + 2 E r + 2 r**2
+
+which is a bound for each point by itself.  With N_i = \\|b_i\\|**2, N_j = \\|p_j\\|**2 and x = ceil(T/2)
+
+    -\\|b_i - p_j\\|**2  =  <b_i, A_j> - N_i - N_j  >=  -2 x_i - 2 x_j.
+
+**In 16 bits.**  The dimensions are cut into halves; h says which.  For each of them the kernel adds up
+
+    V_h  =  <b_i, A_j + 128>_h - (N_i + 128 sum(b_i))_h + x_i - floor(N_j)_h + x_j,
+
+in which A_j + 128 is a byte without a sign, and a pair has V_0 + V_1 >= 0.  Two products are added to 16
+bits: no such sum is beyond 2 * 64 * 255 = 32,640.  All other sums wrap, which is exact modulo 2**16; so the
+kernel must only know where to cut the ring.  Let X be the largest x.  A pair's V_h is from -2X, for a half of
+its squared distance is no more than all of it, to 2X + 1, with what floor leaves; what it adds up is
+V_h + 32,766 - 2X, the last number being below 2**15, and while X <= 16,380 nothing of a pair wraps.  The
+verdict is that both halves together are at least 2 (32,766 - 2X).  A pair of points so far apart that a half
+of it wraps may pass as well, which costs time: w is large enough to make this rare, as far as the data's
+variance tells.
+
+A point with a larger T, whose rest is long, is marked, and meets all.
+
+E is as in `index.bounds`: c, w and 1/w stand for any real numbers; the roundings of a, a part of 2**-50 of
+it, are added to r, and T is increased by more than it and the sums of N, below 2**26, may round.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+MOST_TERM = 32760.0
+"""Of T."""
+
+LEAST_DIMS = 16
+"""Dimensions from which the filter is used."""
+
+MOST_DIMS = 4096
+"""Dimensions up to which N is below 2**26."""
+
+DEVIATIONS = 12.0
+"""Coordinates that are further from the mean are cut off."""
+
+SPREAD = 2.5
+"""How much larger than their mean squared distances may be without wrapping."""
+
+REST = 1.5
+"""How much longer than that of evenly spread numbers a rest may be, at least, without being marked."""
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """Constants of the filter.
+
+    Attributes
+    ----------
+    centre : tuple of float
+        c, one number a dimension.
+    scale : float
+        1/w.
+    outer : float
+        E: no pair is further apart, in units of w.
+    most : int
+        X.
+    """
+
+    centre: tuple[float, ...]
+    scale: float
+    outer: float
+    most: int
+
+    @property
+    def bias(self) -> int:
+        """What is added to each half."""
+        return 32766 - 2 * self.most
+
+
+def make_quantized(
+    lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps2: float
+) -> Quantized | None:
+    """The filter for points of these moments, or None where it cannot serve.
+
+    Parameters
+    ----------
+    lower, upper, mean, variance : array (d,), float64
+        Of all points.
+    eps2 : float
+        Threshold of the float64 decision.
+    """
+    dims = len(lower)
+    if not (LEAST_DIMS <= dims <= MOST_DIMS and np.abs([lower, upper]).max() < 2.0**400):
+        return None
+    if not 2.0**-900 < eps2 < 2.0**900:
+        return None
+    wide = DEVIATIONS * np.sqrt(variance)
+    low, high = np.maximum(lower, mean - wide), np.minimum(upper, mean + wide)
+    half, spread = float((high - low).max()) / 2, SPREAD * 2 * float(variance.sum())
+    # both halves have a ring of 2**16, of which T takes a part; and E**2 must be below `MOST_TERM`
+    width = max(half / 64, math.sqrt((spread + 2 * eps2) / 2.0**17), math.sqrt(1.001 * eps2 / MOST_TERM))
+    if not 2.0**-400 < width < 2.0**400:
+        return None
+    outer = math.sqrt((eps2 + dims * 2.0**-1074) * (1 + (dims + 4) * 2.0**-52)) / width * (1 + 2.0**-50)
+    rest = REST * math.sqrt(dims / 12)
+    most = max(outer**2, outer**2 / 2 + 2 * outer * rest + 2 * rest**2)
+    if most > MOST_TERM:
+        return None
+    return Quantized(tuple(((low + high) / 2).tolist()), 1 / width, outer, math.ceil(most / 2))

@@ -1,0 +1,134 @@
+"""Explicit SIMD of the 8-bit filter (see `index.quantized`): 4 queries against a tile of 64."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import llvmlite.binding
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from dask_simjoin.index.tiles import TILE
+from dask_simjoin.kernels.cpu.vectors import F64, I8, I32, bits, call, const, load, splat, store
+
+AVAILABLE = bool(llvmlite.binding.get_host_cpu_features().get("avx2"))
+"""Whether this machine multiplies bytes and adds the products in pairs: x86 with AVX2."""
+
+STEP = 4
+"""Coordinates in the lane of a point."""
+
+LANES = 8
+"""Points of a vector: of 256 bits also where there are longer ones."""
+
+VECTORS = 2
+"""Vectors of the tile at a time: with 4 queries 8 sums in 16 registers."""
+
+ROW_LANES = 8
+"""Coordinates of a pair that are added at a time."""
+
+MULTIPLY_BYTES, MULTIPLY_WORDS = "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"
+"""Products of bytes without and with a sign, or of signed words, two of them added."""
+
+BYTES, WORDS = ir.VectorType(I8, LANES * STEP), ir.VectorType(ir.IntType(16), LANES * STEP // 2)
+LONGS = ir.VectorType(I32, LANES)
+
+
+def _sums(builder: Any, tile: Any, first: Any, steps: Any, points: list[Any], limits: list[Any]) -> list[Any]:
+    """Sums of both halves (int32) of each query and some vectors of a tile."""
+    size = LANES * STEP
+    slots = [[cgutils.alloca_once(builder, WORDS) for _ in range(VECTORS)] for _ in points]
+    for g in range(VECTORS):
+        start = load(builder, builder.add(first, const(g * size)), WORDS, size)
+        for row, limit in zip(slots, limits, strict=True):
+            own = builder.bitcast(splat(builder, limit, LONGS), WORDS)
+            builder.store(builder.sub(start, own), row[g])
+    with cgutils.for_range_slice(builder, const(0), steps, const(1)) as (k, _):
+        at = builder.add(tile, builder.mul(k, const(TILE * STEP)))
+        z = [load(builder, builder.add(at, const(g * size)), BYTES, size) for g in range(VECTORS)]
+        offset = builder.mul(k, const(STEP))
+        for point, row in zip(points, slots, strict=True):
+            p = splat(builder, load(builder, builder.add(point, offset), I32, STEP), LONGS)
+            for vector, slot in zip(z, row, strict=True):
+                product = call(builder, MULTIPLY_BYTES, WORDS, vector, builder.bitcast(p, BYTES))
+                builder.store(builder.add(builder.load(slot), product), slot)
+    ones = ir.Constant(WORDS, [1] * WORDS.count)
+    return [call(builder, MULTIPLY_WORDS, LONGS, builder.load(slot), ones) for row in slots for slot in row]
+
+
+def _put_bits(builder: Any, sums: list[Any], least: Any, shift: Any, masks: list[Any]) -> None:
+    """Add the bits of those that are large enough to the masks."""
+    bound = splat(builder, least, LONGS)
+    largest = functools.reduce(lambda a, b: call(builder, f"llvm.smax.v{LANES}i32", LONGS, a, b), sums)
+    some = bits(builder, builder.icmp_signed(">=", largest, bound))
+    with builder.if_then(builder.icmp_unsigned("!=", some, const(0)), likely=False):
+        for q, mask in enumerate(masks):
+            for g in range(VECTORS):
+                near = bits(builder, builder.icmp_signed(">=", sums[q * VECTORS + g], bound))
+                near = builder.shl(near, builder.add(shift, const(g * LANES)))
+                builder.store(builder.or_(builder.load(mask), near), mask)
+
+
+@intrinsic
+def quantized_filter(typingctx: Any, tile: Any, first: Any, steps: Any, rows: Any, take: Any, i0: Any,
+                     i1: Any, i2: Any, i3: Any, least: Any, out: Any) -> Any:  # fmt: skip
+    """For 4 queries: are the halves of first - take + <A, b>, of 16 bits each, at least `least` together?
+
+    `tile`: address of bytes [steps][64][4]; `first`: of 64 pairs of int16; `rows`: of all queries' bytes
+    [steps][4]; `take`: of their pairs of int16; `i0..i3`: which queries.  Returns the union of the four
+    masks; if that is not 0 they are written at `out`.
+    """
+    sig = types.uint64(*(types.int64,) * 9, types.int32, types.int64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        tile, first, steps, rows, take = args[:5]
+        numbers, least, out = args[5:9], args[9], args[10]
+        step = builder.mul(steps, const(STEP))
+        points = [builder.add(rows, builder.mul(i, step)) for i in numbers]
+        limits = [load(builder, builder.add(take, builder.mul(i, const(4))), I32, 4) for i in numbers]
+        masks = [cgutils.alloca_once_value(builder, const(0)) for _ in points]
+        size = VECTORS * LANES * STEP
+        for part in range(TILE // (LANES * VECTORS)):
+            here = builder.add(tile, const(part * size)), builder.add(first, const(part * size))
+            sums = _sums(builder, *here, steps, points, limits)
+            _put_bits(builder, sums, least, const(part * LANES * VECTORS), masks)
+        found = [builder.load(mask) for mask in masks]
+        union = functools.reduce(builder.or_, found)
+        with builder.if_then(builder.icmp_unsigned("!=", union, const(0)), likely=False):
+            for q, mask in enumerate(found):
+                store(builder, mask, builder.add(out, const(8 * q)), 8)
+        return union
+
+    return sig, codegen
+
+
+@intrinsic
+def squares(typingctx: Any, one: Any, other: Any, dims: Any) -> Any:
+    """Sum of squares of the differences of two rows of float64 at addresses, in an order that is fast."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        one_, other_, dims_ = args
+        vector = ir.VectorType(F64, ROW_LANES)
+        slots = [cgutils.alloca_once_value(builder, ir.Constant(kind, zero))
+                 for kind, zero in ((vector, [0.0] * ROW_LANES), (F64, 0.0))]  # fmt: skip
+
+        def add(k: Any, slot: Any, kind: Any) -> None:
+            at = builder.mul(k, const(8))
+            a, b = (load(builder, builder.add(side, at), kind, 8) for side in (one_, other_))
+            t = builder.fsub(a, b)
+            builder.store(builder.fadd(builder.load(slot), builder.fmul(t, t)), slot)
+
+        whole = builder.and_(dims_, const(-ROW_LANES))
+        with cgutils.for_range_slice(builder, const(0), whole, const(ROW_LANES)) as (k, _):
+            add(k, slots[0], vector)
+        with cgutils.for_range_slice(builder, whole, dims_, const(1)) as (k, _):
+            add(k, slots[1], F64)
+        signature = ir.FunctionType(F64, [F64, vector])
+        reduce = cgutils.get_or_insert_function(
+            builder.module, signature, f"llvm.vector.reduce.fadd.v{ROW_LANES}f64"
+        )
+        return builder.call(reduce, [builder.load(slots[1]), builder.load(slots[0])], fastmath=["reassoc"])
+
+    return types.float64(*(types.int64,) * 3), codegen
