@@ -65,9 +65,7 @@ def _pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns:
     """The pairs of two chunks as columns, in both directions if asked for."""
     labelled = q["labels"] is not None and d["labels"] is not None
     if labelled and spec.radius is None and not either_first(q, same, spec):
-        kept_arrays = _plain(q, d, spec, columns)
-        if kept_arrays is not None:
-            return _labelled(q, d, spec, layout, same, columns, rows, kept_arrays)
+        return _labelled(q, d, spec, layout, same, columns, rows)
     distance = "distance" in columns
     found = matches(q, d, spec, layout, same, distance, rows)
     sides = [(found.left_of, found.left), (found.right_of, found.right)]
@@ -80,30 +78,45 @@ def _pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns:
     return [(len(found.left), part) for part in parts]
 
 
-def _plain(q: Chunk, d: Chunk, spec: JoinSpec, columns: list[str]) -> list[dict[str, Any]] | None:
-    """Kept columns, by their names in the result, as arrays that a backend's `pairs` can keep; or None."""
-    backend = backend_for(q["example"])
-    sides = []
-    for chunk, kept_of in ((q, spec.kept_left), (d, spec.kept_right)):
-        wanted = [name for name in kept_of if name in columns or spec.pairs == "both"]
-        sides.append({name: backend.plain(chunk["kept"], kept_of[name]) for name in wanted})
-    return None if any(values is None for side in sides for values in side.values()) else sides
+PLACE = object()
+"""What `_labelled` keeps of rows some of whose columns only a frame can take: their places."""
+
+
+def _arrays(chunk: Chunk, names: dict[str, Any]) -> dict[Any, Any]:
+    """What a backend's `pairs` keeps of a chunk's rows: columns, by their names in the result, and places."""
+    backend = backend_for(chunk["example"])
+    plain = {name: backend.plain(chunk["kept"], column) for name, column in names.items()}
+    found: dict[Any, Any] = {name: values for name, values in plain.items() if values is not None}
+    if len(found) < len(names):
+        found[PLACE] = backend.xp.arange(len(chunk["ids"]), dtype=backend.xp.int32)
+    return found
 
 
 def _labelled(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
-              rows: tuple[int, int] | None, kept_of: list[dict[str, Any]]) -> list[Part]:  # fmt: skip
+              rows: tuple[int, int] | None) -> list[Part]:  # fmt: skip
     """The same where a backend can give all columns while it finds the pairs."""
     backend = backend_for(q["example"])
     labels, made = (q["labels"], d["labels"]), None
     if "distance" in columns:
         made = measured(spec, backend.xp)
+    both = spec.pairs == "both"
+    wanted = [
+        {name: column for name, column in names.items() if name in columns or both}
+        for names in (spec.kept_left, spec.kept_right)
+    ]
+    kept_of = [_arrays(chunk, names) for chunk, names in zip((q, d), wanted, strict=True)]
     arrays = [list(side.values()) for side in kept_of] if any(kept_of) else None
     found = backend.pairs(q, d, layout, same=same, distance=made, labels=labels, rows=rows, kept=arrays)
     left, right = from_labels(found.left, q["ids"]), from_labels(found.right, d["ids"])
-    own = dict(zip([*kept_of[0], *kept_of[1]], found.kept, strict=True))
+    values = iter(found.kept)
+    own: dict[str, Any] = {}
+    for chunk, of_side, side in zip((q, d), wanted, kept_of, strict=True):
+        taken = dict(zip(side, values, strict=False))
+        for name, column in of_side.items():
+            own[name] = taken[name] if name in taken else kept((chunk,), column, taken[PLACE])
     parts = [own | {"left": left, "right": right}]
-    if spec.pairs == "both":
-        names_of = list(zip(*kept_of, strict=True))
+    if both:
+        names_of = list(zip(*wanted, strict=True))
         turned = {a: own[b] for pair in names_of for a, b in (pair, pair[::-1])}
         parts.append(turned | {"left": right, "right": left})
     if made is not None:

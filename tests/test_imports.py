@@ -67,7 +67,7 @@ FLOORS = [
         "backends.gpu_engine",
         "backends.gpu_order",
     },
-    {"backends.cpu_tiles", "backends.gpu_nearest"},
+    {"backends.cpu_tiles", "backends.gpu_nearest", "backends.gpu_pairs"},
     {"backends.cpu_engine"},
     {"backends.cpu", "backends.gpu"},
     {"entries", "ids", "sampled"},

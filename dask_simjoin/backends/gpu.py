@@ -9,9 +9,10 @@ import cudf
 import cupy
 import numpy as np
 
-from dask_simjoin.backends import gpu_engine
+from dask_simjoin.backends import gpu_engine, gpu_pairs
 from dask_simjoin.backends.base import Measured, Pairs, Visitor, columns_like
 from dask_simjoin.backends.gpu_order import kd_order
+from dask_simjoin.backends.gpu_pairs import finish, shape_of
 from dask_simjoin.errors import PartitionSizeError
 from dask_simjoin.index import device, device_nearest
 from dask_simjoin.index.device import MOST_DIMS, DeviceLayout, make_device_layout
@@ -27,25 +28,13 @@ Index = dict[str, Any]
 MOST_ROWS = 2**31 - 1
 """Rows of a cuDF frame."""
 
-THREADS = 256
-
 VISITED = 1 << 24
 """Pairs that are shown to a visitor at a time, at most."""
-
-
-def _shape(items: int) -> tuple[tuple[int], tuple[int]]:
-    """Blocks and threads for so many items, each of which a thread takes in a loop."""
-    return (min(-(-items // THREADS), 1 << 16),), (THREADS,)
 
 
 def _components(parent: Any, function: str) -> Any:
     wide = parent.dtype == cupy.int64
     return load.kernel("components", function, DIMS=1, EXACT=True, NODES_64=wide)
-
-
-def _finish(layout: DeviceLayout, function: str, *, labels: bool) -> Any:
-    constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(layout.norm)
-    return load.kernel("finish", function, **constants)
 
 
 class GpuBackend:
@@ -94,48 +83,18 @@ class GpuBackend:
     def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: Measured | None = None,
               labels: tuple[Any, Any] | None = None,
               rows: tuple[int, int] | None = None, kept: Any = None) -> Pairs:  # fmt: skip
-        if kept is not None and labels is not None:
-            places = tuple(cupy.arange(len(side["y"]), dtype=cupy.int64) for side in (q, d))
-            whole = self.pairs(q, d, layout, same=same, distance=distance, labels=places, rows=rows)
-            sides = list(zip((whole.left, whole.right), labels, kept, strict=True))
-            left, right = (names[at] for at, names, _ in sides)
-            values = [some[at] for at, _, side in sides for some in side]
-            return Pairs(left, right, whole.distance, whole.decided, whole.refused, values)
-        kind = cupy.int32 if labels is None else cupy.int64
-        names = labels or (q["order"], d["order"])
-        assert all(name.dtype == kind for name in names)
-        parts, told = [], (0, 0)
-        function = _finish(layout, "name_pairs", labels=labels is not None)
-        for found in gpu_engine.batches(q, d, layout, same=same, rows=rows):
-            n = len(found.places)
-            left, right = cupy.empty(n, kind), cupy.empty(n, kind)
-            away = None if distance is None else cupy.empty(n)
-            if n:
-                arguments = (
-                    found.places, np.uint64(n), q["order"], d["order"], *names, np.int32(same), q["y"],
-                    d["y"], left, right, np.uint64(0) if away is None else away,
-                )  # fmt: skip
-                function(*_shape(n), arguments)
-            if distance is not None:
-                away = distance(away)
-            parts.append((left, right, away))
-            told = (found.decided, found.refused)
-        if len(parts) == 1:
-            return Pairs(*parts[0], *told)
-        none = cupy.empty(0, kind)
-        columns = [cupy.concatenate(c) for c in list(zip(*parts, strict=True))[: 2 + (distance is not None)]]
-        if not parts:
-            columns = [none, none] + [cupy.empty(0)] * (distance is not None)
-        return Pairs(columns[0], columns[1], None if distance is None else columns[2], *told)
+        return gpu_pairs.named(
+            q, d, layout, same=same, distance=distance, labels=labels, rows=rows, kept=kept
+        )
 
     def visit(self, q: Index, d: Index, layout: DeviceLayout, visitor: Visitor, *, same: bool,
               rows: tuple[int, int] | None = None) -> None:  # fmt: skip
-        function = _finish(layout, "measure_pairs", labels=False)
+        function = finish(layout, "measure_pairs", labels=False)
         for found in gpu_engine.batches(q, d, layout, same=same, rows=rows, most=VISITED):
             n = len(found.places)
             if n:
                 away = cupy.empty(n)
-                function(*_shape(n), (found.places, np.uint64(n), q["y"], d["y"], away))
+                function(*shape_of(n), (found.places, np.uint64(n), q["y"], d["y"], away))
                 visitor(q["order"][found.places[:, 0]], d["order"][found.places[:, 1]], away)
 
     def connect(self, q: Index, d: Index, layout: DeviceLayout, parent: Any, taking: tuple[Any, Any],
@@ -147,11 +106,11 @@ class GpuBackend:
     def link(self, parent: Any, left: Any, right: Any) -> None:
         if len(left):
             sides = (cupy.ascontiguousarray(side, cupy.int64) for side in (left, right))
-            _components(parent, "link_edges")(*_shape(len(left)), (*sides, np.int64(len(left)), parent))
+            _components(parent, "link_edges")(*shape_of(len(left)), (*sides, np.int64(len(left)), parent))
 
     def roots(self, parent: Any) -> None:
         if len(parent):
-            _components(parent, "tie_to_roots")(*_shape(len(parent)), (parent, np.int64(len(parent))))
+            _components(parent, "tie_to_roots")(*shape_of(len(parent)), (parent, np.int64(len(parent))))
 
     def lowest(self, q: Index, d: Index, layout: DeviceLayout, labels: tuple[Any, Any],
                low: tuple[Any, Any], *, same: bool) -> None:  # fmt: skip
@@ -177,7 +136,7 @@ class GpuBackend:
         if not n:
             return own, own, own
         dim, split, child, middle, lower, upper = (cupy.asarray(a) for a in regions.arrays)
-        shape = _shape(n)
+        shape = shape_of(n)
         points = (x, np.int64(n), np.int64(n), dim, split, child)
         constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": regions.depth + 2} | norm_constant(norm)
         load.kernel("regions", "own_regions", **constants)(*shape, (*points, np.int64(len(dim)), own))

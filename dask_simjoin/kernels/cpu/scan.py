@@ -89,7 +89,7 @@ def _address(z: int, dims: int, size: int, i: int) -> int:
     return z + ((i // TILE) * dims * TILE + i % TILE) * size
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
 def _filtered(q: Filtered, d: Filtered, b: int, i0: int, i1: int, i2: int, i3: int, masks: int) -> Any:
     """The float32 filter."""
     s = float32_at(d.sure, b)
@@ -102,17 +102,18 @@ def _filtered(q: Filtered, d: Filtered, b: int, i0: int, i1: int, i2: int, i3: i
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _quantized(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int) -> Any:
-    """The 8-bit filter, and where it lets through too much the float32 one."""
-    own, other = q[1], d[1]
+@njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
+def _quantized(
+    own: Any, other: Any, b: int, dims: int, i0: int, i1: int, i2: int, i3: int, masks: int
+) -> Any:
+    """The 8-bit filter: its masks' union, and whether they are few; else the float32 filter is to tell."""
     pause = mask_at(masks, PAUSE)
     if pause != NONE:
         put_mask(masks, PAUSE, pause - ONE)
-        return _filtered(q[0], d[0], b, i0, i1, i2, i3, masks)
+        return NONE, False
     passing = mask_at(other.marked, b)
     if passing == ALL or (mask_at(own.marked, i0 // TILE) >> np.uint64(i0 % TILE)) != NONE:
-        return _filtered(q[0], d[0], b, i0, i1, i2, i3, masks)
+        return NONE, False
     union = quantized_filter(
         other.tiles + b * (own.steps * 4 * TILE), other.first + b * (4 * TILE), own.steps, own.queries,
         own.take, i0, i1, i2, i3, own.least, masks,
@@ -122,31 +123,30 @@ def _quantized(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks
             put_mask(masks, t, passing if union == NONE else mask_at(masks, t) | passing)
         union |= passing
     if union == NONE:
-        return NONE
+        return NONE, True
     number = 0
     for t in range(4):
         number += count_bits(mask_at(masks, t))
     score = mask_at(masks, SCORE)
-    step = q[0].dims * 8
-    if number <= FEW:
-        put_mask(masks, SCORE, score - ONE if score != NONE else score)
-        for t in range(4):
-            put_mask(masks, t + 4, NONE)
-            mask = mask_at(masks, t)
-            while mask != NONE:  # they are tried once all queries of the tile are through
-                row = other.rows + (b * TILE + lowest_bit(mask)) * step
-                mask &= mask - ONE
-                for line in range(0, step, 64):
-                    prefetch(row + line)
-        return union
-    put_mask(masks, SCORE, score + ONE)
-    if score >= WORST:
-        put_mask(masks, SCORE, WORST // np.uint64(2))
-        put_mask(masks, PAUSE, PAUSED)
-    return _filtered(q[0], d[0], b, i0, i1, i2, i3, masks)
+    if number > FEW:
+        put_mask(masks, SCORE, score + ONE)
+        if score >= WORST:
+            put_mask(masks, SCORE, WORST // np.uint64(2))
+            put_mask(masks, PAUSE, PAUSED)
+        return union, False
+    put_mask(masks, SCORE, score - ONE if score != NONE else score)
+    for t in range(4):
+        put_mask(masks, t + 4, NONE)
+        mask = mask_at(masks, t)
+        while mask != NONE:  # they are tried once all queries of the tile are through
+            row = other.rows + (b * TILE + lowest_bit(mask)) * dims * 8
+            mask &= mask - ONE
+            for line in range(0, dims * 8, 64):
+                prefetch(row + line)
+    return union, True
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
 def _decided(
     q: Decided, d: Decided, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any
 ) -> Any:
@@ -176,7 +176,12 @@ def scan(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int,
 @overload(scan, inline="always")
 def _scan_overload(q, d, b, i0, i1, i2, i3, masks, norm):  # type: ignore[no-untyped-def]
     if len(q.types) == 2:
-        return lambda q, d, b, i0, i1, i2, i3, masks, norm: _quantized(q, d, b, i0, i1, i2, i3, masks)
+
+        def both(q, d, b, i0, i1, i2, i3, masks, norm):  # type: ignore[no-untyped-def]
+            union, few = _quantized(q[1], d[1], b, d[0].dims, i0, i1, i2, i3, masks)
+            return union if few else _filtered(q[0], d[0], b, i0, i1, i2, i3, masks)
+
+        return both
     if q.types[0].instance_class is Filtered:
         return lambda q, d, b, i0, i1, i2, i3, masks, norm: _filtered(q[0], d[0], b, i0, i1, i2, i3, masks)
     return lambda q, d, b, i0, i1, i2, i3, masks, norm: _decided(q[0], d[0], b, i0, i1, i2, i3, masks, norm)

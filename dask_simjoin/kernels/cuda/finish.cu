@@ -1,5 +1,5 @@
-// Places in two indexes become rows: positions or labels, the left one first, and their totals.
-// Or only the totals are asked for.
+// Places in two indexes become rows: positions or labels, the left one first, their totals, and what is kept of
+// both rows.  Or only the totals are asked for.
 //
 // Constants: DIMS; NORM; LABELS 0 (positions, int32) or 1 (labels, int64).
 
@@ -22,6 +22,36 @@ extern "C" __global__ void name_pairs(const int2* __restrict__ places, u64 numbe
         left[n] = swap ? b : a;
         right[n] = swap ? a : b;
         if (total) total[n] = total_of(qy + (size_t)pair.x * DIMS, dy + (size_t)pair.y * DIMS);
+    }
+}
+
+// A column of the result: values of 1, 2, 4 or 8 bytes of all left or right rows, and where those of pairs go.
+struct kept_column {
+    const void* from;
+    void* to;
+    u64 bytes;
+    u64 of_right;
+};
+
+template <typename T>
+static __device__ void keep(const kept_column& column, u64 n, int row) {
+    ((T*)column.to)[n] = ((const T*)column.from)[row];
+}
+
+extern "C" __global__ void keep_columns(const int2* __restrict__ places, u64 number,
+                                        const int* __restrict__ q_order, const int* __restrict__ d_order, int same,
+                                        const kept_column* __restrict__ columns, int how_many) {
+    for (u64 n = blockIdx.x * (u64)blockDim.x + threadIdx.x; n < number; n += (u64)gridDim.x * blockDim.x) {
+        const int2 pair = places[n];
+        const bool swap = same && d_order[pair.y] < q_order[pair.x];
+        for (int k = 0; k < how_many; k++) {
+            const kept_column column = columns[k];
+            const int row = (column.of_right != 0) != swap ? pair.y : pair.x;
+            if (column.bytes == 8) keep<u64>(column, n, row);
+            else if (column.bytes == 4) keep<unsigned>(column, n, row);
+            else if (column.bytes == 2) keep<unsigned short>(column, n, row);
+            else keep<unsigned char>(column, n, row);
+        }
     }
 }
 
