@@ -147,3 +147,44 @@ def test_small_partitions_of_results():
         assert lazy.npartitions > 4
         found = computed(lazy)
     assert_same_rows(found, LEFT.simjoin.join(RIGHT, 0.5, on=ON, keep="weight"))
+
+
+KINDS = ["bool", "int8", "uint16", "int32", "uint64", "float32", "float64"]
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("pairs", ["unique", "both"])
+@pytest.mark.parametrize("more", [[], ["name"]], ids=str)
+def test_kept_columns_of_every_size(how, pairs, more):
+    frame = LEFT.assign(**{kind: (np.arange(500) % 120).astype(kind) for kind in KINDS})
+    options = {"on": ON, "pairs": pairs, "keep": [*KINDS, *more], "return_distance": True}
+    found = computed(lay(frame, how).simjoin.self_join(0.5, **options))
+    assert {str(found[f"{kind}_left"].dtype) for kind in KINDS} == set(KINDS)
+    assert_same_rows(found, frame.simjoin.self_join(0.5, **options))
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_not_a_number_stays_one(how):
+    frame = lay(LEFT, "cudf")
+    real = cupy.where(cupy.arange(500) % 3 == 0, cupy.nan, 1.0)
+    frame["real"] = cudf.Series(real, index=frame.index, nan_as_null=False)
+    if how != "cudf":
+        frame = dask_cudf.from_cudf(frame, npartitions=int(how[-1]), sort=False)
+    found = frame.simjoin.self_join(0.5, on=ON, keep="real")
+    if how != "cudf":
+        found = found.compute(scheduler="sync")
+    assert found.real_left.null_count == 0
+    assert 0 < int(cupy.isnan(found.real_left.values).sum()) < len(found)
+
+
+def test_kept_columns_of_several_batches(monkeypatch):
+    """More pairs than a buffer holds."""
+    from dask_simjoin.backends import gpu_engine
+
+    monkeypatch.setattr(gpu_engine, "FIRST_BATCH", 0)
+    monkeypatch.setattr(gpu_engine, "BATCH", 1 << 16)
+    frame = frame_of(np.random.default_rng(3).integers(0, 9, (3000, 2)) * 0.5).assign(k=np.arange(3000))
+    options = {"on": ON, "keep": ["k"], "return_distance": True}
+    found = computed(cudf.from_pandas(frame).simjoin.self_join(1.0, **options))
+    assert len(found) > 1 << 18
+    assert_same_rows(found, frame.simjoin.self_join(1.0, **options))

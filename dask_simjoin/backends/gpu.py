@@ -162,8 +162,9 @@ class GpuBackend:
                 "DataFrame, whose result has partitions: dask_cudf.from_cudf(df, npartitions=1)."
             )
         frame = cudf.DataFrame(index=cudf.RangeIndex(rows))
-        for name, values in columns.items():  # one by one: nothing is aligned
-            frame[name] = values
+        for name, values in columns.items():
+            plain = isinstance(values, cupy.ndarray)
+            frame[name] = cudf.Series(values, nan_as_null=False) if plain else values  # NaN stays NaN
         return frame
 
     def values(self, frame: Any, name: Any, places: Any) -> Any:
