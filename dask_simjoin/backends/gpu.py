@@ -37,6 +37,13 @@ def _components(parent: Any, function: str) -> Any:
     return load.kernel("components", function, DIMS=1, EXACT=True, NODES_64=wide)
 
 
+def _series(values: Any) -> Any:
+    """A column of a result; NaN stays NaN, and nothing is copied."""
+    if isinstance(values, cupy.ndarray):
+        return cudf.Series(values, nan_as_null=False)
+    return values if isinstance(values, cudf.Series) else cudf.Series(values)
+
+
 class GpuBackend:
     """See `Backend`.
 
@@ -161,13 +168,13 @@ class GpuBackend:
                 f"The result has {rows:,} rows, and a cuDF DataFrame at most {MOST_ROWS:,}; join a Dask "
                 "DataFrame, whose result has partitions: dask_cudf.from_cudf(df, npartitions=1)."
             )
-        frame = cudf.DataFrame(index=cudf.RangeIndex(rows))
-        for name, values in columns.items():
-            plain = isinstance(values, cupy.ndarray)
-            frame[name] = cudf.Series(values, nan_as_null=False) if plain else values  # NaN stays NaN
-        return frame
+        series = {name: _series(values) for name, values in columns.items()}
+        return cudf.DataFrame(series) if series else cudf.DataFrame(index=cudf.RangeIndex(rows))
 
     def values(self, frame: Any, name: Any, places: Any) -> Any:
+        plain = self.plain(frame, name)
+        if plain is not None:
+            return plain[places]
         return frame[name].take(places).reset_index(drop=True)
 
     def plain(self, frame: Any, name: Any) -> Any:

@@ -23,8 +23,8 @@ BATCH = 1 << 29
 BATCH_SHARE = 32
 """Part of a GPU's memory that they may take."""
 
-FIRST_BATCH = 32
-"""Pairs of each point for which there is room at first."""
+FIRST_BATCH = 128
+"""Pairs of each point for which there is room at first: what several batches give must be copied together."""
 
 MOST_UNITS = 1 << 26
 """Units of work: each costs a few box tests, even where no tile is near."""
