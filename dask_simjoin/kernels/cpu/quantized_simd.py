@@ -73,22 +73,24 @@ def _put_bits(builder: Any, sums: list[Any], least: Any, shift: Any, masks: list
 
 @intrinsic
 def quantized_filter(typingctx: Any, tile: Any, first: Any, steps: Any, rows: Any, take: Any, i0: Any,
-                     i1: Any, i2: Any, i3: Any, least: Any, out: Any) -> Any:  # fmt: skip
+                     i1: Any, i2: Any, i3: Any, least: Any, passing: Any, out: Any) -> Any:  # fmt: skip
     """For 4 queries: are the halves of first - take + <A, b>, of 16 bits each, at least `least` together?
 
     `tile`: address of bytes [steps][64][4]; `first`: of 64 pairs of int16; `rows`: of all queries' bytes
-    [steps][4]; `take`: of their pairs of int16; `i0..i3`: which queries.  Returns the union of the four
-    masks; if that is not 0 they are written at `out`.
+    [steps][4]; `take`: of their pairs of int16; `i0..i3`: which queries; `passing`: mask of points for which
+    the answer is yes in any case.  Returns the union of the four masks; if that is not 0 they are written at
+    `out`.
     """
-    sig = types.uint64(*(types.int64,) * 9, types.int32, types.int64)
+    sig = types.uint64(*(types.int64,) * 9, types.int32, types.uint64, types.int64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         tile, first, steps, rows, take = args[:5]
-        numbers, least, out = args[5:9], args[9], args[10]
+        numbers = args[5:9]
+        least, passing, out = args[9:]
         step = builder.mul(steps, const(STEP))
         points = [builder.add(rows, builder.mul(i, step)) for i in numbers]
         limits = [load(builder, builder.add(take, builder.mul(i, const(4))), I32, 4) for i in numbers]
-        masks = [cgutils.alloca_once_value(builder, const(0)) for _ in points]
+        masks = [cgutils.alloca_once_value(builder, passing) for _ in points]
         size = VECTORS * LANES * STEP
         for part in range(TILE // (LANES * VECTORS)):
             here = builder.add(tile, const(part * size)), builder.add(first, const(part * size))

@@ -29,10 +29,14 @@ ONE = np.uint64(1)
 NONE = np.uint64(0)
 ALL = np.uint64(2**64 - 1)
 
-STATES = 10
-"""Masks that a scan writes, and its memory of how the 8-bit filter does: `SCORE` and `PAUSE`."""
+FOUR = 2 * TILE
+"""Where those of four queries are written, behind a tile's: 4 of points that may be near, 4 of sure ones."""
 
-SCORE, PAUSE = 8, 9
+SCORE, PAUSE = FOUR + 8, FOUR + 9
+"""Where the 8-bit filter remembers how it does."""
+
+STATES = FOUR + 10
+"""Numbers (uint64) in all."""
 
 FEW = 24
 """Candidates of 4 queries in a tile up to which each is tried by itself: the float32 filter of all 256 takes
@@ -41,8 +45,8 @@ as long."""
 WORST = np.uint64(64)
 """Of a score that counts how much more often there were more: then the 8-bit filter pauses."""
 
-PAUSED = np.uint64(4096)
-"""Scans for which it does."""
+PAUSED = np.uint64(256)
+"""Tiles for which it does."""
 
 
 class Filtered(NamedTuple):
@@ -89,102 +93,139 @@ def _address(z: int, dims: int, size: int, i: int) -> int:
     return z + ((i // TILE) * dims * TILE + i % TILE) * size
 
 
-@njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
-def _filtered(q: Filtered, d: Filtered, b: int, i0: int, i1: int, i2: int, i3: int, masks: int) -> Any:
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def _filtered(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any) -> Any:
     """The float32 filter."""
-    s = float32_at(d.sure, b)
+    own, other = q[0], d[0]
+    z, dims, s = own.z, own.dims, float32_at(other.sure, b)
     return tile_filter(
-        d.z + b * d.dims * (4 * TILE), d.term + b * (4 * TILE), d.dims, _address(q.z, q.dims, 4, i0),
-        _address(q.z, q.dims, 4, i1), _address(q.z, q.dims, 4, i2), _address(q.z, q.dims, 4, i3),
-        float32_at(q.term, i0), float32_at(q.term, i1), float32_at(q.term, i2), float32_at(q.term, i3),
-        float32_at(q.sure, i0) + s, float32_at(q.sure, i1) + s, float32_at(q.sure, i2) + s,
-        float32_at(q.sure, i3) + s, masks,
+        other.z + b * dims * (4 * TILE), other.term + b * (4 * TILE), dims, _address(z, dims, 4, i0),
+        _address(z, dims, 4, i1), _address(z, dims, 4, i2), _address(z, dims, 4, i3),
+        float32_at(own.term, i0), float32_at(own.term, i1), float32_at(own.term, i2),
+        float32_at(own.term, i3), float32_at(own.sure, i0) + s, float32_at(own.sure, i1) + s,
+        float32_at(own.sure, i2) + s, float32_at(own.sure, i3) + s, masks + 8 * FOUR,
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
-def _quantized(
-    own: Any, other: Any, b: int, dims: int, i0: int, i1: int, i2: int, i3: int, masks: int
-) -> Any:
-    """The 8-bit filter: its masks' union, and whether they are few; else the float32 filter is to tell."""
-    pause = mask_at(masks, PAUSE)
-    if pause != NONE:
-        put_mask(masks, PAUSE, pause - ONE)
-        return NONE, False
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def _quantized(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any) -> Any:
+    """The 8-bit filter, and where it lets through too much the float32 one."""
+    own, other, row = q[1], d[1], d[0].dims * 8
     passing = mask_at(other.marked, b)
-    if passing == ALL or (mask_at(own.marked, i0 // TILE) >> np.uint64(i0 % TILE)) != NONE:
-        return NONE, False
-    union = quantized_filter(
+    union = passing | quantized_filter(
         other.tiles + b * (own.steps * 4 * TILE), other.first + b * (4 * TILE), own.steps, own.queries,
-        own.take, i0, i1, i2, i3, own.least, masks,
+        own.take, i0, i1, i2, i3, own.least, passing, masks + 8 * FOUR,
     )  # fmt: skip
-    if passing != NONE:
-        for t in range(4):
-            put_mask(masks, t, passing if union == NONE else mask_at(masks, t) | passing)
-        union |= passing
     if union == NONE:
-        return NONE, True
+        return NONE
     number = 0
-    for t in range(4):
+    for t in range(FOUR, FOUR + 4):
         number += count_bits(mask_at(masks, t))
     score = mask_at(masks, SCORE)
     if number > FEW:
         put_mask(masks, SCORE, score + ONE)
-        if score >= WORST:
-            put_mask(masks, SCORE, WORST // np.uint64(2))
-            put_mask(masks, PAUSE, PAUSED)
-        return union, False
+        return _filtered(q, d, b, i0, i1, i2, i3, masks, norm)
     put_mask(masks, SCORE, score - ONE if score != NONE else score)
-    for t in range(4):
+    for t in range(FOUR, FOUR + 4):
         put_mask(masks, t + 4, NONE)
         mask = mask_at(masks, t)
         while mask != NONE:  # they are tried once all queries of the tile are through
-            row = other.rows + (b * TILE + lowest_bit(mask)) * dims * 8
+            at = other.rows + (b * TILE + lowest_bit(mask)) * row
             mask &= mask - ONE
-            for line in range(0, dims * 8, 64):
-                prefetch(row + line)
-    return union, True
+            for line in range(0, row, 64):
+                prefetch(at + line)
+    return union
 
 
-@njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
-def _decided(
-    q: Decided, d: Decided, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any
-) -> Any:
-    tile = d.z + b * d.dims * (8 * TILE)
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def _decided(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any) -> Any:
+    """The decision."""
+    own, other = q[0], d[0]
+    tile = other.z + b * other.dims * (8 * TILE)
     union = NONE
     last = -1
     for t, i in enumerate((i0, i1, i2, i3)):
         mask = NONE
         if i != last:
-            mask = tile_decide(tile, d.dims, _address(q.z, q.dims, 8, i), q.threshold, norm)
-        put_mask(masks, t, mask)
-        put_mask(masks, t + 4, mask)
+            mask = tile_decide(tile, other.dims, _address(own.z, own.dims, 8, i), own.threshold, norm)
+        put_mask(masks, FOUR + t, mask)
+        put_mask(masks, FOUR + t + 4, mask)
         union |= mask
         last = i
     return union
 
 
-def scan(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any) -> Any:
-    """Masks of the points of tile `b` near the queries i0 <= i1 <= i2 <= i3 of one tile; their union.
+def _in_fours(some: Any) -> Any:
+    """A function for all queries `near` of one that is for four of them."""
 
-    `masks`: address of `STATES` uint64; if the union is not 0, the first four are of points that may be near,
-    the next four of those that surely are.
+    @njit(nogil=True, error_model="numpy", forceinline=True)
+    def every(
+        q: Any, d: Any, a: int, b: int, near: Any, ahead: int, share: int, masks: int, norm: Any
+    ) -> Any:
+        hit, i = NONE, a * TILE
+        while near != NONE:
+            # the next tile comes into the cache while this one is worked on
+            for line in range(share):
+                prefetch(ahead + line * 64)
+            ahead += share * 64
+            t0 = lowest_bit(near)
+            near &= near - ONE
+            t1 = lowest_bit(near) if near != NONE else t0
+            near &= near - ONE if near != NONE else NONE
+            t2 = lowest_bit(near) if near != NONE else t1
+            near &= near - ONE if near != NONE else NONE
+            t3 = lowest_bit(near) if near != NONE else t2
+            near &= near - ONE if near != NONE else NONE
+            if some(q, d, b, i + t0, i + t1, i + t2, i + t3, masks, norm) == NONE:
+                continue
+            # the first of those that are the same is written last: a decision tells no other's
+            for t, place in ((t3, 3), (t2, 2), (t1, 1), (t0, 0)):
+                put_mask(masks, t, mask_at(masks, FOUR + place))
+                put_mask(masks, TILE + t, mask_at(masks, FOUR + 4 + place))
+                hit |= ONE << np.uint64(t)
+        return hit
+
+    return every
+
+
+_all_filtered, _all_quantized, _all_decided = (_in_fours(some) for some in (_filtered, _quantized, _decided))
+
+
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def _coarse_first(q: Any, d: Any, a: int, b: int, near: Any, ahead: int, share: int, masks: int,
+                  norm: Any) -> Any:  # fmt: skip
+    """The 8-bit filter for the queries that it serves, while it serves."""
+    marked = mask_at(q[1].marked, a)
+    pause = mask_at(masks, PAUSE)
+    if pause != NONE or mask_at(d[1].marked, b) == ALL:
+        marked = ALL
+        put_mask(masks, PAUSE, pause - ONE if pause != NONE else pause)
+    elif mask_at(masks, SCORE) > WORST:
+        put_mask(masks, SCORE, WORST // np.uint64(2))
+        put_mask(masks, PAUSE, PAUSED)
+    hit = NONE
+    if near & marked != NONE:
+        hit = _all_filtered(q, d, a, b, near & marked, ahead, 0, masks, norm)
+    return hit | _all_quantized(q, d, a, b, near & ~marked, ahead, share, masks, norm)
+
+
+def scan(q: Any, d: Any, a: int, b: int, near: Any, ahead: int, share: int, masks: int, norm: Any) -> Any:
+    """Which queries of tile `a`, of those of the mask `near`, are near points of tile `b`.
+
+    `masks`: address of `STATES` uint64; of the queries that are, number t is the mask of the points that may
+    be near query t, and number 64 + t of those that surely are.  `share` cache lines, from `ahead` on, are
+    asked for with every four queries.
     """
     raise NotImplementedError
 
 
 @overload(scan, inline="always")
-def _scan_overload(q, d, b, i0, i1, i2, i3, masks, norm):  # type: ignore[no-untyped-def]
-    if len(q.types) == 2:
-
-        def both(q, d, b, i0, i1, i2, i3, masks, norm):  # type: ignore[no-untyped-def]
-            union, few = _quantized(q[1], d[1], b, d[0].dims, i0, i1, i2, i3, masks)
-            return union if few else _filtered(q[0], d[0], b, i0, i1, i2, i3, masks)
-
-        return both
-    if q.types[0].instance_class is Filtered:
-        return lambda q, d, b, i0, i1, i2, i3, masks, norm: _filtered(q[0], d[0], b, i0, i1, i2, i3, masks)
-    return lambda q, d, b, i0, i1, i2, i3, masks, norm: _decided(q[0], d[0], b, i0, i1, i2, i3, masks, norm)
+def _scan_overload(q, d, a, b, near, ahead, share, masks, norm):  # type: ignore[no-untyped-def]
+    first = _all_filtered if q.types[0].instance_class is Filtered else _all_decided
+    chosen = _coarse_first if len(q.types) == 2 else first
+    return lambda q, d, a, b, near, ahead, share, masks, norm: chosen(
+        q, d, a, b, near, ahead, share, masks, norm
+    )
 
 
 def within(q: Any, d: Any, y: int, i: int, other: int, j: int, dims: int, threshold: float) -> bool:

@@ -13,7 +13,7 @@ from numba import njit
 
 from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.scan import ALL, NONE, ONE, STATES, scan, within
-from dask_simjoin.kernels.cpu.tile_simd import boxes_near, count_bits, lowest_bit, prefetch
+from dask_simjoin.kernels.cpu.tile_simd import boxes_near, count_bits, lowest_bit
 
 STACK = 64 * 8
 PROBE = 256
@@ -98,8 +98,6 @@ def join(q: Any, q_y: int, q_z: Any, q_low: Any, q_high: Any, q_names: Any, poin
     found = np.empty(tiles, np.int64)
     masks = np.zeros(STATES, np.uint64)
     at_masks = masks.ctypes.data
-    four = np.zeros(4, np.int64)
-    near_of, sure_of = np.zeros(TILE, np.uint64), np.zeros(TILE, np.uint64)
     state[2] = 0
     z_base, z_step = swept
     share = z_step // (64 * GROUPS) if z_step <= PREFETCHED else 0
@@ -123,30 +121,11 @@ def join(q: Any, q_y: int, q_z: Any, q_low: Any, q_high: Any, q_names: Any, poin
                 tested += 1
                 kept += count_bits(near)
             ahead = z_base + found[min(c + 1, count - 1)] * z_step
-            hit = NONE
-            while near != NONE:
-                # the next tile comes into the cache while this one is worked on
-                for line in range(share):
-                    prefetch(ahead + line * 64)
-                ahead += share * 64
-                picked = 0
-                for t in range(4):
-                    if near != NONE:
-                        four[t] = lowest_bit(near)
-                        near &= near - ONE
-                        picked = t + 1
-                    else:
-                        four[t] = four[t - 1]
-                i = a * TILE
-                if scan(q, d, b, i + four[0], i + four[1], i + four[2], i + four[3], at_masks, norm) == NONE:
-                    continue
-                for t in range(picked):
-                    near_of[four[t]], sure_of[four[t]] = masks[t], masks[t + 4]
-                    hit |= ONE << np.uint64(four[t])
+            hit = scan(q, d, a, b, near, ahead, share, at_masks, norm)
             while hit != NONE:
                 t = lowest_bit(hit)
                 hit &= hit - ONE
-                mask, sure = near_of[t], sure_of[t]
+                mask, sure = masks[t], masks[TILE + t]
                 i = a * TILE + t
                 if same and a == b:
                     # later points only: each pair once, and no point with itself
