@@ -7,6 +7,7 @@ ON_GPU = [
     "dask_simjoin/backends/gpu_engine.py",
     "dask_simjoin/backends/gpu_nearest.py",
     "dask_simjoin/backends/gpu_order.py",
+    "dask_simjoin/backends/gpu_pairs.py",
     "dask_simjoin/kernels/cuda/load.py",
     "tests/sanitized.py",
 ]

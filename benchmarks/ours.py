@@ -34,7 +34,7 @@ def engine(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
     found = moments(x)
     layout = make_layout("auto", found.lower, found.upper, found.mean, found.variance, eps * eps)
     index = BACKEND.build(x, layout)
-    pairs = BACKEND.pairs(index, index, layout, same=True, distance=False)
+    pairs = BACKEND.pairs(index, index, layout, same=True)
     return pairs.left, pairs.right
 
 

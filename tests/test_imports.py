@@ -45,6 +45,7 @@ FLOORS = [
         "kernels.cpu.pack",
         "kernels.cpu.ranking",
         "kernels.cpu.rows",
+        "kernels.cpu.stale",
         "kernels.cpu.vectors",
         "kernels.cuda",
         "kernels.cuda.sources",

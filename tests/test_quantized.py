@@ -1,6 +1,9 @@
 """The 8-bit filter loses no pair, whatever the data are, and is of use where they are as usual."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,8 +15,8 @@ from dask_simjoin.backends.cpu import BACKEND
 from dask_simjoin.index.layout import make_layout
 from dask_simjoin.index.quantized import LEAST_DIMS, make_quantized
 from dask_simjoin.index.tiles import TILE
-from dask_simjoin.kernels.cpu import scan
 from dask_simjoin.kernels.cpu.quantized_simd import AVAILABLE
+from dask_simjoin.kernels.cpu.stale import forget_stale
 from dask_simjoin.partition import moments
 from dask_simjoin.testing import assert_same_pairs, brute_force, squared_distances
 
@@ -165,6 +168,22 @@ def test_other_machines_do_without(monkeypatch):
             assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want)
 
 
+def test_code_for_any_machine(tmp_path):
+    """Where Numba is told to make such code, as for a cache that many machines share."""
+    code = (
+        "import numpy, pandas, dask_simjoin\n"
+        "x = numpy.random.default_rng(0).normal(size=(300, 20))\n"
+        "print(len(pandas.DataFrame(x).simjoin.self_join(4.0)))"
+    )
+    told = {"NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | told, capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    x = np.random.default_rng(0).normal(size=(300, 20))
+    assert int(ran.stdout) == len(brute_force(x, 4.0))
+
+
 @pytest.mark.parametrize(
     ("dims", "scale", "eps"),
     [(LEAST_DIMS - 1, 1.0, 1.0), (5000, 1.0, 1.0), (20, 1e300, 1e299), (20, 1.0, 1e300)],
@@ -175,5 +194,14 @@ def test_what_it_does_not_serve(dims, scale, eps):
         assert make_quantized(-ones, ones, 0 * ones, ones, eps * eps) is None
 
 
-def test_constants_of_the_kernel():
-    assert scan.STATES > max(scan.SCORE, scan.PAUSE) >= 8
+def test_kernels_older_than_a_text_are_forgotten(tmp_path):
+    text, other = tmp_path / "a.py", tmp_path / "b.txt"
+    kernels = [tmp_path / name for name in ("a.x-1.py311.nbi", "a.x-1.py311.1.nbc", "c.y-2.py311.nbi")]
+    for path in (text, other, *kernels):
+        path.touch()
+        os.utime(path, (1000, 1000))
+    assert not forget_stale(tmp_path, [text])
+    assert all(path.exists() for path in kernels)
+    os.utime(text, (1001, 1001))
+    assert forget_stale(tmp_path, [text])
+    assert sorted(tmp_path.iterdir()) == [text, other]

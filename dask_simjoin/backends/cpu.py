@@ -19,6 +19,7 @@ from dask_simjoin.index.nearest import NearestLayout
 from dask_simjoin.index.regions import Regions
 from dask_simjoin.kernels.cpu import components, finish
 from dask_simjoin.kernels.cpu import regions as region_kernels
+from dask_simjoin.kernels.cpu.stale import forget_stale
 from dask_simjoin.kernels.cpu.totals import kind_of
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES
 from dask_simjoin.lists import lists_of, vectors
@@ -209,6 +210,7 @@ class CpuBackend:
         return None
 
 
+forget_stale()
 BACKEND = CpuBackend()
 
 

@@ -65,6 +65,7 @@ def _quantized(y: np.ndarray, c: Constants) -> Index:
         "marked": np.zeros(tile, np.uint64),
     }
     found["tiles"][...] = 128
+    found["first"][-1:] = 0
     pack.pack_quantized(y, np.array(c.centre), c.scale, c.outer, c.most, c.bias, *found.values())
     return found
 

@@ -19,16 +19,16 @@ which is a bound for each point by itself.  With N_i = \\|b_i\\|**2, N_j = \\|p_
 in which A_j + 128 is a byte without a sign, and a pair has V_0 + V_1 >= 0.  Two products are added to 16
 bits: no such sum is beyond 2 * 64 * 255 = 32,640.  All other sums wrap, which is exact modulo 2**16; so the
 kernel must only know where to cut the ring.  Let X be the largest x.  A pair's V_h is from -2X, for a half of
-its squared distance is no more than all of it, to 2X + 1, with what floor leaves; what it adds up is
-V_h + 32,766 - 2X, the last number being below 2**15, and while X <= 16,380 nothing of a pair wraps.  The
-verdict is that both halves together are at least 2 (32,766 - 2X).  A pair of points so far apart that a half
-of it wraps may pass as well, which costs time: w is large enough to make this rare, as far as the data's
-variance tells.
+its squared distance is no more than all of it, to 2X; what is added up is V_h + 32,766 - 2X, and while
+X <= 16,380 nothing of a pair wraps.  The verdict is that both halves together are at least 2 (32,766 - 2X).
+Points so far apart that a half of their squared distance wraps may pass as well, which costs time: w is large
+enough to make this rare, as far as the data's variance tells.
 
 A point with a larger T, whose rest is long, is marked, and meets all.
 
-E is as in `index.bounds`: c, w and 1/w stand for any real numbers; the roundings of a, a part of 2**-50 of
-it, are added to r, and T is increased by more than it and the sums of N, below 2**26, may round.
+E is as in `index.bounds`: c, w and 1/w stand for any real numbers.  The roundings of a, less than 2**-51 of
+it, are made up for by 2**-50 of \\|b\\| or \\|p\\| and 2**-40 of r, which are added to r; T is increased by
+2**-40 of it and 2**-20, more than its own roundings and those of N - x; N itself is exact.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LEAST_DIMS = 16
 """Dimensions from which the filter is used."""
 
 MOST_DIMS = 4096
-"""Dimensions up to which N is below 2**26."""
+"""Dimensions up to which N is at most 2**24."""
 
 DEVIATIONS = 12.0
 """Coordinates that are further from the mean are cut off."""
@@ -101,7 +101,7 @@ def make_quantized(
         return None
     if not 2.0**-900 < eps2 < 2.0**900:
         return None
-    wide = DEVIATIONS * np.sqrt(variance)
+    wide = DEVIATIONS * np.sqrt(np.maximum(variance, 0))
     low, high = np.maximum(lower, mean - wide), np.minimum(upper, mean + wide)
     half, spread = float((high - low).max()) / 2, SPREAD * 2 * float(variance.sum())
     # both halves have a ring of 2**16, of which T takes a part; and E**2 must be below `MOST_TERM`

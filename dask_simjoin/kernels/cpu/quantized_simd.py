@@ -7,15 +7,22 @@ from typing import Any
 
 import llvmlite.binding
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.vectors import F64, I8, I32, bits, call, const, load, splat, store
 
-AVAILABLE = bool(llvmlite.binding.get_host_cpu_features().get("avx2"))
-"""Whether this machine multiplies bytes and adds the products in pairs: x86 with AVX2."""
+
+def _available() -> bool:
+    """Whether code is made for machines that multiply bytes and add the products in pairs: x86 with AVX2."""
+    if config.CPU_FEATURES is not None:
+        return "+avx2" in config.CPU_FEATURES.split(",")
+    return bool(llvmlite.binding.get_host_cpu_features().get("avx2"))
+
+
+AVAILABLE = _available()
 
 STEP = 4
 """Coordinates in the lane of a point."""

@@ -116,16 +116,18 @@ def _quantized(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks
         other.tiles + b * (own.steps * 4 * TILE), other.first + b * (4 * TILE), own.steps, own.queries,
         own.take, i0, i1, i2, i3, own.least, passing, masks + 8 * FOUR,
     )  # fmt: skip
+    score = mask_at(masks, SCORE)
+    fewer = score - ONE if score != NONE else score
     if union == NONE:
+        put_mask(masks, SCORE, fewer)
         return NONE
     number = 0
     for t in range(FOUR, FOUR + 4):
         number += count_bits(mask_at(masks, t))
-    score = mask_at(masks, SCORE)
     if number > FEW:
         put_mask(masks, SCORE, score + ONE)
         return _filtered(q, d, b, i0, i1, i2, i3, masks, norm)
-    put_mask(masks, SCORE, score - ONE if score != NONE else score)
+    put_mask(masks, SCORE, fewer)
     for t in range(FOUR, FOUR + 4):
         put_mask(masks, t + 4, NONE)
         mask = mask_at(masks, t)
@@ -242,10 +244,9 @@ def _within_overload(q, d, y, i, other, j, dims, threshold):  # type: ignore[no-
         return total_of(y + i * dims * 8, other + j * dims * 8, dims) <= threshold
 
     def filtered(q, d, y, i, other, j, dims, threshold):  # type: ignore[no-untyped-def]
-        # two sums of d squares, whatever is added first, differ by a factor of 1 + (d + 3) 2**-51 at most, as
-        # long as none underflows; and that is far from any threshold that this filter serves
+        # sums of the same d squares, whatever is added first, differ by a factor of 1 + d 2**-52 at most
         one, two = y + i * dims * 8, other + j * dims * 8
-        total, slack = squares(one, two, dims), threshold * ((dims + 8) * 2.0**-51)
+        total, slack = squares(one, two, dims), threshold * ((dims + 8) * 2.0**-52)
         if total > threshold + slack:
             return False
         return total < threshold - slack or total_of(one, two, dims) <= threshold

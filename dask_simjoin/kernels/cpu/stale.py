@@ -1,0 +1,30 @@
+"""Compiled kernels that no longer are what their texts say.
+
+Numba keeps what it compiles beside a module, as long as that module's text does not change.  But a kernel has
+in it what its module imports as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PACKAGE = HERE.parents[1]
+
+
+def forget_stale(compiled: Path | None = None, texts: list[Path] | None = None) -> bool:
+    """Remove all kernels from a folder if one is older than one of the texts; whether it did.
+
+    Without arguments: the kernels of this package, and all texts that they may be made of.
+    """
+    compiled = compiled or HERE / "__pycache__"
+    texts = texts or [*HERE.glob("*.py"), *(PACKAGE / "index").glob("*.py"), PACKAGE / "norms.py"]
+    with contextlib.suppress(OSError):  # nothing can be written, or others are at it: Numba copes
+        kernels = [path for path in compiled.glob("*.nb?") if path.suffix in (".nbi", ".nbc")]
+        newest = max(text.stat().st_mtime for text in texts)
+        if any(kernel.stat().st_mtime < newest for kernel in kernels):
+            for kernel in kernels:
+                kernel.unlink(missing_ok=True)
+            return True
+    return False
