@@ -45,6 +45,7 @@ FLOORS = [
         "kernels.cpu.pack",
         "kernels.cpu.ranking",
         "kernels.cpu.rows",
+        "kernels.cpu.sides",
         "kernels.cpu.stale",
         "kernels.cpu.vectors",
         "kernels.cuda",
@@ -53,6 +54,7 @@ FLOORS = [
     {
         "kernels.cpu.memory",
         "kernels.cpu.optics",
+        "kernels.cpu.pair_simd",
         "kernels.cpu.quantized_simd",
         "kernels.cpu.totals",
         "kernels.cuda.load",

@@ -202,6 +202,8 @@ def test_kernels_older_than_a_text_are_forgotten(tmp_path):
         os.utime(path, (1000, 1000))
     assert not forget_stale(tmp_path, [text])
     assert all(path.exists() for path in kernels)
+    os.utime(text, (1e11, 1e11))
+    assert not forget_stale(tmp_path, [text])
     os.utime(text, (1001, 1001))
     assert forget_stale(tmp_path, [text])
     assert sorted(tmp_path.iterdir()) == [text, other]

@@ -13,7 +13,7 @@ from dask_simjoin.index.quantized import Quantized as Constants
 from dask_simjoin.index.tiles import TILE, aligned, aligned_empty, box_tree
 from dask_simjoin.kernels.cpu import pack
 from dask_simjoin.kernels.cpu.quantized_simd import AVAILABLE, STEP
-from dask_simjoin.kernels.cpu.scan import Decided, Filtered, Quantized
+from dask_simjoin.kernels.cpu.sides import Decided, Filtered, Quantized
 from dask_simjoin.kernels.cpu.tiles import join
 from dask_simjoin.kernels.cpu.totals import kind_of
 from dask_simjoin.kernels.cpu.vectors import SWEEP_LANES

@@ -12,7 +12,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from dask_simjoin.index.tiles import TILE
-from dask_simjoin.kernels.cpu.vectors import F64, I8, I32, bits, call, const, load, splat, store
+from dask_simjoin.kernels.cpu.vectors import I8, I32, bits, call, const, load, splat, store
 
 
 def _available() -> bool:
@@ -32,9 +32,6 @@ LANES = 8
 
 VECTORS = 2
 """Vectors of the tile at a time: with 4 queries 8 sums in 16 registers."""
-
-ROW_LANES = 8
-"""Coordinates of a pair that are added at a time."""
 
 MULTIPLY_BYTES, MULTIPLY_WORDS = "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"
 """Products of bytes without and with a sign, or of signed words, two of them added."""
@@ -111,33 +108,3 @@ def quantized_filter(typingctx: Any, tile: Any, first: Any, steps: Any, rows: An
         return union
 
     return sig, codegen
-
-
-@intrinsic
-def squares(typingctx: Any, one: Any, other: Any, dims: Any) -> Any:
-    """Sum of squares of the differences of two rows of float64 at addresses, in an order that is fast."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one_, other_, dims_ = args
-        vector = ir.VectorType(F64, ROW_LANES)
-        slots = [cgutils.alloca_once_value(builder, ir.Constant(kind, zero))
-                 for kind, zero in ((vector, [0.0] * ROW_LANES), (F64, 0.0))]  # fmt: skip
-
-        def add(k: Any, slot: Any, kind: Any) -> None:
-            at = builder.mul(k, const(8))
-            a, b = (load(builder, builder.add(side, at), kind, 8) for side in (one_, other_))
-            t = builder.fsub(a, b)
-            builder.store(builder.fadd(builder.load(slot), builder.fmul(t, t)), slot)
-
-        whole = builder.and_(dims_, const(-ROW_LANES))
-        with cgutils.for_range_slice(builder, const(0), whole, const(ROW_LANES)) as (k, _):
-            add(k, slots[0], vector)
-        with cgutils.for_range_slice(builder, whole, dims_, const(1)) as (k, _):
-            add(k, slots[1], F64)
-        signature = ir.FunctionType(F64, [F64, vector])
-        reduce = cgutils.get_or_insert_function(
-            builder.module, signature, f"llvm.vector.reduce.fadd.v{ROW_LANES}f64"
-        )
-        return builder.call(reduce, [builder.load(slots[1]), builder.load(slots[0])], fastmath=["reassoc"])
-
-    return types.float64(*(types.int64,) * 3), codegen

@@ -1,13 +1,11 @@
 """Which points of a tile are near some queries: by the 8-bit filter, by the float32 one, or decided at once.
 
-What is known of a side comes as tuples of addresses and numbers, whose types say which: a `Filtered`, or a
-`Filtered` and a `Quantized`, or a `Decided`.  With arrays in them, every call in the innermost loop would
-count references to each.
+What is known of a side, a tuple of one or two of those of `sides`, says which by its type.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -15,14 +13,15 @@ from numba.extending import overload
 
 from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.memory import float32_at, mask_at, put_mask
-from dask_simjoin.kernels.cpu.quantized_simd import quantized_filter, squares
+from dask_simjoin.kernels.cpu.pair_simd import squares, total_of
+from dask_simjoin.kernels.cpu.quantized_simd import quantized_filter
+from dask_simjoin.kernels.cpu.sides import Filtered
 from dask_simjoin.kernels.cpu.tile_simd import (
     count_bits,
     lowest_bit,
     prefetch,
     tile_decide,
     tile_filter,
-    total_of,
 )
 
 ONE = np.uint64(1)
@@ -47,44 +46,6 @@ WORST = np.uint64(64)
 
 PAUSED = np.uint64(256)
 """Tiles for which it does."""
-
-
-class Filtered(NamedTuple):
-    """A side's float32 vectors (tiles, dims, 64); `term` and `sure`: of the filter, float32.
-
-    Terms are `limit` (n,) and `sure` (n,) of queries, `start` (tiles, 64) and `sure` (tiles,) of points.
-    """
-
-    z: int
-    dims: int
-    term: int
-    sure: int
-
-
-class Quantized(NamedTuple):
-    """A side's arrays of the 8-bit filter, and what all of them are compared with.
-
-    `queries` (n, steps, 4) int8 and `take` (n, 2) int16, `tiles` (tiles, steps, 64, 4) uint8 and `first`
-    (tiles, 64, 2) int16: see `index.quantized`; `marked` (tiles,) uint64: points that pass it in any case.
-    `rows` (n, dims) float64: the coordinates.
-    """
-
-    queries: int
-    take: int
-    tiles: int
-    first: int
-    marked: int
-    rows: int
-    steps: int
-    least: np.int32
-
-
-class Decided(NamedTuple):
-    """A side's float64 vectors (tiles, dims, 64)."""
-
-    z: int
-    dims: int
-    threshold: float
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="always")

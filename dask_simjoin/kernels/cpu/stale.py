@@ -7,6 +7,7 @@ in it what its module imports as well.
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -23,7 +24,8 @@ def forget_stale(compiled: Path | None = None, texts: list[Path] | None = None) 
     with contextlib.suppress(OSError):  # nothing can be written, or others are at it: Numba copes
         kernels = [path for path in compiled.glob("*.nb?") if path.suffix in (".nbi", ".nbc")]
         newest = max(text.stat().st_mtime for text in texts)
-        if any(kernel.stat().st_mtime < newest for kernel in kernels):
+        # a text of the future, by a clock that was wrong, would make all kernels stale for ever
+        if newest < time.time() and any(kernel.stat().st_mtime < newest for kernel in kernels):
             for kernel in kernels:
                 kernel.unlink(missing_ok=True)
             return True

@@ -211,23 +211,6 @@ def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, threshold: Any
 
 
 @intrinsic
-def total_of(typingctx: Any, one: Any, other: Any, dims: Any) -> Any:
-    """The float64 total of squares of two points whose coordinates lie at addresses, added one by one."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one_, other_, dims_ = args
-        slot = cgutils.alloca_once_value(builder, ir.Constant(F64, 0.0))
-        with cgutils.for_range_slice(builder, const(0), dims_, const(1)) as (k, _):
-            at = builder.mul(k, const(8))
-            a, b = (load(builder, builder.add(side, at), F64, 8) for side in (one_, other_))
-            t = builder.fsub(a, b)
-            builder.store(builder.fadd(builder.load(slot), builder.fmul(t, t)), slot)
-        return builder.load(slot)
-
-    return types.float64(*(types.int64,) * 3), codegen
-
-
-@intrinsic
 def boxes_near(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: Any,
                limit: Any, norm: Any) -> Any:  # fmt: skip
     """Mask of the 64 boxes that are within reach of one box.

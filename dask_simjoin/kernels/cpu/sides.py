@@ -1,0 +1,49 @@
+"""What a kernel is told of a side of a join of tiles: addresses and numbers.
+
+It is a `Filtered`, or a `Filtered` and a `Quantized`, or a `Decided`.  With arrays in them, every call in the
+innermost loop would count references to each.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Filtered(NamedTuple):
+    """A side's float32 vectors (tiles, dims, 64); `term` and `sure`: of the filter, float32.
+
+    Terms are `limit` (n,) and `sure` (n,) of queries, `start` (tiles, 64) and `sure` (tiles,) of points.
+    """
+
+    z: int
+    dims: int
+    term: int
+    sure: int
+
+
+class Quantized(NamedTuple):
+    """A side's arrays of the 8-bit filter, and what all of them are compared with.
+
+    `queries` (n, steps, 4) int8 and `take` (n, 2) int16, `tiles` (tiles, steps, 64, 4) uint8 and `first`
+    (tiles, 64, 2) int16: see `index.quantized`; `marked` (tiles,) uint64: points that pass it in any case.
+    `rows` (n, dims) float64: the coordinates.
+    """
+
+    queries: int
+    take: int
+    tiles: int
+    first: int
+    marked: int
+    rows: int
+    steps: int
+    least: np.int32
+
+
+class Decided(NamedTuple):
+    """A side's float64 vectors (tiles, dims, 64)."""
+
+    z: int
+    dims: int
+    threshold: float
