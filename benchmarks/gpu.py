@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import datetime
 import gc
-import importlib.metadata
 import json
 import statistics
 import sys
@@ -31,10 +30,10 @@ import rmm
 from dask_cuda import LocalCUDACluster
 from distributed import Client, wait
 
+from benchmarks.gpu_report import environment
 from benchmarks.gpu_timing import timed
-from benchmarks.ours import VERSION, source_digest
 from dask_simjoin.backends.gpu import BACKEND
-from dask_simjoin.partition import moments
+from dask_simjoin.moments import moments
 
 
 @dataclass(frozen=True)
@@ -182,35 +181,6 @@ def accessor(row: Row, points: np.ndarray, repeat: int) -> dict[str, Any]:
         "median": statistics.median(seconds), "seconds": seconds, "planning": statistics.median(planning),
         "pairs": rows, "partitions": partitions,
     }  # fmt: skip
-
-
-def environment() -> dict[str, Any]:
-    """Hardware, versions, date."""
-    names = (
-        "cudf-cu13",
-        "cuml-cu13",
-        "dask-cuda",
-        "dask-cudf-cu13",
-        "cupy-cuda13x",
-        "dask",
-        "numpy",
-        "pandas",
-    )
-    versions = {"dask_simjoin": VERSION}
-    for name in names:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "unknown"
-    runtime = cupy.cuda.runtime
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "gpu": runtime.getDeviceProperties(0)["name"].decode(),
-        "driver": runtime.driverGetVersion(),
-        "cuda": runtime.runtimeGetVersion(),
-        "versions": versions,
-        "source": source_digest(),
-    }
 
 
 def main(given: list[str]) -> int:

@@ -179,7 +179,7 @@ def _print(results: list[dict[str, Any]], spread: list[dict[str, Any]]) -> None:
 
 def main() -> int:
     """Run what the command line asks for; 1 if ours fails or if our labels differ from each other."""
-    from benchmarks.gpu import environment  # needs a GPU
+    from benchmarks.gpu_report import environment  # needs a GPU
 
     options = arguments()
     where = environment() | {"loadavg": [round(load, 2) for load in os.getloadavg()]}

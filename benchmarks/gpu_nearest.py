@@ -29,10 +29,10 @@ import numpy as np
 import rmm
 
 from benchmarks.data import SEED, Maker, _exponential, _uniform
-from benchmarks.gpu import environment
+from benchmarks.gpu_report import environment
 from benchmarks.gpu_timing import timed
 from dask_simjoin.backends.gpu_nearest import SEARCHER, build
-from dask_simjoin.partition import moments
+from dask_simjoin.moments import moments
 
 Found = tuple[Any, Any]
 """Distances, and rows, (n, k) or (n, k + 1) each."""

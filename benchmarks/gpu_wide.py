@@ -10,10 +10,7 @@ CuPy only.
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import json
-import platform
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from benchmarks.gpu_report import environment
 from benchmarks.gpu_timing import timed
 from dask_simjoin.backends import gpu_engine
 from dask_simjoin.index.device import build, make_device_layout
@@ -136,25 +134,6 @@ def peer(x: Any, eps: float, pairs: int) -> dict[str, Any]:
         "tflops, all candidates": round(n * n * dims / both["median"] / 1e12, 1),
         "of the products": round(n * n * dims / alone["median"] / 1e12, 1),
     }  # fmt: skip
-
-
-def environment() -> dict[str, Any]:
-    """Hardware, versions, date."""
-    versions = {}
-    for name in ("cupy-cuda12x", "cupy-cuda13x", "numpy", "dask-simjoin"):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    runtime = cupy.cuda.runtime
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "gpu": runtime.getDeviceProperties(0)["name"].decode(),
-        "driver": runtime.driverGetVersion(),
-        "cuda": runtime.runtimeGetVersion(),
-        "python": platform.python_version(),
-        "versions": versions,
-    }
 
 
 def main(given: list[str]) -> None:

@@ -15,7 +15,7 @@ from benchmarks.data import Row
 from benchmarks.timing import Join, Tool
 from dask_simjoin.backends.cpu import BACKEND
 from dask_simjoin.index.layout import make_layout
-from dask_simjoin.partition import moments
+from dask_simjoin.moments import moments
 
 VERSION = dask_simjoin.__version__
 

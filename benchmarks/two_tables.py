@@ -33,7 +33,7 @@ from benchmarks.data import SEED, Maker, _clusters, _exponential, _uniform
 from benchmarks.ours import VERSION, source_digest
 from benchmarks.report import environment, write
 from dask_simjoin.backends.cpu import BACKEND
-from dask_simjoin.partition import merge_moments, moments
+from dask_simjoin.moments import merge_moments, moments
 
 Join = Callable[[np.ndarray, np.ndarray, float], int]
 """Two sets of points and a distance -> how many pairs were found and kept."""

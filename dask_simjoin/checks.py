@@ -11,7 +11,8 @@ from dask_simjoin.backends.base import backend_named
 from dask_simjoin.budget import SHARE, Budget, Resources
 from dask_simjoin.errors import BudgetError, CoordinateError, OptionError, PartitionSizeError
 from dask_simjoin.index.layout import SWEEP_MAX_DIMS
-from dask_simjoin.partition import PartitionSummary, moments
+from dask_simjoin.moments import moments
+from dask_simjoin.partition import PartitionSummary
 from dask_simjoin.spec import JoinSpec
 
 MOST_ROWS = 2**31 - 2**10

@@ -19,7 +19,8 @@ from dask_simjoin.backends.base import backend_for
 from dask_simjoin.errors import ListError, SourceChangedError
 from dask_simjoin.ids import as_labels, row_ids
 from dask_simjoin.lists import lists_of
-from dask_simjoin.partition import box, limits, points, radii
+from dask_simjoin.moments import box
+from dask_simjoin.partition import limits, points, radii
 from dask_simjoin.region_chunks import Shuffled
 from dask_simjoin.spec import JoinSpec
 

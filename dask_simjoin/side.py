@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.checks import check_radii, settled
-from dask_simjoin.partition import Moments, PartitionSummary, merge_moments
+from dask_simjoin.moments import Moments, merge_moments
+from dask_simjoin.partition import PartitionSummary
 from dask_simjoin.sampled import SamplePoints, gather_samples
 from dask_simjoin.spec import JoinSpec
 

@@ -16,9 +16,10 @@ from dask_simjoin.chunking import entity_chunks
 from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.estimate import estimate_two
 from dask_simjoin.index.regions import make_regions
+from dask_simjoin.moments import merge_moments
 from dask_simjoin.norms import reach
 from dask_simjoin.outputs import query_slices, whole_slices
-from dask_simjoin.partition import PartitionSummary, merge_moments
+from dask_simjoin.partition import PartitionSummary
 from dask_simjoin.plan import (
     CHUNKS_PER_THREAD,
     MOST_REGIONS,

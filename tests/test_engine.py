@@ -13,7 +13,8 @@ from dask_simjoin.blocks import count_block, join_block
 from dask_simjoin.chunking import entity_chunks
 from dask_simjoin.chunks import gather_chunk, read_points
 from dask_simjoin.index.layout import SWEEP_MAX_DIMS, make_layout
-from dask_simjoin.partition import moments, summarise
+from dask_simjoin.moments import moments
+from dask_simjoin.partition import summarise
 from dask_simjoin.plan import make_plan
 from dask_simjoin.spec import make_spec
 from dask_simjoin.testing import (

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 cupy = pytest.importorskip("cupy")
 pytest.importorskip("cudf")
 
+from products import PRODUCTS
+
 from dask_simjoin.backends import gpu_engine
 from dask_simjoin.backends.cpu import BACKEND as CPU
 from dask_simjoin.backends.gpu import BACKEND
@@ -209,22 +211,6 @@ def test_labels_name_rows():
     named = BACKEND.pairs(index, index, layout, same=True, labels=(labels, labels))
     want = {(1000 - 2 * a, 1000 - 2 * b) for a, b in zip(*(c.tolist() for c in plain[:2]), strict=True)}
     assert set(zip(named.left.tolist(), named.right.tolist(), strict=True)) == want
-
-
-PRODUCTS = """
-extern "C" __global__ void products(const half_bits* x, const half_bits* y, float* out) {
-    const int lane = threadIdx.x, group = lane >> 2, pair = lane & 3;
-    float c[4] = {};
-    for (int k = 0; k < STEPS; k++) {
-        const half_bits* p = x + group * WIDTH + k * 16 + pair * 2;
-        const half_bits* q = y + group * WIDTH + k * 16 + pair * 2;
-        u32 a[4] = {*(const u32*)p, *(const u32*)(p + 8 * WIDTH), *(const u32*)(p + 8),
-                    *(const u32*)(p + 8 * WIDTH + 8)};
-        multiply_add(c, a, *(const u32*)q, *(const u32*)(q + 8));
-    }
-    for (int e = 0; e < 4; e++) out[(group + 8 * (e >> 1)) * 8 + pair * 2 + (e & 1)] = c[e];
-}
-"""
 
 
 @pytest.mark.parametrize("dims", [24, 72, 200])

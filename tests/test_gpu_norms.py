@@ -20,7 +20,7 @@ from dask_simjoin.density.components import component_roots, new_nodes
 from dask_simjoin.index.regions import make_regions
 from dask_simjoin.kernels.cuda import load
 from dask_simjoin.kernels.cuda.sources import norm_constant
-from dask_simjoin.partition import moments
+from dask_simjoin.moments import moments
 from dask_simjoin.testing import KINDS, cases, make_points
 from dask_simjoin.testing import totals as totals_of
 

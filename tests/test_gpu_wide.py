@@ -9,6 +9,8 @@ import pytest
 
 cupy = pytest.importorskip("cupy")
 
+from products import PRODUCTS
+
 from dask_simjoin.backends import gpu_engine
 from dask_simjoin.index import wide
 from dask_simjoin.index.device import build, make_device_layout
@@ -233,22 +235,6 @@ def test_sinks(same):
     found = low[0].get() if same else np.concatenate([some.get() for some in low])
     lowest = np.where(near & (told >= 0)[None, :], told[None, :], 1000).min(1)
     assert (found == np.where(told < 0, lowest, 1000)).all()
-
-
-PRODUCTS = """
-extern "C" __global__ void products(const half_bits* x, const half_bits* y, float* out) {
-    const int lane = threadIdx.x, group = lane >> 2, pair = lane & 3;
-    float c[4] = {};
-    for (int k = 0; k < STEPS; k++) {
-        const half_bits* p = x + group * WIDTH + k * 16 + pair * 2;
-        const half_bits* q = y + group * WIDTH + k * 16 + pair * 2;
-        u32 a[4] = {*(const u32*)p, *(const u32*)(p + 8 * WIDTH), *(const u32*)(p + 8),
-                    *(const u32*)(p + 8 * WIDTH + 8)};
-        multiply_add(c, a, *(const u32*)q, *(const u32*)(q + 8));
-    }
-    for (int e = 0; e < 4; e++) out[(group + 8 * (e >> 1)) * 8 + pair * 2 + (e & 1)] = c[e];
-}
-"""
 
 
 @pytest.mark.parametrize("dims", [384, 1024, 2048])

@@ -73,7 +73,7 @@ FLOORS = [
     {"backends.cpu_tiles", "backends.gpu_nearest", "backends.gpu_pairs"},
     {"backends.cpu_engine"},
     {"backends.cpu", "backends.gpu"},
-    {"entries", "ids", "sampled"},
+    {"entries", "ids", "moments", "sampled"},
     {"estimate"},
     {"partition"},
     {"checks", "chunking", "spatial_chunks"},

@@ -16,7 +16,7 @@ from dask_simjoin.backends.cpu import BACKEND
 from dask_simjoin.index.layout import SWEEP_MAX_DIMS
 from dask_simjoin.index.regions import make_regions
 from dask_simjoin.metrics import Metric
-from dask_simjoin.partition import moments
+from dask_simjoin.moments import moments
 from dask_simjoin.spec import JoinSpec
 from dask_simjoin.testing import as_set, cases, frame_of, make_points, squared_distances
 from dask_simjoin.testing import totals as totals_of

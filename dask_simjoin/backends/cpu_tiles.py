@@ -9,10 +9,11 @@ import numpy as np
 from dask_simjoin.backends.cpu_buffers import Sink
 from dask_simjoin.index import kdorder
 from dask_simjoin.index.layout import Layout
+from dask_simjoin.index.quantized import STEP
 from dask_simjoin.index.quantized import Quantized as Constants
 from dask_simjoin.index.tiles import TILE, aligned, aligned_empty, box_tree
 from dask_simjoin.kernels.cpu import pack
-from dask_simjoin.kernels.cpu.quantized_simd import AVAILABLE, STEP
+from dask_simjoin.kernels.cpu.quantized_simd import AVAILABLE
 from dask_simjoin.kernels.cpu.sides import Decided, Filtered, Quantized
 from dask_simjoin.kernels.cpu.tiles import join
 from dask_simjoin.kernels.cpu.totals import kind_of
@@ -101,7 +102,7 @@ def _sides(q: Index, d: Index, layout: Layout) -> tuple[Any, Any, tuple[int, int
         return own, other, _at(d["z"])
     terms = (("limit", "sure"), ("start", "tile_sure"))
     sides: list[tuple[Any, ...]] = [
-        (Filtered(side["z"].ctypes.data, dims, *(side[name].ctypes.data for name in names)),)
+        (Filtered(dims, *(side[name].ctypes.data for name in ("z", *names, "y"))),)
         for side, names in zip((q, d), terms, strict=True)
     ]
     if not AVAILABLE or not ("tiles" in q and "tiles" in d):
@@ -110,7 +111,7 @@ def _sides(q: Index, d: Index, layout: Layout) -> tuple[Any, Any, tuple[int, int
     steps, least = q["queries"].shape[1], np.int32(2 * layout.quantized.bias)
     for k, side in enumerate((q, d)):
         at = {name: side[name].ctypes.data for name in ("queries", "take", "tiles", "first", "marked")}
-        sides[k] += (Quantized(**at, rows=side["y"].ctypes.data, steps=steps, least=least),)
+        sides[k] += (Quantized(**at, steps=steps, least=least),)
     return sides[0], sides[1], _at(d["tiles"])
 
 
@@ -124,11 +125,11 @@ def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.nd
     if layout.filter is not None:
         most = layout.filter.box_reach(max(q["norm"], d["norm"]))
     q_terms, d_terms, swept = _sides(q, d, layout)
+    tree = (d["lower"], d["upper"], d["levels"])
     done: int = join(
-        q_terms, q["y"].ctypes.data, _at(q["z"]), q["low"], q["high"], names[0], len(q["y"]), d_terms,
-        d["y"].ctypes.data, swept, d["low"], d["high"], (d["lower"], d["upper"], d["levels"]), names[1],
-        most, layout.threshold, kind_of(layout.norm), same, *out, 0, room, counts is not None,
-        *(counts or _NO_COUNTS), state,
+        q_terms, _at(q["z"]), q["low"], q["high"], names[0], len(q["y"]), d_terms, swept, d["low"],
+        d["high"], tree, names[1], most, layout.threshold, kind_of(layout.norm), same, *out, 0, room,
+        counts is not None, *(counts or _NO_COUNTS), state,
     )  # fmt: skip
     return done
 

@@ -12,7 +12,7 @@ which is a bound for each point by itself.  With N_i = \\|b_i\\|**2, N_j = \\|p_
 
     -\\|b_i - p_j\\|**2  =  <b_i, A_j> - N_i - N_j  >=  -2 x_i - 2 x_j.
 
-**In 16 bits.**  The dimensions are cut into halves; h says which.  For each of them the kernel adds up
+**In 16 bits.**  The dimensions are cut into halves, two and two; h says which.  For each the kernel adds up
 
     V_h  =  <b_i, A_j + 128>_h - (N_i + 128 sum(b_i))_h + x_i - floor(N_j)_h + x_j,
 
@@ -46,6 +46,9 @@ LEAST_DIMS = 16
 
 MOST_DIMS = 4096
 """Dimensions up to which N is at most 2**24."""
+
+STEP = 4
+"""Coordinates of a point that lie side by side, a half of them of each half of the dimensions."""
 
 DEVIATIONS = 12.0
 """Coordinates that are further from the mean are cut off."""

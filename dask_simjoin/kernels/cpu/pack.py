@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from dask_simjoin.index.quantized import STEP
 from dask_simjoin.index.tiles import TILE
 
 
@@ -94,9 +95,9 @@ def pack_quantized(y: Any, centre: Any, scale: float, outer: float, most: int, b
             a = (y[i, k] - centre[k]) * scale
             b = min(max(np.rint(a), -64.0), 64.0)
             p = min(max(np.rint(2 * a), -128.0), 127.0)
-            queries[i, k // 4, k % 4] = np.int8(b)
-            points[tile, k // 4, t, k % 4] = np.uint8(p + 128)
-            half = (k % 4) // 2
+            queries[i, k // STEP, k % STEP] = np.int8(b)
+            points[tile, k // STEP, t, k % STEP] = np.uint8(p + 128)
+            half = 2 * (k % STEP) // STEP
             total[half] += b
             square_i[half] += b * b
             square_j[half] += p * p / 4

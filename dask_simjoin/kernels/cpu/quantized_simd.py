@@ -11,6 +11,7 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dask_simjoin.index.quantized import STEP
 from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.vectors import I8, I32, bits, call, const, load, splat, store
 
@@ -23,9 +24,6 @@ def _available() -> bool:
 
 
 AVAILABLE = _available()
-
-STEP = 4
-"""Coordinates in the lane of a point."""
 
 LANES = 8
 """Points of a vector: of 256 bits also where there are longer ones."""

@@ -11,11 +11,12 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
+from dask_simjoin.index.quantized import STEP
 from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.memory import float32_at, mask_at, put_mask
 from dask_simjoin.kernels.cpu.pair_simd import squares, total_of
 from dask_simjoin.kernels.cpu.quantized_simd import quantized_filter
-from dask_simjoin.kernels.cpu.sides import Filtered
+from dask_simjoin.kernels.cpu.sides import Decided, Filtered
 from dask_simjoin.kernels.cpu.tile_simd import (
     count_bits,
     lowest_bit,
@@ -74,7 +75,7 @@ def _quantized(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks
     own, other, row = q[1], d[1], d[0].dims * 8
     passing = mask_at(other.marked, b)
     union = passing | quantized_filter(
-        other.tiles + b * (own.steps * 4 * TILE), other.first + b * (4 * TILE), own.steps, own.queries,
+        other.tiles + b * (own.steps * STEP * TILE), other.first + b * (4 * TILE), own.steps, own.queries,
         own.take, i0, i1, i2, i3, own.least, passing, masks + 8 * FOUR,
     )  # fmt: skip
     score = mask_at(masks, SCORE)
@@ -93,7 +94,7 @@ def _quantized(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks
         put_mask(masks, t + 4, NONE)
         mask = mask_at(masks, t)
         while mask != NONE:  # they are tried once all queries of the tile are through
-            at = other.rows + (b * TILE + lowest_bit(mask)) * row
+            at = d[0].y + (b * TILE + lowest_bit(mask)) * row
             mask &= mask - ONE
             for line in range(0, row, 64):
                 prefetch(at + line)
@@ -191,25 +192,27 @@ def _scan_overload(q, d, a, b, near, ahead, share, masks, norm):  # type: ignore
     )
 
 
-def within(q: Any, d: Any, y: int, i: int, other: int, j: int, dims: int, threshold: float) -> bool:
-    """The float64 decision of a pair that a filter let through; of squares, which filters serve.
-
-    `y`, `other`: addresses of the coordinates (n, dims) float64 of both sides.
-    """
+def within(q: Any, d: Any, i: int, j: int, threshold: float) -> bool:
+    """The float64 decision of a pair that a filter let through; of squares, which filters serve."""
     raise NotImplementedError
 
 
 @overload(within, inline="always")
-def _within_overload(q, d, y, i, other, j, dims, threshold):  # type: ignore[no-untyped-def]
-    def decide(q, d, y, i, other, j, dims, threshold):  # type: ignore[no-untyped-def]
-        return total_of(y + i * dims * 8, other + j * dims * 8, dims) <= threshold
+def _within_overload(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
+    if q.types[0].instance_class is Decided:
+        return lambda q, d, i, j, threshold: True  # all that a scan finds is sure
 
-    def filtered(q, d, y, i, other, j, dims, threshold):  # type: ignore[no-untyped-def]
+    def one_by_one(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
+        dims = q[0].dims
+        return total_of(q[0].y + i * dims * 8, d[0].y + j * dims * 8, dims) <= threshold
+
+    def at_once(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
         # sums of the same d squares, whatever is added first, differ by a factor of 1 + d 2**-52 at most
-        one, two = y + i * dims * 8, other + j * dims * 8
+        dims = q[0].dims
+        one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
         total, slack = squares(one, two, dims), threshold * ((dims + 8) * 2.0**-52)
         if total > threshold + slack:
             return False
         return total < threshold - slack or total_of(one, two, dims) <= threshold
 
-    return filtered if len(q.types) == 2 else decide
+    return at_once if len(q.types) == 2 else one_by_one

@@ -12,15 +12,17 @@ import numpy as np
 
 
 class Filtered(NamedTuple):
-    """A side's float32 vectors (tiles, dims, 64); `term` and `sure`: of the filter, float32.
+    """A side's float32 vectors `z` (tiles, dims, 64), the filter's terms, and float64 `y` (n, dims).
 
-    Terms are `limit` (n,) and `sure` (n,) of queries, `start` (tiles, 64) and `sure` (tiles,) of points.
+    Terms are float32: `limit` (n,) and `sure` (n,) of queries, `start` (tiles, 64) and `sure` (tiles,) of
+    points.
     """
 
-    z: int
     dims: int
+    z: int
     term: int
     sure: int
+    y: int
 
 
 class Quantized(NamedTuple):
@@ -28,7 +30,6 @@ class Quantized(NamedTuple):
 
     `queries` (n, steps, 4) int8 and `take` (n, 2) int16, `tiles` (tiles, steps, 64, 4) uint8 and `first`
     (tiles, 64, 2) int16: see `index.quantized`; `marked` (tiles,) uint64: points that pass it in any case.
-    `rows` (n, dims) float64: the coordinates.
     """
 
     queries: int
@@ -36,7 +37,6 @@ class Quantized(NamedTuple):
     tiles: int
     first: int
     marked: int
-    rows: int
     steps: int
     least: np.int32
 

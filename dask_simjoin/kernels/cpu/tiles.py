@@ -74,9 +74,9 @@ def candidates(lower: Any, upper: Any, levels: Any, low: Any, high: Any, reach: 
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def join(q: Any, q_y: int, q_z: Any, q_low: Any, q_high: Any, q_names: Any, points: int, d: Any, d_y: int,
-         swept: Any, d_low: Any, d_high: Any, d_tree: Any, d_names: Any, reach: Any, threshold: float,
-         norm: Any, same: bool, left: Any, right: Any, n: int, cap: int, counting: bool, q_counts: Any,
+def join(q: Any, q_z: Any, q_low: Any, q_high: Any, q_names: Any, points: int, d: Any, swept: Any,
+         d_low: Any, d_high: Any, d_tree: Any, d_names: Any, reach: Any, threshold: float, norm: Any,
+         same: bool, left: Any, right: Any, n: int, cap: int, counting: bool, q_counts: Any,
          d_counts: Any, state: Any) -> int:  # fmt: skip
     """Append pairs of names to `left` and `right`; the new number of pairs.
 
@@ -88,9 +88,9 @@ def join(q: Any, q_y: int, q_z: Any, q_low: Any, q_high: Any, q_names: Any, poin
     With `counting` each pair adds 1 to its two points' numbers in `q_counts` and `d_counts` (one
     array if `same`) instead.
 
-    `q` and `d` are what is known of the two sides: see `scan`; `q_y` and `d_y`: addresses of their
-    coordinates; `points`: how many queries.  `q_z`: address of the queries' vectors and bytes of a tile, and
-    `swept` of the vectors that are read first; `norm`: see `totals.kind_of`.
+    `q` and `d` are what is known of the two sides: see `sides`; `points`: how many queries.  `q_z`: address
+    of the queries' vectors and bytes of a tile, and `swept` of the vectors that are read first; `norm`: see
+    `totals.kind_of`.
     """
     dims = q_low.shape[1]
     lower, upper, levels = d_tree
@@ -138,7 +138,7 @@ def join(q: Any, q_y: int, q_z: Any, q_low: Any, q_high: Any, q_names: Any, poin
                     j = b * TILE + bit
                     if (sure >> np.uint64(bit)) & ONE == NONE:
                         state[3] += 1
-                        if not within(q, d, q_y, i, d_y, j, dims, threshold):
+                        if not within(q, d, i, j, threshold):
                             state[4] += 1
                             continue
                     if counting:
