@@ -14,6 +14,7 @@ from dask_simjoin.index.layout import SWEEP_MAX_DIMS
 from dask_simjoin.moments import moments
 from dask_simjoin.partition import PartitionSummary
 from dask_simjoin.spec import JoinSpec
+from dask_simjoin.wording import shown
 
 MOST_ROWS = 2**31 - 2**10
 """Rows of a chunk: positions are int32, and arrays are padded."""
@@ -26,6 +27,9 @@ LEAST_WORKER = 640 * 2**20
 
 EDGE_BYTES = 16
 """Of an edge in one direction: the other end, a number, and at most as many of rows and their degrees."""
+
+RANK_BYTES = 8
+"""Of a row of a join with nearest neighbours, besides ids, kept columns and its distance."""
 
 MOST_TASKS = 1_000_000
 """Block pairs, and partitions of a result: Dask needs about a millisecond for each."""
@@ -101,6 +105,18 @@ def check_result(rows: float, pair_bytes: float, budget: Budget, spec: JoinSpec)
         "simjoin.result-limit). Use a smaller eps, count_pairs() or neighbor_counts(), which materialise no "
         "pairs, or raise the limit: dask.config.set({'simjoin.result-limit': '10 TiB'})."
     )
+
+
+def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
+    """Refuse nearest neighbours of all rows that take more than the configuration allows."""
+    need = rows * (row_bytes + RANK_BYTES)
+    if need > budget.result:
+        raise BudgetError(
+            f"k={shown(k)} gives {rows:,} rows, which take {format_bytes(int(need))}, and the limit is "
+            f"{format_bytes(budget.result)} (the configuration's simjoin.result-limit). Use a smaller k, "
+            "max_distance=, k_distances(), which gives one number a row, or raise the limit: "
+            "dask.config.set({'simjoin.result-limit': '10 TiB'})."
+        )
 
 
 def check_edges(pairs: float, max_eps: float, memory: int, free: int) -> None:

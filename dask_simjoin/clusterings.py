@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
@@ -218,8 +219,12 @@ def k_distances(frame: Any, k: int, *, on: Any = None, id: Hashable | None = Non
         source = seal(frame, spec.columns)
         return new_collection(KDistances(source.inner, source, spec, number, example))
     chunk, plan = whole_searched(frame, spec, number)
-    state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
-    return backend_for(meta).series(kth_distance(state, spec.measure), chunk["ids"], DISTANCES)
+    if number >= plan.rows:  # no row has so many neighbours
+        far = backend_for(meta).xp.full(len(chunk["ids"]), math.inf)
+    else:
+        state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
+        far = kth_distance(state, number, spec.measure)
+    return backend_for(meta).series(far, chunk["ids"], DISTANCES)
 
 
 def _check_samples(min_samples: Any, least: int) -> None:

@@ -13,7 +13,8 @@ from dask_simjoin.metrics import Metric
 
 State = dict[str, Any]
 """``squared`` (n, k) float64, the totals (of the usual norm, squared distances) of each row's nearest so far,
-ascending (inf: none yet), and ``names`` (n, k) int64, of those rows (-1)."""
+ascending (inf: none yet), and ``names`` (n, k) int64, of those rows (-1).  It has no more columns than rows
+were met."""
 
 
 def search_chunk(q: Chunk, d: Chunk, layout: Any, number: int, names: tuple[Names, Names],
@@ -25,10 +26,11 @@ def search_chunk(q: Chunk, d: Chunk, layout: Any, number: int, names: tuple[Name
     in which no row is a neighbour of itself; `bound2`: largest total of a neighbour.
     """
     searcher = searcher_for(q["example"])
-    if state is None:
-        squared, found = searcher.fresh(len(q["ids"]), number)
-    else:
-        squared, found = state["squared"].copy(), state["names"].copy()  # others may have the old one
+    known = 0 if state is None else state["squared"].shape[1]
+    # where more are sought than there are rows, memory is for those that there are
+    squared, found = searcher.fresh(len(q["ids"]), min(number, known + len(d["ids"])))
+    if state is not None:  # copied: others may have the old one
+        squared[:, :known], found[:, :known] = state["squared"], state["names"]
     first, second = (name * CHUNK if isinstance(name, int) else name for name in names)
     query = searcher.renamed(q, first)
     data = query if q is d else searcher.renamed(d, second)
@@ -36,8 +38,11 @@ def search_chunk(q: Chunk, d: Chunk, layout: Any, number: int, names: tuple[Name
     return {"squared": squared, "names": found}
 
 
-def kth_distance(state: State, metric: Metric) -> Any:
-    """The distances (n,) of the furthest of those rows, float64; inf: there are not so many."""
-    total = state["squared"][:, -1]
-    xp = module_of(total)
+def kth_distance(state: State, k: int, metric: Metric) -> Any:
+    """The distances (n,) of the k-th of those rows, float64; inf: there are not so many."""
+    totals = state["squared"]
+    xp = module_of(totals)
+    if totals.shape[1] < k:
+        return xp.full(len(totals), math.inf)
+    total = totals[:, k - 1]
     return xp.where(xp.isinf(total), total, metric.distance(total.copy(), xp))

@@ -64,18 +64,29 @@ def known_bytes(neighbors: int) -> int:
     return 40 + 32 * neighbors
 
 
+def rows_found(plan: Plan, neighbors: int) -> int:
+    """The most rows of a join with so many neighbours; as many, where no distance is too large."""
+    queries, data = plan.rows, plan.rows - 1
+    if isinstance(plan, TwoPlan):
+        queries, data = plan.left_rows, plan.rows - plan.left_rows
+    return queries * min(neighbors, max(data, 0))
+
+
 def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbors: int,
-                      resources: Resources | None = None, method: str = "tasks", known: int = 0,
+                      resources: Resources | None = None, method: str = "tasks", room: bool = False,
                       others: list[PartitionSummary] | None = None,
                       bound: float = math.inf) -> Any:  # fmt: skip
     """Plan the search for so many neighbours of each row; other parameters as of `make_plan`.
 
-    `others`: of the right table's partitions, if neighbours are rows of that; `bound`: largest total of one.
+    `room`: whether chunks leave room for what is found.  `others`: of the right table's partitions, if
+    neighbours are rows of that.  `bound`: largest total of one.
     """
     if others is None:
         side = data = make_side(summaries, spec)
     else:
         side, data = two_sides(summaries, others, spec)
+    neighbors = min(neighbors, max(1, data.every.rows - (others is None)))  # no row has more
+    known = known_bytes(neighbors) if room else 0
     guessed = replace(spec, eps=_guess(data.points, neighbors, spec.measure))
     plan: Plan
     if others is None:

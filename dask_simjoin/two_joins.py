@@ -78,7 +78,7 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
     """The nearest rows of each row; see `SimJoinAccessor.knn_join`."""
     check_neighbors(k, partitioning)
     options = {"metric": metric, "p": p, "dropna": dropna, "partitioning": partitioning,
-               "blocksize": blocksize, "eps_name": "max_distance"}  # fmt: skip
+               "blocksize": blocksize, "eps_name": "max_distance", "return_distance": True}  # fmt: skip
     eps, number = 0.0 if max_distance is None else max_distance, int(k)
     frame, other, left, right, spec = one_or_two(
         frame, other, eps, on=on, left_on=left_on, right_on=right_on, id=id, left_id=left_id,
@@ -104,7 +104,7 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
 
 def nearest_example(left: Any, right: Any, spec: JoinSpec) -> Any:
     """An empty example of the rows of a nearest-neighbour join."""
-    pairs = pairs_example(left, right, replace(spec, return_distance=True), False)
+    pairs = pairs_example(left, right, spec, False)
     columns = {name: pairs[name] for name in pairs.columns}
     kept = {
         name: columns.pop(name) for name in list(columns) if name in spec.kept_left or name in spec.kept_right

@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 from dask.utils import format_bytes
 
-from dask_simjoin.checks import NEED
+from dask_simjoin.checks import NEED, RANK_BYTES
 from dask_simjoin.report import PlanReport, shuffle_tasks
+from dask_simjoin.searches import rows_found
 from dask_simjoin.two_plan import TwoPlan
+from dask_simjoin.wording import shown
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -88,8 +90,7 @@ class NearestReport(PlanReport):
 
     @property
     def pairs(self) -> float:
-        data = self.rows - self._queries if self._two else self.rows - 1
-        return float(self._queries * min(self.k, max(data, 0)))
+        return float(rows_found(self.plan, self.k))
 
     @property
     def pairs_low(self) -> float:
@@ -101,7 +102,7 @@ class NearestReport(PlanReport):
 
     @property
     def result_bytes(self) -> int:
-        return round(self.pairs * (self.plan.pair_bytes + 8))  # and a rank
+        return round(self.pairs * (self.plan.pair_bytes + RANK_BYTES))
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each chunk of rows and each chunk that is searched for their neighbours.
@@ -123,7 +124,7 @@ class NearestReport(PlanReport):
         })  # fmt: skip
 
     def _title(self) -> str:
-        return f"Plan of a join with nearest neighbours, k={self.k}"
+        return f"Plan of a join with nearest neighbours, k={shown(self.k)}"
 
     def _rows(self) -> str:
         return f"{self._queries:,} and {self.rows - self._queries:,}" if self._two else f"{self.rows:,}"
@@ -138,8 +139,11 @@ class NearestReport(PlanReport):
         plan, budget = self.plan, self.plan.budget
         largest = float(plan.chunks.rows.max(initial=0.0))
         at_most = "at most " * (self.bound < math.inf)
+        every = rows_found(plan, self.k) // max(1, self._queries)  # that there are
+        fewer = [("neighbours", f"{every:,} of a row at most, which is all: k={shown(self.k)} asks for more")]
         return [
             *self._what(),
+            *(fewer if every < self.k else []),
             ("block pairs", f"{self.block_pairs:,} visited at most, of {self._possible():,} possible"),
             ("result", f"{at_most}{self.pairs:,.0f} rows, {format_bytes(self.result_bytes)}"),
             ("partitions", f"{self.partitions:,}"),

@@ -1,7 +1,9 @@
 """Joins with nearest neighbours: the definition, whatever the chunks, ties by the order of the frame."""
 
 import math
+from dataclasses import replace
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -12,8 +14,17 @@ from hypothesis import strategies as st
 from test_metrics import ENGINE, make_rows, metric_cases
 
 import dask_simjoin  # noqa: F401
-from dask_simjoin.errors import CoordinateError, DuplicateIdError, OptionError, UnsupportedFrameError
+from dask_simjoin.errors import (
+    BudgetError,
+    CoordinateError,
+    DuplicateIdError,
+    OptionError,
+    UnsupportedFrameError,
+)
+from dask_simjoin.inputs import whole_searched
 from dask_simjoin.metrics import make_metric
+from dask_simjoin.neighbors import search_chunk
+from dask_simjoin.spec import make_spec
 from dask_simjoin.testing import cases, distances, frame_of, totals
 
 
@@ -196,3 +207,72 @@ def test_chunks_beyond_the_largest_distance_are_not_searched():
     assert len(a.simjoin.knn_join(b, 3, max_distance=1.0, **options)) == 0
     some, every = (a.simjoin.plan(far, k=20, **options).block_pairs for far in (0.1, None))
     assert some < every
+
+
+# --- more neighbours than there are rows ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [10**6, 10**30])
+def test_no_memory_for_neighbours_that_are_not_there(k, how):
+    """Two arrays of 60 rows x 10**12 would be 960 TB."""
+    frame = frame_of(np.random.default_rng(0).uniform(size=(60, 2)))
+    few = frame.iloc[:3]
+    frames = [frame, few, frame.iloc[:0]] if how == "pandas" else [
+        split(one, list(range(1, int(how[-1])))) for one in (frame, few, frame.iloc[:0])
+    ]  # fmt: skip
+    every, three, none = frames
+    for left, right, plain in ((every, None, None), (every, three, few), (three, every, frame)):
+        whole = frame if left is every else few
+        found, want = left.simjoin.knn_join(right, k), whole.simjoin.knn_join(plain, 60)
+        found = found if how == "pandas" else found.compute(scheduler="sync")
+        order = ["left", "rank"]
+        pd.testing.assert_frame_equal(
+            found.sort_values(order, ignore_index=True), want.sort_values(order, ignore_index=True)
+        )
+    bound = every.simjoin.knn_join(k=k, max_distance=0.1)
+    assert len(bound) == 2 * len(frame.simjoin.self_join(0.1))
+    assert len(every.simjoin.knn_join(none, k)) == len(none.simjoin.knn_join(every, k)) == 0
+    distances = every.simjoin.k_distances(k)
+    assert np.isinf(np.asarray(distances)).all() and len(distances) == 60
+
+
+def test_chunks_are_for_the_neighbours_that_are_there():
+    """300 rows were cut into as many chunks as if each had 100,000 neighbours."""
+    lazy = dd.from_pandas(frame_of(np.arange(300.0)[:, None]), npartitions=2)
+    plan = lazy.simjoin.plan(k=100_000)
+    assert plan.block_pairs == lazy.simjoin.plan(k=299).block_pairs == 1
+    assert plan.pairs == 300 * 299
+    assert "299 of a row at most, which is all: k=100000 asks for more" in repr(plan)
+    assert "asks for more" not in repr(lazy.simjoin.plan(k=299))
+
+
+def test_states_are_no_wider_than_the_rows_that_were_met():
+    frame = frame_of(np.arange(12.0)[:, None])
+    plan = make_plan_of(frame)
+    state = search_chunk(*plan, 10**30, (0, 0))
+    assert state["squared"].shape == state["names"].shape == (12, 12)
+
+
+def make_plan_of(frame):
+    spec = replace(make_spec(frame.iloc[:0], 0.0, on=None), id=None)
+    chunk, plan = whole_searched(frame, spec, 5)
+    return chunk, chunk, plan.layout
+
+
+def test_results_beyond_the_limit_are_refused():
+    """Their number of rows is known, unless some neighbours may be too far."""
+    frame = frame_of(np.arange(2000.0)[:, None])
+    lazy = dd.from_pandas(frame, npartitions=2)
+    message = r"k=100 gives 200,000 rows.*6.10 MiB, and the limit is 0.95 MiB.*result-limit.*smaller k.*raise"
+    with dask.config.set({"simjoin.result-limit": "1 MB"}):
+        join = lazy.simjoin.knn_join(k=100)
+        for refused in (join.compute, lambda: len(join), lambda: lazy.simjoin.plan(k=100)):
+            with pytest.raises(BudgetError, match=message):
+                refused()
+        with pytest.raises(BudgetError, match=r"k=100 gives 200,000 rows"):
+            lazy.simjoin.knn_join(lazy, k=100).compute()
+        with pytest.raises(BudgetError, match=r"k=20 gives 40,000 rows, which take 1.83 MiB"):
+            lazy.simjoin.knn_join(k=20, keep="c0", suffixes=("_a", "_b")).assign(x=1.0).compute()
+        assert len(lazy.simjoin.knn_join(k=10)) == 20_000
+        assert len(lazy.simjoin.knn_join(k=100, max_distance=1.0)) == 3998
+        assert len(lazy.simjoin.k_distances(100)) == 2000

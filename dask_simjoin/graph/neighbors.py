@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from dask_simjoin.backends.base import backend_for
+from dask_simjoin.chunks import Chunk
 from dask_simjoin.graph.aligned import Aligned, SomeAligned
 from dask_simjoin.graph.chunked import Chunks, chunk_refs
 from dask_simjoin.graph.found import FoundByChunk, Steps
@@ -58,11 +61,16 @@ class ChunkDistances(Named):
         refs = [chunk_refs(self.chunks, c, c)[0] for c in range(len(plan.chunks))]
         names = steps.names(plan, refs)
         for c, others in enumerate(plan.searches):
+            if self.operand("k") >= plan.rows:  # no row has so many neighbours
+                steps.layer[(self._name, c)] = Task((self._name, c), _none, refs[c])
+                continue
             state: list[TaskRef] = []
             for d in others.tolist() or [c]:
                 how = plan.layout, self.operand("k"), names[c], names[d]
                 state = [steps.add("search", (c, d), _search, refs[c], refs[d], *how, *state)]
-            steps.layer[(self._name, c)] = Task((self._name, c), _bits, state[0], self.operand("metric"))
+            steps.layer[(self._name, c)] = Task(
+                (self._name, c), _bits, state[0], self.operand("k"), self.operand("metric")
+            )
         return steps.layer
 
 
@@ -70,5 +78,10 @@ def _search(q: Any, d: Any, layout: Any, k: int, q_names: Any, d_names: Any, *st
     return search_chunk(q, d, layout, k, (q_names, d_names), *state)
 
 
-def _bits(state: State, metric: Metric) -> Any:
-    return kth_distance(state, metric).view(np.int64)
+def _bits(state: State, k: int, metric: Metric) -> Any:
+    return kth_distance(state, k, metric).view(np.int64)
+
+
+def _none(chunk: Chunk) -> Any:
+    xp = backend_for(chunk["example"]).xp
+    return xp.full(len(chunk["ids"]), math.inf).view(np.int64)

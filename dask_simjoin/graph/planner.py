@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from dask.tokenize import tokenize
 
+from dask_simjoin.checks import check_nearest
 from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.graph.cluster import resources, shuffle_method
 from dask_simjoin.graph.private import Task, TaskRef
@@ -24,7 +25,7 @@ from dask_simjoin.ids import (
 )
 from dask_simjoin.partition import RIGHT, PartitionSummary, points, summarise
 from dask_simjoin.plan import Plan, make_plan
-from dask_simjoin.searches import known_bytes, make_nearest_plan
+from dask_simjoin.searches import make_nearest_plan, rows_found
 from dask_simjoin.spec import JoinSpec
 from dask_simjoin.two_plan import make_two_plan
 
@@ -75,8 +76,9 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None
     plan: Plan
     if neighbors is not None:
         others = None if other is None else tables[1][2]
-        found = known_bytes(neighbors)
-        plan = make_nearest_plan(summaries, spec, neighbors, have, method, found, others, bound)
+        plan = make_nearest_plan(summaries, spec, neighbors, have, method, True, others, bound)
+        if named and bound == math.inf:
+            check_nearest(rows_found(plan, neighbors), plan.pair_bytes, neighbors, plan.budget)
     elif other is not None:
         plan = make_two_plan(summaries, tables[1][2], spec, have, method, counting=not named)
     else:
