@@ -13,6 +13,7 @@ from dask_simjoin.accessor_graphs import GraphVerbs
 from dask_simjoin.accessor_joins import JoinVerbs
 from dask_simjoin.accessor_tables import TableVerbs
 from dask_simjoin.late import when_imported
+from dask_simjoin.wording import VERBS, elsewhere
 
 
 class SimJoinAccessor(JoinVerbs, TableVerbs, ClusteringVerbs, GraphVerbs):
@@ -42,6 +43,12 @@ class SimJoinAccessor(JoinVerbs, TableVerbs, ClusteringVerbs, GraphVerbs):
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
+
+    def __getattr__(self, name: str) -> Any:
+        verbs = [verb for verb in dir(type(self)) if not verb.startswith("_")]
+        raise AttributeError(
+            f".simjoin has no verb {name!r}{elsewhere(name, VERBS, verbs)}; its verbs are {', '.join(verbs)}."
+        )
 
 
 def register() -> None:

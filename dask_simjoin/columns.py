@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dask_simjoin.errors import ColumnError, OptionTypeError
@@ -72,8 +73,8 @@ def check_on(meta: Any, on: Any, id: Hashable | None, radius: str | None) -> tup
         if kind_of_number(dtypes[name]) not in ("i", "u", "f", "b"):
             raise ColumnError(
                 f"on= names {name!r} of dtype {dtypes[name]}, which is no real number of at most "
-                "64 bits; name numeric columns only, or convert it, for example with "
-                f".astype('float64').{_strings_of_lists(dtypes[name])}"
+                f"64 bits; name numeric columns only, or convert it, for example with "
+                f"{_converted(name, dtypes[name])}"
             )
     return tuple(names)
 
@@ -104,7 +105,8 @@ def own_radius(meta: Any, eps: Any) -> str | None:
     if not has_column(meta.columns, eps):
         raise OptionTypeError(
             f"eps={shown(eps)} is not a number; use a finite number >= 0, or the name of a column of each "
-            f"row's own{did_you_mean(eps, meta.columns)}."
+            f"row's own distance: none is called so{did_you_mean(eps, meta.columns, 0.5)}; the columns are "
+            f"{listed(meta.columns)}."
         )
     if kind_of_number(meta[eps].dtype) not in ("i", "u", "f"):
         raise ColumnError(
@@ -131,14 +133,19 @@ def check_named(option: str, name: Any, tables: list[Any]) -> None:
         )
 
 
-def _strings_of_lists(dtype: Any) -> str:
-    """A hint for who gave Dask lists."""
-    if not isinstance(dtype, pd.StringDtype):
-        return ""
-    return (
-        " (Of lists in a pandas DataFrame Dask makes strings; not within "
-        "dask.config.set({'dataframe.convert-string': False}).)"
-    )
+def _converted(name: Any, dtype: Any) -> str:
+    """How a column of another dtype becomes one of numbers."""
+    column, kind = f"df[{name!r}]", getattr(dtype, "kind", "")
+    if kind == "M":
+        return f"({column} - {column}.min()).dt.total_seconds()."
+    if kind == "m":
+        return f"{column}.dt.total_seconds()."
+    if isinstance(dtype, pd.StringDtype) or (isinstance(dtype, np.dtype) and kind == "O"):
+        return (
+            ".astype('float64'), if it holds numbers as text. (Of lists in a pandas DataFrame Dask makes "
+            "strings; not within dask.config.set({'dataframe.convert-string': False}).)"
+        )
+    return ".astype('float64')."
 
 
 def kind_of_number(dtype: Any) -> str:

@@ -77,7 +77,8 @@ def in_table(which: str | None) -> Iterator[None]:
     """Say of errors which table ("left" or "right") they are about; None: there is but one."""
     try:
         yield
-    except (CoordinateError, DuplicateIdError) as error:
+    except (ColumnError, CoordinateError, DuplicateIdError) as error:
         if which is None:
             raise
-        raise type(error)(f"In the {which} table: {error}") from error
+        # chained errors would be told twice
+        raise type(error)(f"In the {which} table: {error}").with_traceback(error.__traceback__) from None

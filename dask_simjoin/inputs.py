@@ -23,10 +23,16 @@ MOST_BYTES = 2**62
 """Of the one chunk of a frame that is no Dask DataFrame."""
 
 
+def is_frame(frame: Any) -> bool:
+    """Whether it is a data frame, of whatever library."""
+    meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
+    return getattr(meta, "ndim", 0) == 2 and hasattr(meta, "columns")
+
+
 def example_of(frame: Any) -> Any:
     """The empty example of a frame; refuses what is no frame."""
     meta = frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
-    if getattr(meta, "ndim", 0) != 2 or not hasattr(meta, "columns"):
+    if not is_frame(frame):
         raise UnsupportedFrameError(
             f"{type(frame).__module__}.{type(frame).__name__} is not a data frame; use a Dask "
             "DataFrame or a pandas DataFrame, or cuDF's (of an array x: pd.DataFrame(x))."

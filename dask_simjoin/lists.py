@@ -101,6 +101,12 @@ def extremes(column: Any) -> list[int]:
     return [max(there), min(there)] if there else []
 
 
+def a_value(value: Any) -> str:
+    """The type of a value, for a message."""
+    kind = type(value).__name__
+    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
+
+
 class _Part(NamedTuple):
     """Rows that follow each other: which have a list, and the numbers of those, one after the other."""
 
@@ -160,7 +166,7 @@ def _object_part(values: np.ndarray) -> _Part:
         if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1):
             lengths[row] = len(value)
         elif not (value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))):
-            raise ListError(row, f"a {type(value).__name__}, which is no list, tuple or array (n,)")
+            raise ListError(row, f"{a_value(value)}, which is no list, tuple or array (n,)")
     length = _checked(lengths, None, 0)
     present = ~np.isnan(lengths)
     if not length:

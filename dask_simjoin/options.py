@@ -13,7 +13,8 @@ import numpy as np
 
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics import METRICS, Metric, make_metric
-from dask_simjoin.wording import did_you_mean, shown
+from dask_simjoin.wording import METRICS as SYNONYMS
+from dask_simjoin.wording import OPTIONS, did_you_mean, elsewhere, shown
 
 MOST_P = 2**31 - 1
 """Largest finite p."""
@@ -25,15 +26,30 @@ def known_options(function: F) -> F:
     """Refuse unknown keywords with the list of the known ones."""
     signature = inspect.signature(function)
     known = [name for name in signature.parameters if name not in ("self", "frame")]
+    kinds = signature.parameters.values()
+    places = [one.name for one in kinds if one.kind is one.POSITIONAL_OR_KEYWORD]
+    needed = [one.name for one in kinds if one.name in places and one.default is one.empty]
+    own, called = int("self" in places), function.__name__
 
     @functools.wraps(function)
     def checked(*args: Any, **options: Any) -> Any:
         for name in options:
             if name not in signature.parameters:
                 raise OptionTypeError(
-                    f"{function.__name__}() has no option {name!r}{did_you_mean(name, known)}; "
+                    f"{called}() has no option {name!r}{elsewhere(name, OPTIONS, known)}; "
                     f"its options are {', '.join(known) or 'none'}."
                 )
+        if len(args) > len(places):
+            raise OptionTypeError(
+                f"{called}({', '.join(places[own:])}) was given {shown(args[len(places)])} after those; its "
+                f"options are named: {', '.join(f'{name}=' for name in known if name not in places)}."
+            )
+        missing = [name for name in needed[len(args) :] if name not in options]
+        if missing:
+            raise OptionTypeError(
+                f"{' and '.join(f'{name}=' for name in missing)} {'is' if len(missing) == 1 else 'are'} "
+                f"missing: use {called}({', '.join(needed[own:])}, ...)."
+            )
         return function(*args, **options)
 
     return checked  # type: ignore[return-value]
@@ -65,6 +81,16 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 def check_metric(options: dict[str, Any]) -> Metric:
     """The metric of some options, in which `p` is made a plain number."""
     name, p = options.get("metric", "euclidean"), options.get("p", 2)
+    if callable(name):
+        raise OptionError(
+            f"metric={shown(name)} is a function, and pairs are decided alike everywhere only for known "
+            f"formulas; use one of {', '.join(map(repr, METRICS))}."
+        )
+    if isinstance(name, str) and name not in METRICS:
+        raise OptionError(
+            f"metric={shown(name)} is not allowed; use one of {', '.join(map(repr, METRICS))}"
+            f"{elsewhere(name, SYNONYMS, METRICS)}."
+        )
     check_choice("metric", name, tuple(METRICS))
     if isinstance(p, (bool, np.bool_, np.timedelta64)) or not isinstance(p, numbers.Real):
         raise OptionTypeError(f"p={shown(p)} is not a number; use a whole number >= 1, or inf.")

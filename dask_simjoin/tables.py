@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
@@ -13,12 +14,28 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.backends.base import HOME, backend_for, library
 from dask_simjoin.columns import ROW_ID, numeric_columns, own_radius
-from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.errors import TABLES, ColumnError, OptionError, UnsupportedFrameError, in_table
 from dask_simjoin.graph.private import UNKNOWN_CATEGORIES
-from dask_simjoin.inputs import checked_spec, example_ids, example_of
+from dask_simjoin.inputs import checked_spec, example_ids, example_of, is_frame
 from dask_simjoin.keeping import SUFFIXES, kept_columns
 from dask_simjoin.optional import optional
 from dask_simjoin.spec import JoinSpec
+from dask_simjoin.wording import shown
+
+
+def check_other(call: str, other: Any, **second: Any) -> None:
+    """Refuse a right table that is none; `second`: the argument that comes after it."""
+    if is_frame(other):
+        return
+    swapped = [
+        f" {name}= is one: the table comes first." for name, value in second.items() if is_frame(value)
+    ]
+    if not swapped and "k" in second and isinstance(other, numbers.Integral):
+        swapped = [f" Of this frame itself: knn_join(k={shown(other)})."]
+    raise UnsupportedFrameError(
+        f"other={shown(other)} is not a data frame.{''.join(swapped)} Use {call}, where other= is a Dask, "
+        "pandas or cuDF DataFrame."
+    )
 
 
 def alike(left: Any, right: Any) -> tuple[Any, Any, Any, Any]:
@@ -66,9 +83,10 @@ def two_specs(left: Any, right: Any, eps: Any, *, on: Any, left_on: Any, right_o
     radius = own_radius(left, eps) if radii else None
     columns = _coordinates(left, right, on, left_on, right_on, [*ids, radius])
     sides = zip((left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True)
-    specs = [
-        checked_spec(table, far, on=own, id=name, radii=radii, **options) for table, own, name, far in sides
-    ]
+    specs = []
+    for which, (table, own, name, far) in zip(TABLES, sides, strict=True):
+        with in_table(which):
+            specs.append(checked_spec(table, far, on=own, id=name, radii=radii, **options))
     if len(specs[0].on) != len(specs[1].on):
         raise ColumnError(
             f"The left table is joined on {len(specs[0].on)} columns, {list(specs[0].on)!r}, and the right "
@@ -90,6 +108,7 @@ def one_or_two(frame: Any, other: Any, eps: Any, *, on: Any, left_on: Any, right
                **options: Any) -> tuple[Any, Any, Any, Any, JoinSpec]:  # fmt: skip
     """Two tables, or one (`other` None), examples of both sides, and the checked options of their join."""
     if other is not None:
+        check_other("other=frame", other)
         frame, other, left, right = alike(frame, other)
         spec = two_specs(
             left, right, eps, on=on, left_on=left_on, right_on=right_on, id=id, left_id=left_id,

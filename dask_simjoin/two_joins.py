@@ -28,8 +28,9 @@ from dask_simjoin.options import check_neighbors, known_options
 from dask_simjoin.partition import RIGHT, points, summarise
 from dask_simjoin.searches import make_nearest_plan
 from dask_simjoin.spec import JoinSpec
-from dask_simjoin.tables import alike, one_or_two, pairs_example, two_specs
+from dask_simjoin.tables import alike, check_other, one_or_two, pairs_example, two_specs
 from dask_simjoin.two_plan import TwoPlan, make_two_plan
+from dask_simjoin.wording import did_you_mean, shown
 
 SEMI, ANTI = "leftsemi", "leftanti"
 HOW = ("inner", LEFT, SEMI, ANTI)
@@ -44,7 +45,12 @@ def join(frame: Any, other: Any, eps: Any, *, how: str = "inner", on: Any = None
          blocksize: Any = None) -> Any:  # fmt: skip
     """Every pair of a row of one table and a row of another; see `SimJoinAccessor.join`."""
     if how not in HOW:
-        raise OptionError(f"how={how!r} is not allowed; use one of {', '.join(map(repr, HOW))}.")
+        swapped = f"; swap the tables: other.simjoin.join(frame, eps, how={LEFT!r})" if how == "right" else ""
+        raise OptionError(
+            f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, HOW))}"
+            f"{swapped or did_you_mean(how, HOW)}."
+        )
+    check_other("join(other, eps)", other, eps=eps)
     frame, other, left, right = alike(frame, other)
     spec = two_specs(
         left, right, eps, on=on, left_on=left_on, right_on=right_on, id=id, left_id=left_id,
@@ -76,6 +82,8 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
              p: float = 2, keep: Any = None, suffixes: Any = ("_left", "_right"), dropna: bool = False,
              partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """The nearest rows of each row; see `SimJoinAccessor.knn_join`."""
+    if other is not None:
+        check_other("knn_join(other, k)", other, k=k)
     check_neighbors(k, partitioning)
     options = {"metric": metric, "p": p, "dropna": dropna, "partitioning": partitioning,
                "blocksize": blocksize, "eps_name": "max_distance", "return_distance": True}  # fmt: skip

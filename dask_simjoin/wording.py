@@ -24,6 +24,41 @@ def listed(names: Any, most: int = 12) -> str:
     return ", ".join(names[:most]) + more
 
 
+Names = dict[str, tuple[str, ...]]
+"""What other libraries call something, and what that is called here."""
+
+OPTIONS: Names = {
+    "n_neighbors": ("k",), "neighbors": ("k",), "radius": ("eps", "max_eps", "max_distance"),
+    "r": ("eps", "max_eps", "max_distance"), "threshold": ("eps", "max_eps", "max_distance"),
+    "distance_upper_bound": ("max_distance",), "distance": ("return_distance",), "min_pts": ("min_samples",),
+    "columns": ("on",), "by": ("on",), "cols": ("on",), "include_columns": ("keep",),
+    "right": ("other",), "chunksize": ("blocksize",),
+}  # fmt: skip
+"""What pandas, SciPy and scikit-learn call options, and what those are called here."""
+
+METRICS: Names = {
+    "l2": ("euclidean",), "l1": ("manhattan",), "cityblock": ("manhattan",), "taxicab": ("manhattan",),
+    "linf": ("chebyshev",), "linfinity": ("chebyshev",), "infinity": ("chebyshev",), "inf": ("chebyshev",),
+    "max": ("chebyshev",), "maximum": ("chebyshev",), "l2sqr": ("sqeuclidean",), "angular": ("cosine",),
+    "great_circle": ("haversine",), "geodesic": ("haversine",),
+}  # fmt: skip
+"""The same of metrics."""
+
+VERBS: Names = {
+    "radius_join": ("self_join",), "similarity_join": ("self_join",), "radius_neighbors": ("self_join",),
+    "query_pairs": ("self_join",), "sjoin": ("join",), "merge": ("join",), "sjoin_nearest": ("knn_join",),
+    "kneighbors": ("knn_join",), "nearest": ("knn_join",), "kneighbors_graph": ("neighbor_graph",),
+    "radius_neighbors_graph": ("neighbor_graph",), "explain": ("plan",),
+}  # fmt: skip
+"""The same of verbs."""
+
+
+def elsewhere(name: Any, names: Names, known: Any) -> str:
+    """Which of the known names is what another library calls so; else one that is spelt alike."""
+    same = [own for own in names.get(name.lower(), ()) if own in known] if isinstance(name, str) else []
+    return f" (did you mean {same[0]!r}?)" if same else did_you_mean(name, known)
+
+
 def did_you_mean(name: Any, known: Any, cutoff: float = 0.6) -> str:
     names = [other for other in known if isinstance(other, str)]
     close = get_close_matches(name, names, n=1, cutoff=cutoff) if isinstance(name, str) else []

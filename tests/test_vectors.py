@@ -288,7 +288,7 @@ def test_partitions_of_other_lengths():
 @pytest.mark.parametrize(
     ("rows", "what"),
     [
-        ([[0.0], 5], "a int, which is no list, tuple or array"),
+        ([[0.0], 5], "an int, which is no list, tuple or array"),
         (["ab", [0.0]], "a str, which is no list, tuple or array"),
         ([np.zeros((1, 2)), [0.0]], "a ndarray, which is no list, tuple or array"),
         ([[0.0], ["1"]], "a list with a str in it, which is no real number"),

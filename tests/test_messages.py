@@ -1,0 +1,157 @@
+"""What mistakes are told of: the value, what is allowed, and a remedy that works."""
+
+import re
+import traceback
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+import dask_simjoin
+from dask_simjoin.errors import (
+    ColumnError,
+    CoordinateError,
+    OptionError,
+    OptionTypeError,
+    UnsupportedFrameError,
+)
+
+DAYS = pd.date_range("2020-01-01", periods=4)
+
+FRAME = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0], "name": list("abcd"), "radii": 1.0})
+
+
+def told(kind, call, *args, **options):
+    with pytest.raises(kind) as caught:
+        call(*args, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+    "times",
+    [DAYS, DAYS.tz_localize("UTC"), DAYS - DAYS[0], DAYS.astype("timestamp[us][pyarrow]")],
+    ids=["naive", "zoned", "differences", "arrow"],
+)
+def test_the_remedy_for_times_works(times, lazy):
+    df = pd.DataFrame({"t": times, "x": 0.0})
+    if lazy:
+        df = dd.from_pandas(df, npartitions=2)
+    text = told(ColumnError, df.simjoin.count_pairs, 1.0, on=["x", "t"])
+    remedy = re.search(r"for example with (.*)\.$", text)
+    assert remedy, text
+    seconds = eval(remedy[1], {"df": df})
+    found = df.assign(t=seconds).simjoin.count_pairs(86_400.0, on=["x", "t"])
+    assert (found.compute() if lazy else found) == 3
+
+
+def test_numbers_as_text_are_converted_as_told():
+    df = pd.DataFrame({"x": ["1", "2.5"]})
+    text = told(ColumnError, df.simjoin.count_pairs, 2.0, on="x")
+    assert "on= names 'x' of dtype" in text
+    remedy = re.search(r"for example with (\S+), if it holds numbers as text", text)
+    assert df.assign(x=eval(f"df['x']{remedy[1]}", {"df": df})).simjoin.count_pairs(2.0, on="x") == 1
+
+
+@pytest.mark.parametrize("verb", ["join", "knn_join"])
+@pytest.mark.parametrize(
+    ("options", "table"),
+    [
+        ({"on": ["x", "radii"]}, "right"),
+        ({"left_on": "z", "right_on": "x"}, "left"),
+        ({"left_on": "x", "right_on": "z"}, "right"),
+        ({"on": "x", "left_id": "z"}, "left"),
+        ({"on": "x", "right_id": "radii"}, "right"),
+    ],
+)
+def test_a_missing_column_is_told_with_its_table(verb, options, table):
+    with pytest.raises(ColumnError, match=rf"^In the {table} table: .* is not a column") as caught:
+        getattr(FRAME.simjoin, verb)(FRAME[["x"]], 1, **options)
+    printed = "".join(traceback.format_exception(caught.value))
+    assert printed.count("is not a column") == 1  # and not twice, as errors are that are chained
+
+
+def test_an_eps_that_is_no_column():
+    text = told(OptionTypeError, FRAME.simjoin.self_join, "radius", on="x", pairs="both")
+    assert "none is called so (did you mean 'radii'?)" in text
+    assert "; the columns are 'x', 'name', 'radii'." in text
+
+
+def test_the_table_comes_before_eps_and_k():
+    text = told(UnsupportedFrameError, FRAME.simjoin.join, 1.0, FRAME, on="x")
+    assert "other=1.0 is not a data frame. eps= is one: the table comes first. Use join(other, eps)" in text
+    text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, 3, on="x")
+    assert "other=3 is not a data frame. Of this frame itself: knn_join(k=3). Use knn_join(other, k)" in text
+    text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, np.zeros((2, 1)), on="x")
+    assert text.startswith("other=array(") and "knn_join(k=" not in text
+    assert told(UnsupportedFrameError, FRAME.simjoin.plan, 1.0, other=3).startswith("other=3 is not a data")
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (FRAME.simjoin.self_join, "eps= is missing: use self_join(eps, ...)."),
+        (FRAME.simjoin.optics, "max_eps= is missing: use optics(max_eps, ...)."),
+        (FRAME.simjoin.join, "other= and eps= are missing: use join(other, eps, ...)."),
+        (dask_simjoin.dbscan, "frame= and eps= are missing: use dbscan(frame, eps, ...)."),
+    ],
+)
+def test_what_is_missing_is_told_without_private_names(call, text):
+    assert told(OptionTypeError, call) == text
+
+
+def test_options_are_named():
+    text = told(OptionTypeError, FRAME.simjoin.self_join, 1.0, ["x"])
+    assert text.startswith("self_join(eps) was given ['x'] after those; its options are named: on=, id=,")
+    assert len(FRAME.simjoin.self_join(eps=1.0, on="x")) == 2
+
+
+@pytest.mark.parametrize("frame", [FRAME, dd.from_pandas(FRAME, npartitions=2)], ids=["pandas", "dask"])
+def test_verbs_that_are_none(frame):
+    for name, meant in [("radius_join", "self_join"), ("kneighbors", "knn_join"), ("db_scan", "dbscan")]:
+        text = told(AttributeError, getattr, frame.simjoin, name)
+        assert f".simjoin has no verb {name!r} (did you mean {meant!r}?); its verbs are count_pairs," in text
+    assert not hasattr(frame.simjoin, "_repr_html_")
+    assert "did you mean" not in told(AttributeError, getattr, frame.simjoin, "xyz")
+
+
+def test_a_right_join_is_one_of_the_tables_swapped():
+    text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, on="x", how="right")
+    assert "how='right' is not allowed" in text
+    assert "swap the tables: other.simjoin.join(frame, eps, how='left')" in text
+    text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, on="x", how="semi")
+    assert "did you mean 'leftsemi'?" in text and "swap" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("l2", "euclidean"), ("L1", "manhattan"), ("linf", "chebyshev"), ("cosin", "cosine")],
+)
+def test_metrics_by_other_names(name, meant):
+    text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric=name)
+    assert f"metric={name!r} is not allowed" in text and f"did you mean {meant!r}?" in text
+
+
+def test_a_metric_is_no_function():
+    text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric=max)
+    assert "metric=<built-in function max> is a function" in text and "use one of 'euclidean'" in text
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "meant"),
+    [
+        ("knn_join", "n_neighbors", "k"),
+        ("self_join", "radius", "eps"),
+        ("knn_join", "radius", "max_distance"),
+    ],
+)
+def test_options_by_other_names(verb, option, meant):
+    text = told(OptionTypeError, getattr(FRAME.simjoin, verb), **{option: 3})
+    assert f"has no option {option!r} (did you mean {meant!r}?)" in text
+
+
+def test_objects_that_are_no_lists():
+    df = pd.DataFrame({"o": [object(), object()]})
+    text = told(CoordinateError, df.simjoin.self_join, 1.0, on="o")
+    assert "holds an object, which is no list" in text
