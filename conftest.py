@@ -10,6 +10,8 @@ ON_GPU = [
     "dask_simjoin/backends/gpu_pairs.py",
     "dask_simjoin/kernels/cuda/load.py",
     "tests/sanitized.py",
+    "tests/support/gpu_frames.py",
+    "tests/support/gpu_kernels.py",
 ]
 
 there = all(importlib.util.find_spec(name) for name in ("cudf", "cupy"))

@@ -10,6 +10,8 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest.register_assert_rewrite("tests.support")
+
 import dask_simjoin  # noqa: F401  (registers the accessor)
 
 settings.register_profile(
@@ -34,5 +36,5 @@ def method(request):
 
 @pytest.fixture(params=["pandas", "dask-1", "dask-3"])
 def how(request):
-    """A plain frame, or one of 1 or 3 partitions: for `frames.lay`."""
+    """A plain frame, or one of 1 or 3 partitions: for `support.frames.lay`."""
     return request.param

@@ -14,7 +14,8 @@ from dask_simjoin.density.components import component_roots, new_nodes
 from dask_simjoin.index.device import ENGINES, make_device_layout
 from dask_simjoin.index.device_nearest import make_nearest_device_layout
 from dask_simjoin.index.regions import make_regions
-from dask_simjoin.testing import a_distance, brute_force, make_points, squared_distances
+from tests.support.oracle import brute_force, squared_distances
+from tests.support.points import a_distance, make_points
 
 
 def search(x: np.ndarray, engine: str) -> None:

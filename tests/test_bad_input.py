@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.base import is_dask_collection
-from frames import computed, lay
 
 from dask_simjoin.errors import CoordinateError
-from dask_simjoin.testing import as_set, assert_same_pairs, brute_force
+from tests.support.frames import computed, lay
+from tests.support.oracle import as_set, assert_same_pairs, brute_force
 
 VERBS = ["self_join", "neighbor_counts", "count_pairs"]
 NAN, INF = np.nan, np.inf

@@ -22,7 +22,8 @@ from dask_simjoin.graph import planner
 from dask_simjoin.partition import summarise
 from dask_simjoin.plan import make_plan
 from dask_simjoin.spec import make_spec
-from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, cases, frame_of
+from tests.support.oracle import as_set, assert_same_pairs, brute_force
+from tests.support.points import cases, frame_of
 
 EPS = 0.05
 

@@ -1,7 +1,5 @@
 """Labels of DBSCAN, equal to scikit-learn's, and connected components."""
 
-import itertools
-
 import dask
 import dask.array as da
 import dask.dataframe as dd
@@ -15,7 +13,10 @@ from hypothesis import strategies as st
 import dask_simjoin
 from dask_simjoin.cluster import DBSCAN
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
-from dask_simjoin.testing import brute_force, cases, frame_of, squared_distances
+from tests.support.density import SETS, labels_of_neighbours
+from tests.support.frames import split
+from tests.support.oracle import brute_force, squared_distances
+from tests.support.points import cases, frame_of
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -34,31 +35,6 @@ def by_definition(x, eps, min_samples):
     return labels_of_neighbours(squared_distances(x, x) <= eps * eps, min_samples)
 
 
-def labels_of_neighbours(near, min_samples):
-    """Labels by definition, of rows that are near each other (n, n)."""
-    core = near.sum(1) >= min_samples
-    labels = np.full(len(near), -1)
-    number = 0
-    for i in range(len(near)):
-        if not core[i] or labels[i] >= 0:
-            continue
-        todo = [i]
-        labels[i] = number
-        while todo:
-            for k in np.flatnonzero(near[todo.pop()] & (labels < 0)):
-                labels[k] = number
-                if core[k]:
-                    todo.append(k)
-        number += 1
-    return labels.tolist()
-
-
-def split(frame, cuts):
-    bounds = [0, *cuts, len(frame)]
-    parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
-    return dd.from_map(lambda part: part, parts, meta=frame.iloc[:0])
-
-
 @settings(max_examples=150)
 @given(
     cases(max_dims=9, max_points=60),
@@ -75,28 +51,6 @@ def test_any_points(case, min_samples, rows, partitioning):
     labels = split(frame, case.cuts).simjoin.dbscan(case.eps, min_samples, **how)
     with dask.config.set(scheduler="sync"):
         assert labels.compute().tolist() == want
-
-
-def sets():
-    """Names, points, distances and numbers of samples."""
-    rng = np.random.default_rng(0)
-    moons = datasets.make_moons(1200, noise=0.06, random_state=0)[0]
-    blobs = datasets.make_blobs(1200, centers=6, n_features=4, random_state=0)[0]
-    dense = np.concatenate([rng.normal(k * 3, 0.05 * 3**k, (400, 2)) for k in range(3)])
-    lattice = np.array(list(itertools.product(range(12), range(12), range(8))), float)
-    yield "moons", moons, 0.1, 5
-    yield "blobs", blobs, 0.9, 6
-    yield "varied densities", dense, 0.12, 5
-    yield "lattice", lattice, 1.0, 7
-    yield "lattice, borders", lattice, 1.0, 6
-    yield "chain", np.arange(1500.0)[:, None] * 0.5, 0.5, 3
-    yield "identical points", np.zeros((900, 3)), 0.1, 5
-    yield "all noise", rng.uniform(size=(500, 3)) * 1000, 0.01, 2
-    yield "every row a cluster", rng.uniform(size=(500, 3)) * 1000, 0.01, 1
-    yield "fewer rows than samples", rng.uniform(size=(4, 2)), 10.0, 5
-
-
-SETS = {name: rest for name, *rest in sets()}
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -9,7 +9,8 @@ from dask_simjoin.index import device_nearest, half, wide
 from dask_simjoin.index.bounds import make_bounds
 from dask_simjoin.index.device import ENGINES, build, make_device_layout
 from dask_simjoin.index.device_nearest import make_nearest_device_layout
-from dask_simjoin.testing import KINDS, a_distance, make_points, squared_distances
+from tests.support.oracle import squared_distances
+from tests.support.points import KINDS, a_distance, make_points
 
 DIMS = [1, 2, 3, 6, 9, 16, 33, 100, 200]
 WIDE = [(201, 0.3), (256, 0.0), (384, 0.01), (768, 0.3), (1024, 1.0), (2048, 0.01)]

@@ -17,7 +17,8 @@ from dask_simjoin.budget import Resources
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.graph import cluster
 from dask_simjoin.graph.cluster import resources
-from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, frame_of
+from tests.support.oracle import as_set, assert_same_pairs, brute_force
+from tests.support.points import frame_of
 
 EPS = 0.05
 PATIENCE = 60

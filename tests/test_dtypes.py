@@ -6,9 +6,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from dask.dataframe.utils import assert_eq
-from frames import computed, itself, lay
 
-from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, squared_distances
+from tests.support.frames import computed, itself, lay
+from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
 
 INT64, FLOAT64 = np.dtype("int64"), np.dtype("float64")
 

@@ -17,17 +17,8 @@ from dask_simjoin.moments import moments
 from dask_simjoin.partition import summarise
 from dask_simjoin.plan import make_plan
 from dask_simjoin.spec import make_spec
-from dask_simjoin.testing import (
-    KINDS,
-    Case,
-    as_set,
-    assert_same_pairs,
-    brute_force,
-    cases,
-    frame_of,
-    make_points,
-    squared_distances,
-)
+from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
+from tests.support.points import KINDS, Case, cases, frame_of, make_points
 
 COLUMNS = ["left", "right", "distance"]
 

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import dask
 import numpy as np
@@ -18,7 +17,9 @@ import dask.dataframe as dd
 from distributed import Client, wait
 
 from dask_simjoin.backends.gpu import BACKEND
-from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, frame_of
+from tests.support.oracle import as_set, assert_same_pairs, brute_force
+from tests.support.paths import EXAMPLES
+from tests.support.points import frame_of
 
 pytestmark = pytest.mark.gpu
 
@@ -168,7 +169,7 @@ def _watch_copies(ddf, size, profiler, tmp_path):
         assert len(kept) > 0
 
 
-EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "local_cuda_cluster.py"
+EXAMPLE = EXAMPLES / "local_cuda_cluster.py"
 
 
 @pytest.mark.parametrize("partitioning", ["auto", "spatial"])

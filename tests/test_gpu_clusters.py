@@ -17,35 +17,15 @@ from dask_simjoin.backends.gpu import BACKEND
 from dask_simjoin.cluster import cluster_optics_dbscan
 from dask_simjoin.density.components import new_nodes
 from dask_simjoin.index.device import ENGINES, make_device_layout
-from dask_simjoin.testing import brute_force, cases, frame_of, squared_distances
-from tests.test_gpu_engine import layout_for
-from tests.test_gpu_frames import computed, lay
+from tests.support.density import SETS
+from tests.support.gpu_frames import computed, lay
+from tests.support.gpu_kernels import layout_for
+from tests.support.oracle import brute_force, squared_distances
+from tests.support.points import cases, frame_of
 
 pytestmark = pytest.mark.gpu
 
 
-def sets():
-    """Names, points, distances and numbers of samples."""
-    rng = np.random.default_rng(0)
-    turn = rng.uniform(0, np.pi, 1200)
-    moons = np.stack([np.cos(turn), np.sin(turn)], axis=1)
-    moons[600:] = [1.0, 0.5] - moons[600:]
-    centres = rng.uniform(-10, 10, (6, 4))
-    lattice = np.array(list(itertools.product(range(12), range(12), range(8))), float)
-    yield "moons", moons + rng.normal(0, 0.06, moons.shape), 0.1, 5
-    yield "blobs", centres[rng.integers(0, 6, 1200)] + rng.normal(size=(1200, 4)), 0.9, 6
-    yield "varied", np.concatenate([rng.normal(k * 3, 0.05 * 3**k, (400, 2)) for k in range(3)]), 0.12, 5
-    yield "wide", rng.normal(size=(900, 17)) * np.repeat([[1.0], [0.1], [3.0]], 300, axis=0), 0.5, 4
-    yield "lattice", lattice, 1.0, 7
-    yield "lattice, borders", lattice, 1.0, 6
-    yield "chain", np.arange(1500.0)[:, None] * 0.5, 0.5, 3
-    yield "identical points", np.zeros((900, 3)), 0.1, 5
-    yield "all noise", rng.uniform(size=(500, 3)) * 1000, 0.01, 2
-    yield "every row a cluster", rng.uniform(size=(500, 3)) * 1000, 0.01, 1
-    yield "fewer rows than samples", rng.uniform(size=(4, 2)), 10.0, 5
-
-
-SETS = {name: rest for name, *rest in sets()}
 WAYS = [(1, "auto"), (7, "entity"), (5, "spatial"), (40, "entity")]
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,26 +11,18 @@ from hypothesis import strategies as st
 cupy = pytest.importorskip("cupy")
 pytest.importorskip("cudf")
 
-from products import PRODUCTS
 
 from dask_simjoin.backends import gpu_engine
 from dask_simjoin.backends.cpu import BACKEND as CPU
 from dask_simjoin.backends.gpu import BACKEND
 from dask_simjoin.index import half
-from dask_simjoin.index.device import ENGINES, make_device_layout
+from dask_simjoin.index.device import ENGINES
 from dask_simjoin.index.regions import make_regions
-from dask_simjoin.kernels.cuda import load
 from dask_simjoin.kernels.cuda.sources import options, source
-from dask_simjoin.testing import (
-    KINDS,
-    Case,
-    a_distance,
-    assert_same_pairs,
-    brute_force,
-    cases,
-    make_points,
-    squared_distances,
-)
+from tests.support.gpu_kernels import compile_all, layout_for
+from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
+from tests.support.points import KINDS, Case, a_distance, cases, make_points
+from tests.support.products import PRODUCTS
 
 pytestmark = pytest.mark.gpu
 
@@ -54,8 +45,7 @@ def compiled():
         ("finish", "name_pairs", {"DIMS": d, "EXACT": True, "LABELS": labels})
         for d, labels in itertools.product(DIMS, (False, True))
     ]
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda one: load.kernel(one[0], one[1], **one[2]).kernel, wanted))
+    compile_all(wanted)
 
 
 def with_some_dims(case):
@@ -63,18 +53,6 @@ def with_some_dims(case):
     d = max(k for k in DIMS if k <= case.x.shape[1])
     x = np.ascontiguousarray(case.x[:, :d])
     return Case(x, case.eps, case.cuts, case.kind)
-
-
-def layout_for(x, eps, engine="auto"):
-    x = x.astype(np.float64)
-    if not len(x):
-        moments = (np.zeros(x.shape[1]),) * 4
-    else:
-        with np.errstate(over="ignore", invalid="ignore"):
-            moments = x.min(0), x.max(0), x.mean(0), x.var(0)
-    if not all(np.isfinite(m).all() for m in moments[2:]):
-        moments = (*moments[:2], np.zeros(x.shape[1]), np.full(x.shape[1], np.inf))
-    return make_device_layout(*moments, eps * eps, engine)
 
 
 def join_chunks(x, eps, cuts, engine, parts=1):

@@ -20,7 +20,9 @@ from dask_simjoin.errors import (
     OptionError,
     SourceChangedError,
 )
-from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, frame_of
+from tests.support.gpu_frames import computed, lay
+from tests.support.oracle import as_set, assert_same_pairs, brute_force
+from tests.support.points import frame_of
 
 pytestmark = pytest.mark.gpu
 
@@ -36,22 +38,6 @@ def frame():
     places["when"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.permutation(N), unit="s")
     places["big"] = np.uint64(2**63) + rng.permutation(N).astype(np.uint64)
     return places
-
-
-def lay(frame, how):
-    """A pandas frame as one of cuDF: plain, or of 1 or 4 partitions."""
-    there = cudf.from_pandas(frame)
-    return there if how == "cudf" else dask_cudf.from_cudf(there, npartitions=int(how[-1]), sort=False)
-
-
-def computed(result):
-    """The result on the host; it must have come from the GPU."""
-    if is_dask_collection(result):
-        result = result.compute(scheduler="sync")
-    if isinstance(result, int):
-        return result
-    assert isinstance(result, cudf.DataFrame | cudf.Series)
-    return result.to_pandas()
 
 
 ON = ["c0", "c1", "c2"]

@@ -9,23 +9,21 @@ cudf = pytest.importorskip("cudf")
 dask_cudf = pytest.importorskip("dask_cudf")
 
 from dask.base import is_dask_collection
-from test_metrics import ENGINE, PLACES, make_rows
 
 from dask_simjoin import sphere
 from dask_simjoin.errors import ColumnError, CoordinateError, OptionError
 from dask_simjoin.lists import extremes, lists_of, vectors
 from dask_simjoin.metrics import METRICS, make_metric
-from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, distances, frame_of
+from tests.support.gpu_frames import lay
+from tests.support.metrics import ENGINE, make_rows
+from tests.support.oracle import as_set, assert_same_pairs, brute_force, distances
+from tests.support.paths import PLACES
+from tests.support.points import frame_of
 
 pytestmark = pytest.mark.gpu
 
 HOW = ["cudf", "dask-1", "dask-4"]
 ON = ["latitude", "longitude"]
-
-
-def lay(there, how):
-    """A cuDF frame, plain or of 1 or 4 partitions."""
-    return there if how == "cudf" else dask_cudf.from_cudf(there, npartitions=int(how[-1]), sort=False)
 
 
 def computed(result):

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,11 +15,12 @@ from dask_simjoin.index import half
 from dask_simjoin.index.device import ENGINES
 from dask_simjoin.index.device_nearest import make_nearest_device_layout
 from dask_simjoin.index.kdorder import kd_order as host_order
-from dask_simjoin.kernels.cuda import load
 from dask_simjoin.kernels.cuda.sources import norm_constant
 from dask_simjoin.norms import add
-from dask_simjoin.testing import KINDS, make_points, squared_distances
-from tests.test_nearest import oracle, searches
+from tests.support.gpu_kernels import compile_all
+from tests.support.nearest import oracle, searches
+from tests.support.oracle import squared_distances
+from tests.support.points import KINDS, make_points
 
 pytestmark = pytest.mark.gpu
 
@@ -42,8 +42,7 @@ def compiled():
             wanted.append(("nearest", "search_tiles", plain))
         if d in NORM_DIMS and lists:
             wanted += [("nearest", "search_tiles", plain | norm_constant(norm)) for norm in NORMS]
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda one: load.kernel(one[0], one[1], **one[2]).kernel, wanted))
+    compile_all(wanted)
 
 
 def layout_of(*sides, engine="auto"):

@@ -13,7 +13,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin import csr, entries
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.testing import frame_of
+from tests.support.points import frame_of
 
 pytestmark = pytest.mark.gpu
 

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -18,11 +17,11 @@ from dask_simjoin.backends.cpu import BACKEND as CPU
 from dask_simjoin.backends.gpu import BACKEND
 from dask_simjoin.density.components import component_roots, new_nodes
 from dask_simjoin.index.regions import make_regions
-from dask_simjoin.kernels.cuda import load
 from dask_simjoin.kernels.cuda.sources import norm_constant
 from dask_simjoin.moments import moments
-from dask_simjoin.testing import KINDS, cases, make_points
-from dask_simjoin.testing import totals as totals_of
+from tests.support.gpu_kernels import compile_all
+from tests.support.oracle import totals as totals_of
+from tests.support.points import KINDS, cases, make_points
 
 pytestmark = pytest.mark.gpu
 
@@ -37,8 +36,7 @@ def compiled():
     every = [(norm_constant(norm) | {"DIMS": d, "EXACT": True}) for norm, d in itertools.product(NORMS, DIMS)]
     wanted = [("tiles", "join_tiles", one | {"COUNTING": c}) for one in every for c in (False, True)]
     wanted += [("finish", "name_pairs", one | {"LABELS": False}) for one in every]
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda one: load.kernel(one[0], one[1], **one[2]).kernel, wanted))
+    compile_all(wanted)
 
 
 def totals(x, y, norm):

@@ -12,7 +12,9 @@ dask_cudf = pytest.importorskip("dask_cudf")
 from dask.base import is_dask_collection
 
 from dask_simjoin.errors import UnsupportedFrameError
-from dask_simjoin.testing import as_set, assert_same_pairs, frame_of
+from tests.support.gpu_frames import lay
+from tests.support.oracle import as_set, assert_same_pairs
+from tests.support.points import frame_of
 
 pytestmark = pytest.mark.gpu
 
@@ -33,12 +35,6 @@ def table(n, seed):
 
 
 LEFT, RIGHT = table(500, 1), table(300, 2)
-
-
-def lay(frame, how):
-    """A pandas frame as one of cuDF: plain, or of 1 or 4 partitions."""
-    there = cudf.from_pandas(frame)
-    return there if how == "cudf" else dask_cudf.from_cudf(there, npartitions=int(how[-1]), sort=False)
 
 
 def computed(result):

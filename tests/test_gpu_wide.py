@@ -2,21 +2,21 @@
 
 import itertools
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 cupy = pytest.importorskip("cupy")
 
-from products import PRODUCTS
 
 from dask_simjoin.backends import gpu_engine
 from dask_simjoin.index import wide
-from dask_simjoin.index.device import build, make_device_layout
-from dask_simjoin.kernels.cuda import load
+from dask_simjoin.index.device import build
 from dask_simjoin.kernels.cuda.sources import options, source
-from dask_simjoin.testing import KINDS, assert_same_pairs, brute_force, make_points, squared_distances
+from tests.support.gpu_kernels import compile_all, layout_for
+from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
+from tests.support.points import KINDS, make_points
+from tests.support.products import PRODUCTS
 
 pytestmark = pytest.mark.gpu
 
@@ -30,14 +30,11 @@ def compiled():
     """All kernels, compiled side by side."""
     shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     wanted = [*itertools.product(DIMS, USES), *((384, sink) for sink in SINKS)]
-
-    def compile(one):
-        dims, use = one
-        name, told, _ = wide.program(dims, shared)
-        return load.kernel(name, f"join_{name}", DIMS=dims, EXACT=False, **told, **use).kernel
-
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(compile, wanted))
+    programs = {dims: wide.program(dims, shared) for dims in DIMS}
+    compile_all(
+        (programs[d][0], f"join_{programs[d][0]}", {"DIMS": d, "EXACT": False} | programs[d][1] | use)
+        for d, use in wanted
+    )
 
 
 def squares(x, y):
@@ -49,12 +46,6 @@ def squares(x, y):
         t *= t
         total += t
     return total.get()
-
-
-def layout_for(x, eps, engine="float16"):
-    with np.errstate(over="ignore", invalid="ignore"):
-        moments = x.min(0), x.max(0), x.mean(0), x.var(0)
-    return make_device_layout(*moments, eps * eps, engine)
 
 
 def index_of(x, layout):
@@ -181,7 +172,7 @@ def test_more_pairs_than_a_batch_holds(monkeypatch):
     """The kernel stops when the buffer is full, and goes on where it stopped."""
     x = np.random.default_rng(0).normal(size=(12_000, 256))
     eps = math.sqrt(2 * 256)
-    layout = layout_for(x, eps)
+    layout = layout_for(x, eps, "float16")
     index = index_of(x, layout)
 
     def keys():
@@ -205,7 +196,7 @@ def test_sinks(same):
     x = make_points("clusters", 900, 384, rng)
     d2 = squares(x, x)
     eps = 1.5
-    layout = layout_for(x, eps)
+    layout = layout_for(x, eps, "float16")
     cut = 900 if same else 400
     sides = [x] if same else [x[:cut], x[cut:]]
     q, d = (index_of(side, layout) for side in (sides[0], sides[-1]))

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from frames import computed, itself, lay
 
 from dask_simjoin import ids as ids_module
 from dask_simjoin.errors import DuplicateIdError, SimJoinError
-from dask_simjoin.testing import as_set, assert_same_pairs
+from tests.support.frames import computed, itself, lay
+from tests.support.oracle import as_set, assert_same_pairs
 
 PAIRED = [0.0, 1.0, 10.0, 11.0, 20.0, 21.0]
 """Six coordinates; rows 0 and 1, 2 and 3, 4 and 5 are pairs at eps = 1."""

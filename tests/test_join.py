@@ -6,10 +6,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from frames import split
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_metrics import metric_cases
 
 import dask_simjoin  # noqa: F401
 from dask_simjoin.errors import (
@@ -22,15 +20,10 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from dask_simjoin.metrics import make_metric
-from dask_simjoin.testing import (
-    as_set,
-    assert_same_pairs,
-    cases,
-    distances,
-    frame_of,
-    squared_distances,
-    totals,
-)
+from tests.support.frames import split
+from tests.support.metrics import metric_cases
+from tests.support.oracle import as_set, assert_same_pairs, distances, squared_distances, totals
+from tests.support.points import cases, frame_of
 
 
 def table(n, dims, seed, text=False):

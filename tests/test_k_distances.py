@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from dask_simjoin.errors import CoordinateError, OptionError
 from dask_simjoin.searches import _limits
-from dask_simjoin.testing import cases, frame_of, squared_distances, totals
-from tests.test_dbscan import split
+from tests.support.frames import split
+from tests.support.oracle import squared_distances, totals
+from tests.support.points import cases, frame_of
 
 
 def by_definition(x, k):

@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from frames import computed, lay
 
 import dask_simjoin  # noqa: F401
 from dask_simjoin.errors import OptionError
-from dask_simjoin.testing import as_set, assert_same_pairs, squared_distances
+from tests.support.frames import computed, lay
+from tests.support.oracle import as_set, assert_same_pairs, squared_distances
 
 
 def table(n=240, seed=7):

@@ -8,10 +8,8 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from frames import split
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_metrics import ENGINE, make_rows, metric_cases
 
 import dask_simjoin  # noqa: F401
 from dask_simjoin.errors import (
@@ -25,7 +23,10 @@ from dask_simjoin.inputs import whole_searched
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.neighbors import search_chunk
 from dask_simjoin.spec import make_spec
-from dask_simjoin.testing import cases, distances, frame_of, totals
+from tests.support.frames import split
+from tests.support.metrics import ENGINE, make_rows, metric_cases
+from tests.support.oracle import distances, totals
+from tests.support.points import cases, frame_of
 
 
 def nearest(left, right, k, on, bound=math.inf, metric="euclidean", p=2):

@@ -3,44 +3,26 @@
 import itertools
 import math
 from decimal import Decimal, localcontext
-from pathlib import Path
 
 import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from frames import computed, lay
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_dbscan import labels_of_neighbours
 
 from dask_simjoin import sphere
 from dask_simjoin.errors import CoordinateError
 from dask_simjoin.metrics import METRICS, Chebyshev, Euclidean, Manhattan, Minkowski, make_metric
 from dask_simjoin.norms import power
-from dask_simjoin.testing import (
-    as_set,
-    assert_same_pairs,
-    brute_force,
-    distances,
-    frame_of,
-    make_points,
-    totals,
-)
+from tests.support.density import labels_of_neighbours
+from tests.support.frames import computed, lay
+from tests.support.metrics import ENGINE, make_rows, metric_cases
+from tests.support.oracle import as_set, assert_same_pairs, brute_force, distances, totals
+from tests.support.paths import PLACES
+from tests.support.points import frame_of
 
-ENGINE = [
-    ("sqeuclidean", 2),
-    ("manhattan", 2),
-    ("chebyshev", 2),
-    ("minkowski", 3),
-    ("minkowski", 2),
-    ("cosine", 2),
-    ("haversine", 2),
-]
-"""Metrics, and p, that the engines serve."""
-
-PLACES = Path(__file__).parents[1] / "examples" / "data" / "places.parquet"
 NAN, INF = np.nan, np.inf
 HALF = math.pi * sphere.RADIUS
 """Half the circumference."""
@@ -246,37 +228,6 @@ def test_known_distances_on_the_sphere():
 
 
 # --- pairs, counts and clusters -------------------------------------------------------------------
-
-
-def make_rows(metric, n, d, rng):
-    """Rows that a metric takes, many of them equal, opposite or on a boundary."""
-    if metric == "haversine":
-        ends = np.array([-180.0, 180, -90, 90, 0, -0.0, 45, 179.999999])
-        spread = float(rng.choice([1e-9, 1e-3, 1, 90]))
-        x = rng.uniform(-1, 1, (n, 2)) * [spread, 2 * spread]
-        x[:, 0] = np.where(rng.uniform(size=n) < 0.3, rng.choice([90.0, -90, 0], n), x[:, 0])
-        x[:, 1] = np.where(rng.uniform(size=n) < 0.4, rng.choice(ends, n), x[:, 1])
-        return x[rng.integers(0, max(n, 1), n)]
-    kinds = ["uniform", "clusters", "lattice", "duplicates", "huge", "tiny"]
-    x = make_points(str(rng.choice(kinds)), n, d, rng)
-    if metric == "cosine":
-        x[rng.uniform(size=n) < 0.3] *= -(2.0**-20)
-        x[(x == 0).all(axis=1)] = 1.0
-    return x
-
-
-@st.composite
-def metric_cases(draw, most=60):
-    """A metric, rows, and an eps that some of their distances are, or are one unit in the last place from."""
-    metric, p = draw(st.sampled_from(ENGINE))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    x = make_rows(metric, draw(st.integers(0, most)), draw(st.integers(1, 12)), rng)
-    eps = draw(st.sampled_from([0.0, 0.5, 1e4]))
-    if len(x) > 1 and draw(st.booleans()):
-        away = np.sort(distances(x, x, metric, p)[np.triu_indices(len(x), 1)])
-        eps = float(away[int(draw(st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0])) * (len(away) - 1))])
-        eps = min(math.nextafter(eps, draw(st.sampled_from([0.0, eps, INF]))), 1e300)
-    return metric, p, x, eps
 
 
 def expected_of(x, eps, metric, p):

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dask_simjoin.backends.cpu_nearest import build, fresh, nearest
 from dask_simjoin.index.nearest import make_nearest_layout, smallest_names
 from dask_simjoin.index.tiles import TILE, box_tree
-from dask_simjoin.testing import KINDS, make_points, squared_distances
+from tests.support.nearest import oracle, searches
+from tests.support.oracle import squared_distances
+from tests.support.points import KINDS, make_points
 
 
 def layout_of(*sides, filtered=None):
@@ -27,17 +28,6 @@ def layout_of(*sides, filtered=None):
     sample = None if filtered else x
     layout = make_nearest_layout(x.min(axis=0), x.max(axis=0), mean, variance, sample)
     return replace(layout, filter=None) if filtered is False else layout
-
-
-def oracle(q, d, q_names, d_names, k, same, bound2=math.inf):
-    """The definition: all distances, sorted by (d2, name)."""
-    best_d2, best_name = fresh(len(q), k)
-    d2 = squared_distances(q, d)
-    for i in range(len(q)):
-        kept = np.flatnonzero((d2[i] <= bound2) & ~(same & (d_names == q_names[i])))
-        kept = kept[np.lexsort((d_names[kept], d2[i, kept]))][:k]
-        best_d2[i, : len(kept)], best_name[i, : len(kept)] = d2[i, kept], d_names[kept]
-    return best_d2, best_name
 
 
 def search(q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(), order=None):
@@ -67,30 +57,6 @@ def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, filt
     np.testing.assert_array_equal(found[1], expected[1])
     np.testing.assert_array_equal(found[0], expected[0])
     return layout
-
-
-@st.composite
-def searches(draw):
-    """Points of two sides or one, names in any order, chunks met in any order."""
-    d = draw(st.one_of(st.integers(1, 7), st.integers(1, 40)))
-    kind = draw(st.sampled_from(KINDS))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    same = draw(st.booleans())
-    n, m = (draw(st.integers(0, 300)) for _ in range(2))
-    x = make_points(kind, n + (0 if same else m), d, rng)
-    with np.errstate(over="ignore"):
-        x = x if np.isfinite(x).all() else make_points("uniform", len(x), d, rng)
-    q, data = (x, x) if same else (x[:n], x[n:])
-    cuts = draw(st.lists(st.integers(0, 300), max_size=3))
-    k = draw(st.sampled_from([1, 2, 3, 10, 32, 100]))
-    bound2 = draw(st.sampled_from([math.inf, math.inf, "a distance", 0.0]))
-    if bound2 == "a distance":
-        d2 = squared_distances(q[:1], data).ravel()
-        bound2 = float(rng.choice(d2)) if len(d2) else 1.0
-    names = [rng.permutation(10 * len(side) + 1)[: len(side)] for side in (q, data)]
-    order = draw(st.permutations(range(len(cuts) + 1)))
-    filtered = draw(st.booleans())
-    return q, data, k, same, *names, bound2, filtered, cuts, order
 
 
 @settings(max_examples=300, deadline=None)

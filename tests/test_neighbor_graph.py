@@ -1,6 +1,5 @@
 """Neighbours as sparse matrices: equal to the definition, and what scikit-learn makes of them."""
 
-import itertools
 import sys
 import types
 
@@ -18,7 +17,9 @@ from dask_simjoin import csr, entries
 from dask_simjoin.budget import Resources
 from dask_simjoin.errors import BudgetError, CoordinateError, OptionError, OptionTypeError
 from dask_simjoin.graph import neighbor_graph
-from dask_simjoin.testing import cases, frame_of, squared_distances
+from tests.support.frames import split
+from tests.support.oracle import squared_distances
+from tests.support.points import cases, frame_of
 
 sparse = pytest.importorskip("scipy.sparse")
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
@@ -49,12 +50,6 @@ def check(graph, want):
     for found, wanted in zip((graph.indptr, graph.indices, graph.data), want, strict=True):
         assert found.tolist() == wanted.tolist()
     graph.check_format()
-
-
-def split(frame, cuts):
-    bounds = [0, *cuts, len(frame)]
-    parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
-    return dd.from_map(lambda part: part, parts, meta=frame.iloc[:0])
 
 
 @settings(max_examples=50)

@@ -18,9 +18,10 @@ from dask_simjoin.index.regions import make_regions
 from dask_simjoin.metrics import Metric
 from dask_simjoin.moments import moments
 from dask_simjoin.spec import JoinSpec
-from dask_simjoin.testing import as_set, cases, frame_of, make_points, squared_distances
-from dask_simjoin.testing import totals as totals_of
-from tests.test_dbscan import split
+from tests.support.frames import split
+from tests.support.oracle import as_set, squared_distances
+from tests.support.oracle import totals as totals_of
+from tests.support.points import cases, frame_of, make_points
 
 NORMS = [1, 3, 5, math.inf]
 POWERS = [2, *NORMS, 4, 7, 64]

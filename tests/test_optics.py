@@ -25,8 +25,9 @@ from dask_simjoin.errors import BudgetError, ColumnError, OptionError, ScratchEr
 from dask_simjoin.graph import optics as graph_optics
 from dask_simjoin.graph.space import scratch_directory
 from dask_simjoin.scratch import Held, Store
-from dask_simjoin.testing import frame_of
-from tests.test_dbscan import SETS, split
+from tests.support.density import SETS
+from tests.support.frames import split
+from tests.support.points import frame_of
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
 sklearn_base = pytest.importorskip("sklearn.base")
@@ -198,7 +199,7 @@ def test_where_scikit_learn_takes_whole_nodes():
 # --- clusters of an order -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["moons", "blobs", "varied densities", "lattice"])
+@pytest.mark.parametrize("name", ["moons", "blobs", "varied", "lattice"])
 def test_extraction_is_that_of_scikit_learn(name):
     x, eps, min_samples = SETS[name]
     x = np.random.default_rng(1).permutation(x)[:700]

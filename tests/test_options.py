@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from dask.base import is_dask_collection
 
 import dask_simjoin
 from dask_simjoin import errors
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnsupportedFrameError
-from dask_simjoin.testing import as_set
+from tests.support.frames import computed
+from tests.support.oracle import as_set
 
 VERBS = ["self_join", "neighbor_counts", "count_pairs"]
 HUGE = 10**400
@@ -55,10 +55,6 @@ def places():
             "seen": [True, False, True, False],
         }
     )
-
-
-def computed(result):
-    return result.compute() if is_dask_collection(result) else result
 
 
 def call(frame, verb, *args, **options):

@@ -1,10 +1,7 @@
 """The same result for every partitioning: entity and spatial chunks, large and small, cut and merged."""
 
-import itertools
-
 import cloudpickle
 import dask
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,14 +10,9 @@ from hypothesis import strategies as st
 
 from dask_simjoin import checks, sample
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError
-from dask_simjoin.testing import Case, as_set, assert_same_pairs, brute_force, cases, frame_of
-
-
-def split(frame, cuts, ids=None):
-    """A Dask DataFrame of the frame's rows, cut at some of them."""
-    bounds = [0, *cuts, len(frame)]
-    parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
-    return dd.from_map(lambda part: part, parts, meta=frame.iloc[:0])
+from tests.support.frames import split
+from tests.support.oracle import as_set, assert_same_pairs, brute_force
+from tests.support.points import Case, cases, frame_of
 
 
 @st.composite

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import dask
@@ -27,8 +26,9 @@ from dask_simjoin.partition import summarise
 from dask_simjoin.plan import make_plan
 from dask_simjoin.report import CELLS, PlanReport
 from dask_simjoin.spec import make_spec
-from dask_simjoin.testing import frame_of
-from tests.frames import computed, lay
+from tests.support.frames import computed, lay
+from tests.support.paths import ROOT
+from tests.support.points import frame_of
 
 EPS = 0.04
 ROW = 24
@@ -305,7 +305,7 @@ except ImportError as error:
 
 
 def test_without_matplotlib_the_remedy_is_named():
-    path = os.pathsep.join([str(Path(dask_simjoin.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
     )

@@ -8,7 +8,7 @@ import pytest
 from dask_simjoin import plots
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.plots import plot_k_distances, plot_reachability
-from dask_simjoin.testing import frame_of
+from tests.support.points import frame_of
 
 matplotlib = pytest.importorskip("matplotlib")
 pyplot = pytest.importorskip("matplotlib.pyplot")

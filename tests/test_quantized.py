@@ -18,7 +18,7 @@ from dask_simjoin.index.tiles import TILE
 from dask_simjoin.kernels.cpu.quantized_simd import AVAILABLE
 from dask_simjoin.kernels.cpu.stale import forget_stale
 from dask_simjoin.moments import moments
-from dask_simjoin.testing import assert_same_pairs, brute_force, squared_distances
+from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
 
 needs_avx2 = pytest.mark.skipif(not AVAILABLE, reason="this machine does not multiply bytes in pairs")
 

@@ -7,13 +7,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from frames import computed, lay
-from test_dbscan import labels_of_neighbours
 
 from dask_simjoin.errors import ColumnError, CoordinateError, OptionError, SourceChangedError
 from dask_simjoin.lists import extremes, lists_of, vectors
 from dask_simjoin.metrics import make_metric
-from dask_simjoin.testing import as_set, assert_same_pairs, brute_force, distances, totals
+from tests.support.density import labels_of_neighbours
+from tests.support.frames import computed, lay
+from tests.support.oracle import as_set, assert_same_pairs, brute_force, distances, totals
 
 NAN, INF = np.nan, np.inf
 PARTS = ["entity", "spatial"]

@@ -1,7 +1,4 @@
-"""Tools for testing joins: the definition itself, by brute force, and hard point sets.
-
-Nothing in the package imports this module; it needs Hypothesis.
-"""
+"""Hard points: sets of many kinds, and Hypothesis's way to draw them."""
 
 from __future__ import annotations
 
@@ -12,8 +9,7 @@ import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
 
-from dask_simjoin.metrics import make_metric
-from dask_simjoin.norms import Norm, power
+from tests.support.oracle import squared_distances
 
 KINDS = (
     "uniform", "clusters", "lattice", "duplicates", "offset", "huge", "tiny", "scales", "outlier",
@@ -29,55 +25,6 @@ class Case(NamedTuple):
     eps: float
     cuts: tuple[int, ...]
     kind: str
-
-
-def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """All d2 between two sets of points (n, d) and (m, d), as the usual metric defines them."""
-    return totals(x, y)
-
-
-def totals(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2) -> np.ndarray:
-    """What a metric's decisions compare, of all pairs of two sets of rows (n, columns) and (m, columns).
-
-    One loop over dimensions: sums of NumPy's (`sum`, `einsum`) add in another order.
-    """
-    kind = make_metric(metric, p)
-    x, y = (kind.embed(np.asarray(side, np.float64), np) for side in (x, y))
-    total = np.zeros((len(x), len(y)))
-    with np.errstate(over="ignore", under="ignore"):
-        for k in range(x.shape[1]):
-            t = np.abs(x[:, k, None] - y[None, :, k])
-            total = np.maximum(total, t) if kind.norm == math.inf else total + power(t, kind.norm)
-    return total
-
-
-def distances(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2) -> np.ndarray:
-    """All distances between two sets of rows (n, columns) and (m, columns)."""
-    total = totals(x, y, metric, p)
-    return make_metric(metric, p).distance(total.ravel(), np).reshape(total.shape)
-
-
-def brute_force(x: np.ndarray, eps: float, metric: str = "euclidean", p: Norm = 2) -> set[tuple[int, int]]:
-    """The pairs i < j of rows (n, columns) within eps, by the definition."""
-    near = np.triu(totals(x, x, metric, p) <= make_metric(metric, p).threshold(eps), 1)
-    return set(zip(*(places.tolist() for places in np.nonzero(near)), strict=True))
-
-
-def as_set(pairs: Any) -> set[tuple[Any, Any]]:
-    """The rows (left, right) of a frame of pairs as a set; refuses rows that repeat."""
-    found = list(zip(pairs["left"].tolist(), pairs["right"].tolist(), strict=True))
-    unique = set(found)
-    assert len(unique) == len(found), f"{len(found) - len(unique)} pairs were returned twice"
-    return unique
-
-
-def assert_same_pairs(found: set[Any], expected: set[Any]) -> None:
-    """Fail with the number and a few examples of the pairs that only one of two sets has."""
-    lost, wrong = sorted(expected - found), sorted(found - expected)
-    assert not lost and not wrong, (
-        f"{len(lost)} of {len(expected)} pairs were lost, such as {lost[:3]}; "
-        f"{len(wrong)} are no pairs, such as {wrong[:3]}"
-    )
 
 
 def frame_of(x: np.ndarray) -> pd.DataFrame:

@@ -1,0 +1,1 @@
+"""What tests share: the definition by brute force, points, frames, clusters, profiles."""
