@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
+from typing import Any
 
 import dask
+import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
 from dask_simjoin.errors import OptionError
+from dask_simjoin.wording import shown
 
 SHARE = 12
 """Chunks that fit the memory of a task: nearer to the limit workers pause and spill all the time."""
@@ -17,6 +21,9 @@ MOST_CHUNK = 256 * 2**20
 
 MOST_DEVICE_CHUNK = 4 * 2**30
 """The same on GPUs, which balance over the units of their kernels, and waste time on small tasks."""
+
+MOST_BYTES = 2**62
+"""Up to which sizes are told apart."""
 
 LEAST_CHUNK = 2**20
 
@@ -85,7 +92,7 @@ def current_settings(cluster: bool = False) -> Settings:
     shuffle = dask.config.get("dataframe.shuffle.method", None)
     if shuffle not in (None, *SHUFFLES):
         raise OptionError(
-            f"The configuration's dataframe.shuffle.method={shuffle!r} is not allowed; use one of "
+            f"The configuration's dataframe.shuffle.method={shown(shuffle)} is not allowed; use one of "
             f"{', '.join(map(repr, SHUFFLES))}, or leave it out."
         )
     result = sizes["result-limit"]
@@ -140,14 +147,17 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
     return Budget(chunk, settings.output or output, settings.result, chosen, origin)
 
 
-def parse_size(name: str, value: object) -> int:
+def parse_size(name: str, value: Any) -> int:
     """A number of bytes, or text such as "64 MiB", as an int; refuses what is neither."""
+    # NumPy counts timedelta64 among its integers
+    number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.timedelta64))
     try:
-        size = int(parse_bytes(value)) if isinstance(value, (str, int, float)) else 0
+        size = int(parse_bytes(value)) if isinstance(value, str) else int(value) if number else 0
     except (ValueError, OverflowError):
         size = 0
-    if size < 1 or isinstance(value, bool):
+    if size < 1:
         raise OptionError(
-            f"{name}={value!r} is not allowed; use a number of bytes of at least 1, or text such as '64 MiB'."
+            f"{name}={shown(value)} is not allowed; use a number of bytes of at least 1, or text such as "
+            "'64 MiB'."
         )
-    return size
+    return min(size, MOST_BYTES)

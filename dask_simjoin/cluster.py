@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import numbers
 from typing import Any, TypeVar
 
 import dask.array as da
@@ -18,6 +17,7 @@ from dask_simjoin.clusterings import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.errors import OptionError
 from dask_simjoin.inputs import checked_spec, example_of
 from dask_simjoin.optional import optional
+from dask_simjoin.options import check_choice, check_eps
 
 __all__ = ["DBSCAN", "OPTICS", "cluster_optics_dbscan", "cluster_optics_xi"]
 
@@ -204,13 +204,11 @@ class OPTICS(_Estimator):
         X : array (n, d) of NumPy or Dask, or a DataFrame of Dask, pandas or cuDF
         y : ignored
         """
-        eps = self.max_eps if self.eps is None or self.cluster_method != "dbscan" else self.eps
-        if self.cluster_method not in ("xi", "dbscan"):
-            raise OptionError(
-                f"cluster_method={self.cluster_method!r} is not allowed; use one of 'xi', 'dbscan'."
-            )
-        if not isinstance(eps, numbers.Real) or eps > self.max_eps:
-            raise OptionError(f"eps={eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
+        check_choice("cluster_method", self.cluster_method, ("xi", "dbscan"))
+        most = check_eps(self.max_eps, "max_eps")
+        eps = most if self.eps is None or self.cluster_method != "dbscan" else check_eps(self.eps, "eps")
+        if eps > most:
+            raise OptionError(f"eps={self.eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
         found = clusterings.optics(
             self._frame(X, self.max_eps), self.max_eps, self.min_samples, mode=self.mode, on=self.on,
             metric=self.metric, p=self.p, dropna=self.dropna, method=self.method,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ from dask_simjoin.density.edges import Room
 from dask_simjoin.density.extract import steep_clusters, whole_labels
 from dask_simjoin.density.forest import forest_of_chunk
 from dask_simjoin.density.optics import COLUMNS, optics_of_chunk
-from dask_simjoin.errors import ColumnError, OptionError
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.graph.dbscan import Labels
 from dask_simjoin.graph.extract import Extracted
 from dask_simjoin.graph.neighbors import KDistances
@@ -28,7 +27,8 @@ from dask_simjoin.graph.source import seal
 from dask_simjoin.graph.space import scratch_directory
 from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk, whole_searched
 from dask_simjoin.neighbors import kth_distance, search_chunk
-from dask_simjoin.options import check_neighbors, known_options
+from dask_simjoin.options import as_number, check_choice, check_neighbors, check_whole, known_options
+from dask_simjoin.wording import shown
 
 LABELS = "label"
 """Name of the Series of clusters."""
@@ -49,7 +49,7 @@ def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: 
            partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Labels of the clusters of DBSCAN; see `SimJoinAccessor.dbscan`."""
     meta = example_of(frame)
-    _check_samples(min_samples, 1)
+    samples = check_whole("min_samples", min_samples, 1)
     spec = checked_spec(
         meta, eps, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method,
         partitioning=partitioning, blocksize=blocksize,
@@ -58,11 +58,11 @@ def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: 
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
     if is_dask_collection(frame):
         source = seal(frame, spec.columns)
-        return new_collection(Labels(source.inner, source, spec, int(min_samples), example))
+        return new_collection(Labels(source.inner, source, spec, samples, example))
     chunk, plan = whole_chunk(frame, spec, named=False)
     if not len(plan):
         return example
-    labels = dbscan_of_chunk(chunk, plan.layout, int(min_samples))
+    labels = dbscan_of_chunk(chunk, plan.layout, samples)
     return backend_for(meta).series(labels, chunk["ids"], LABELS)
 
 
@@ -72,9 +72,8 @@ def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edg
            method: str = "auto", partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Rows in the order of OPTICS; see `SimJoinAccessor.optics`."""
     meta = example_of(frame)
-    _check_samples(min_samples, 2)
-    if mode not in MODES:
-        raise OptionError(f"mode={mode!r} is not allowed; use one of {', '.join(map(repr, MODES))}.")
+    samples = check_whole("min_samples", min_samples, 2)
+    check_choice("mode", mode, MODES)
     spec = checked_spec(
         meta, max_eps, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method,
         partitioning=partitioning, blocksize=blocksize, eps_name="max_eps",
@@ -84,7 +83,7 @@ def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edg
             f"metric={metric!r} is not allowed in optics(), whose distances are roots of sums of squares; "
             f"use metric={ROOTED!r}, or dbscan(), which takes every metric."
         )
-    max_eps, samples, spec = spec.eps, int(min_samples), unnamed(spec)
+    max_eps, spec = spec.eps, unnamed(spec)
     if mode != FOREST:
         # a core distance may be max_eps where its square is just beyond that of max_eps
         spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
@@ -137,9 +136,10 @@ def cluster_optics_dbscan(optics: Any, eps: float) -> Any:
     >>> cluster_optics_dbscan(order, 5.0).tolist(), cluster_optics_dbscan(order, 1.0).tolist()
     ([0, 0, 0, 0, 0, -1], [0, 0, 0, 1, 1, -1])
     """
-    if isinstance(eps, bool) or not isinstance(eps, numbers.Real) or not eps >= 0:
-        raise OptionError(f"eps={eps!r} is not allowed; use a number >= 0, at most max_eps.")
-    return _extracted(optics, float(eps), {})
+    far = as_number(eps)
+    if not far >= 0:
+        raise OptionError(f"eps={shown(eps)} is not allowed; use a number >= 0, at most max_eps.")
+    return _extracted(optics, far, {})
 
 
 def cluster_optics_xi(optics: Any, min_samples: int, *, xi: float = 0.05, min_cluster_size: Any = None,
@@ -172,13 +172,22 @@ def cluster_optics_xi(optics: Any, min_samples: int, *, xi: float = 0.05, min_cl
     >>> cluster_optics_xi(df.simjoin.optics(20.0, min_samples=2), 2).tolist()
     [0, 0, 0, 1, 1, 1]
     """
-    if isinstance(xi, bool) or not isinstance(xi, numbers.Real) or not 0 <= xi <= 1:
-        raise OptionError(f"xi={xi!r} is not allowed; use a number from 0 to 1.")
-    _check_samples(min_samples, 2)
+    steepness = as_number(xi)
+    if not 0 <= steepness < 1:  # scikit-learn divides by 1 - xi
+        raise OptionError(f"xi={shown(xi)} is not allowed; use a number from 0 to 1, and below 1.")
+    samples = check_whole("min_samples", min_samples, 2)
+    size = min_cluster_size
+    if size is not None:
+        share = as_number(size)
+        size = share if 0 < share <= 1 else check_whole("min_cluster_size", size, 2)
+    if not isinstance(predecessor_correction, (bool, np.bool_)):
+        raise OptionTypeError(
+            f"predecessor_correction={shown(predecessor_correction)} is not allowed; use True or False."
+        )
     steep_clusters()  # it is missing now, and not when a lazy result is computed
     options = {
-        "min_samples": min_samples, "xi": xi, "min_cluster_size": min_cluster_size,
-        "predecessor_correction": predecessor_correction,
+        "min_samples": samples, "xi": steepness, "min_cluster_size": size,
+        "predecessor_correction": bool(predecessor_correction),
     }  # fmt: skip
     return _extracted(optics, None, options)
 
@@ -208,12 +217,12 @@ def k_distances(frame: Any, k: int, *, on: Any = None, id: Hashable | None = Non
     """Each row's distance to its k-th nearest neighbour; see `SimJoinAccessor.k_distances`."""
     meta = example_of(frame)
     searcher_for(meta)
-    check_neighbors(k, partitioning)
+    number = check_neighbors(k, partitioning)
     spec = checked_spec(
         meta, 0.0, on=on, id=id, metric=metric, p=p, dropna=dropna, partitioning=partitioning,
         blocksize=blocksize,
     )  # fmt: skip
-    spec, number = unnamed(spec), int(k)
+    spec = unnamed(spec)
     example = backend_for(meta).series(np.zeros(0), meta.index[:0], DISTANCES)
     if is_dask_collection(frame):
         source = seal(frame, spec.columns)
@@ -225,12 +234,6 @@ def k_distances(frame: Any, k: int, *, on: Any = None, id: Hashable | None = Non
         state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
         far = kth_distance(state, number, spec.measure)
     return backend_for(meta).series(far, chunk["ids"], DISTANCES)
-
-
-def _check_samples(min_samples: Any, least: int) -> None:
-    known = isinstance(min_samples, (int, np.integer)) and not isinstance(min_samples, bool)
-    if not known or min_samples < least:
-        raise OptionError(f"min_samples={min_samples!r} is not allowed; use a whole number >= {least}.")
 
 
 def connected_components(pairs: Any) -> Any:

@@ -46,7 +46,7 @@ def check_on(meta: Any, on: Any, id: Hashable | None, radius: str | None) -> tup
         raise ColumnError(
             f"on={shown(on)} has no order, and squares are summed in the order of on=; use a list."
         )
-    names = [on] if isinstance(on, (str, bytes)) or not hasattr(on, "__iter__") else list(on)
+    names = as_names(on)
     if isinstance(on, tuple) and has_column(meta.columns, on):
         names = [on]
     if not names:
@@ -56,7 +56,7 @@ def check_on(meta: Any, on: Any, id: Hashable | None, radius: str | None) -> tup
     for name in names:
         if not has_column(meta.columns, name):
             raise ColumnError(
-                f"on= names {name!r}, which is not a column"
+                f"on= names {shown(name)}, which is not a column"
                 f"{did_you_mean(name, meta.columns, 0.5)}; "
                 f"the columns are {listed(meta.columns)}."
             )
@@ -77,6 +77,13 @@ def check_on(meta: Any, on: Any, id: Hashable | None, radius: str | None) -> tup
                 f"{_converted(name, dtypes[name])}"
             )
     return tuple(names)
+
+
+def as_names(given: Any) -> list[Any]:
+    """What was given as names of columns, or as one of them, as a list."""
+    # arrays () have __iter__, and cannot be iterated over
+    one = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0
+    return [given] if one else list(given)
 
 
 def check_columns_of(metric: Metric, on: tuple[Hashable, ...]) -> None:
@@ -127,7 +134,7 @@ def check_named(option: str, name: Any, tables: list[Any]) -> None:
     if not any(has_column(table.columns, name) for table in tables):
         columns = " and ".join(listed(table.columns) for table in tables)
         raise ColumnError(
-            f"{option}= names {name!r}, which is not a column"
+            f"{option}= names {shown(name)}, which is not a column"
             f"{did_you_mean(name, [c for table in tables for c in table.columns], 0.5)}; the columns are "
             f"{columns}."
         )
@@ -159,4 +166,4 @@ def has_column(columns: Any, name: Any) -> bool:
     try:
         return name in columns
     except TypeError:
-        raise ColumnError(f"{name!r} cannot be the name of a column.") from None
+        raise ColumnError(f"{shown(name)} cannot be the name of a column.") from None

@@ -8,7 +8,7 @@ from typing import Any
 from dask.base import is_dask_collection
 
 from dask_simjoin.backends.base import backend_for, backend_named, library
-from dask_simjoin.budget import current_settings
+from dask_simjoin.budget import MOST_BYTES, current_settings
 from dask_simjoin.checks import check_dims, check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
@@ -18,9 +18,6 @@ from dask_simjoin.partition import summarise
 from dask_simjoin.plan import Plan, make_plan
 from dask_simjoin.searches import make_nearest_plan
 from dask_simjoin.spec import JoinSpec, make_spec
-
-MOST_BYTES = 2**62
-"""Of the one chunk of a frame that is no Dask DataFrame."""
 
 
 def is_frame(frame: Any) -> bool:

@@ -20,6 +20,7 @@ from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk
 from dask_simjoin.options import known_options
 from dask_simjoin.spec import JoinSpec
 from dask_simjoin.tables import pairs_example, self_spec
+from dask_simjoin.wording import shown
 
 COUNTS = "neighbors"
 """Name of the Series of numbers of neighbours."""
@@ -97,7 +98,7 @@ def with_row_id(frame: Any, name: str = ROW_ID) -> Any:
     meta = example_of(frame)
     check_columns(meta)
     if not isinstance(name, str):
-        raise OptionTypeError(f"name={name!r} is not a string; name the new column, such as {ROW_ID!r}.")
+        raise OptionTypeError(f"name={shown(name)} is not a string; name the new column, such as {ROW_ID!r}.")
     if name in meta.columns:
         raise ColumnError(
             f"name={name!r} is a column already; use it with id={name!r}, or choose another name."

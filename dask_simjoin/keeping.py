@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from dask_simjoin.columns import check_named
+from dask_simjoin.columns import as_names, check_named
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.wording import shown
 
@@ -17,7 +17,7 @@ SUFFIXES = ("_left", "_right")
 
 def check_suffixes(suffixes: Any) -> tuple[str, str]:
     """Two endings of names."""
-    if isinstance(suffixes, str) or not hasattr(suffixes, "__len__") or len(suffixes) != 2:
+    if isinstance(suffixes, str) or len(as_names(suffixes)) != 2:
         raise OptionTypeError(f"suffixes={shown(suffixes)} are not two strings; use such as {SUFFIXES!r}.")
     first, second = suffixes
     if not (isinstance(first, str) and isinstance(second, str)):
@@ -30,8 +30,10 @@ def _wanted(keep: Any) -> list[Hashable]:
         return []
     if isinstance(keep, (set, frozenset)):
         raise ColumnError(f"keep={shown(keep)} has no order; use a list.")
-    names = [keep] if isinstance(keep, (str, bytes)) or not hasattr(keep, "__iter__") else list(keep)
+    names = as_names(keep)
     for name in names:
+        if not isinstance(name, Hashable):
+            raise ColumnError(f"keep= names {shown(name)}, which cannot be the name of a column.")
         if names.count(name) > 1:
             raise ColumnError(f"keep= names {name!r} more than once; name each column once.")
     return names

@@ -166,7 +166,10 @@ def _object_part(values: np.ndarray) -> _Part:
         if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1):
             lengths[row] = len(value)
         elif not (value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))):
-            raise ListError(row, f"{a_value(value)}, which is no list, tuple or array (n,)")
+            what = f"{a_value(value)}, which is no list, tuple or array (n,)"
+            if _is_number(value):
+                what += " but a number (.astype('float64') makes coordinates of a column of such objects)"
+            raise ListError(row, what)
     length = _checked(lengths, None, 0)
     present = ~np.isnan(lengths)
     if not length:
@@ -183,6 +186,10 @@ def _object_part(values: np.ndarray) -> _Part:
     if numbers.dtype.kind not in "iufb":
         numbers = _one_by_one(values, np.flatnonzero(present))
     return _Part(present, numbers, length)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (numbers.Number, np.bool_))
 
 
 def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:

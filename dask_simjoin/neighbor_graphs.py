@@ -10,12 +10,10 @@ from dask.base import is_dask_collection
 from dask_simjoin import csr
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.budget import Resources
-from dask_simjoin.errors import OptionError
 from dask_simjoin.graph.neighbor_graph import LazyGraph, NeighborGraph, fitting_for
 from dask_simjoin.graph.source import seal
 from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk
-from dask_simjoin.options import known_options
-from dask_simjoin.wording import shown
+from dask_simjoin.options import check_choice, known_options
 
 
 @known_options
@@ -25,8 +23,7 @@ def neighbor_graph(frame: Any, eps: float, *, on: Any = None, id: Hashable | Non
                    partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
     """Neighbours of rows as a sparse matrix; see `SimJoinAccessor.neighbor_graph`."""
     meta = example_of(frame)
-    if mode not in csr.MODES:
-        raise OptionError(f"mode={shown(mode)} is not allowed; use one of {', '.join(map(repr, csr.MODES))}.")
+    check_choice("mode", mode, csr.MODES)
     spec = checked_spec(
         meta, eps, on=on, id=id, metric=metric, p=p, include_self=include_self, dropna=dropna, method=method,
         partitioning=partitioning, blocksize=blocksize,

@@ -19,6 +19,9 @@ from dask_simjoin.wording import OPTIONS, did_you_mean, elsewhere, shown
 MOST_P = 2**31 - 1
 """Largest finite p."""
 
+MOST_WHOLE = 2**62
+"""Up to which whole numbers are told apart: kernels have 64 bits."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -55,14 +58,26 @@ def known_options(function: F) -> F:
     return checked  # type: ignore[return-value]
 
 
-def check_eps(eps: Any, name: str) -> float:
+def is_number(value: Any) -> bool:
+    """Whether it is a real number, and no truth value."""
     # NumPy counts timedelta64 among its integers
-    if isinstance(eps, (bool, np.bool_, np.timedelta64)) or not isinstance(eps, numbers.Real):
-        raise OptionTypeError(f"{name}={shown(eps)} is not a number; use a finite number >= 0.")
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
+
+
+def as_number(value: Any) -> float:
+    """A real number as a float, inf of the sign where it has none; NaN: it is no number."""
+    if not is_number(value):
+        return math.nan
     try:
-        value = float(eps)
+        return float(value)
     except OverflowError:
-        value = math.inf
+        return math.inf if value > 0 else -math.inf
+
+
+def check_eps(eps: Any, name: str) -> float:
+    if not is_number(eps):
+        raise OptionTypeError(f"{name}={shown(eps)} is not a number; use a finite number >= 0.")
+    value = as_number(eps)
     if not math.isfinite(value) or eps < 0:  # a tiny negative Fraction would be -0.0
         raise OptionError(f"{name}={shown(eps)} is not allowed; use a finite number >= 0.")
     return value
@@ -92,13 +107,10 @@ def check_metric(options: dict[str, Any]) -> Metric:
             f"{elsewhere(name, SYNONYMS, METRICS)}."
         )
     check_choice("metric", name, tuple(METRICS))
-    if isinstance(p, (bool, np.bool_, np.timedelta64)) or not isinstance(p, numbers.Real):
+    if not is_number(p):
         raise OptionTypeError(f"p={shown(p)} is not a number; use a whole number >= 1, or inf.")
-    try:
-        value = float(p)
-    except OverflowError:
-        value = math.nan  # which is in no range
-    if value != math.inf and not (1 <= value <= MOST_P and value == math.floor(value)):
+    value = as_number(p)
+    if (value != math.inf or p != math.inf) and not (1 <= value <= MOST_P and value == math.floor(value)):
         raise OptionError(
             f"p={shown(p)} is not allowed; use a whole number from 1 to {MOST_P:,}, or float('inf')."
         )
@@ -111,9 +123,18 @@ def check_metric(options: dict[str, Any]) -> Metric:
     return make_metric(name, options["p"])
 
 
-def check_neighbors(k: Any, partitioning: Any) -> None:
-    """Refuse what is no number of neighbours, and the partitioning in which they are not sought."""
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise OptionError(f"k={shown(k)} is not allowed; use a whole number >= 1.")
+def check_whole(name: str, value: Any, least: int) -> int:
+    """A whole number as an int; one beyond `MOST_WHOLE`, which no frame has rows for, as that."""
+    # NumPy counts timedelta64 among its integers
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+    if not whole or value < least:
+        raise OptionError(f"{name}={shown(value)} is not allowed; use a whole number >= {least}.")
+    return min(int(value), MOST_WHOLE)
+
+
+def check_neighbors(k: Any, partitioning: Any) -> int:
+    """A number of neighbours; refuses what is none, and the partitioning in which they are not sought."""
+    number = check_whole("k", k, 1)
     if isinstance(partitioning, str) and partitioning == "replicated":
         raise OptionError("partitioning='replicated' is not allowed; use one of 'auto', 'entity', 'spatial'.")
+    return number

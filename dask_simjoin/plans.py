@@ -35,7 +35,7 @@ def plan(frame: Any, eps: Any = None, *, other: Any = None, k: int | None = None
                "method": method, "partitioning": partitioning, "blocksize": blocksize}  # fmt: skip
     bound = math.inf
     if k is not None:
-        check_neighbors(k, partitioning)
+        check_neighbors(k, partitioning)  # the report says what was asked for
         bound = 0.0 if eps is None else eps
         options |= {"return_distance": True, "eps_name": "eps"}
     elif eps is None:

@@ -142,7 +142,7 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_n
     check_columns(meta)
     if id is not None and not has_column(meta.columns, id):
         raise ColumnError(
-            f"id={id!r} is not a column; the columns are {listed(meta.columns)}. "
+            f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. "
             "Leave out id to name rows by their index labels."
         )
     on = check_on(meta, on, id, radius)

@@ -12,6 +12,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin import blocks
 from dask_simjoin.backends.base import backend_for, searcher_for
+from dask_simjoin.budget import MOST_BYTES
 from dask_simjoin.checks import check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
 from dask_simjoin.errors import TABLES, OptionError, in_table
@@ -21,7 +22,7 @@ from dask_simjoin.graph.pairs import LEFT, Join
 from dask_simjoin.graph.private import new_collection
 from dask_simjoin.graph.source import seal
 from dask_simjoin.ids import check_summaries
-from dask_simjoin.inputs import MOST_BYTES, unnamed, whole_searched
+from dask_simjoin.inputs import unnamed, whole_searched
 from dask_simjoin.nearest_rows import named_rows, nearest_rows
 from dask_simjoin.neighbors import search_chunk
 from dask_simjoin.options import check_neighbors, known_options
@@ -44,8 +45,9 @@ def join(frame: Any, other: Any, eps: Any, *, how: str = "inner", on: Any = None
          dropna: bool = False, method: str = "auto", partitioning: str = "auto",
          blocksize: Any = None) -> Any:  # fmt: skip
     """Every pair of a row of one table and a row of another; see `SimJoinAccessor.join`."""
-    if how not in HOW:
-        swapped = f"; swap the tables: other.simjoin.join(frame, eps, how={LEFT!r})" if how == "right" else ""
+    if not isinstance(how, str) or how not in HOW:
+        right = isinstance(how, str) and how == "right"
+        swapped = f"; swap the tables: other.simjoin.join(frame, eps, how={LEFT!r})" if right else ""
         raise OptionError(
             f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, HOW))}"
             f"{swapped or did_you_mean(how, HOW)}."
@@ -84,10 +86,10 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
     """The nearest rows of each row; see `SimJoinAccessor.knn_join`."""
     if other is not None:
         check_other("knn_join(other, k)", other, k=k)
-    check_neighbors(k, partitioning)
+    number = check_neighbors(k, partitioning)
     options = {"metric": metric, "p": p, "dropna": dropna, "partitioning": partitioning,
                "blocksize": blocksize, "eps_name": "max_distance", "return_distance": True}  # fmt: skip
-    eps, number = 0.0 if max_distance is None else max_distance, int(k)
+    eps = 0.0 if max_distance is None else max_distance
     frame, other, left, right, spec = one_or_two(
         frame, other, eps, on=on, left_on=left_on, right_on=right_on, id=id, left_id=left_id,
         right_id=right_id, keep=keep, suffixes=suffixes, **options,

@@ -10,7 +10,7 @@ import numpy as np
 from dask_simjoin.arrays import to_host
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.density.optics import COLUMNS
-from dask_simjoin.errors import ColumnError
+from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.optional import optional
 
 
@@ -35,6 +35,13 @@ def by_steepness(order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, 
     """Labels (n,) of the clusters between steep parts of the plot (section 4.3.2), by scikit-learn."""
     if not len(order):
         return order
+    for name in ("min_samples", "min_cluster_size"):
+        number = options.get(name)
+        if number is not None and number > len(order):
+            raise OptionError(
+                f"{name}={number} is not allowed of {len(order)} rows; use at most as many as there are, or "
+                "eps= and cluster_optics_dbscan()."
+            )
     known = {"reachability": reach, "predecessor": predecessor, "ordering": order}
     found: np.ndarray = steep_clusters()(**known, **options)[0]
     return found.astype(np.int64)
