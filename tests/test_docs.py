@@ -1,0 +1,164 @@
+"""What README.md and the pages in docs/ show runs as it stands, links lead somewhere, and tables are true."""
+
+import importlib.util
+import inspect
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from dask_simjoin import SimJoinAccessor
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NEEDS = re.compile(r"<!-- needs: (\w+) -->")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def blocks(page):
+    """Pieces of Python of a page: the library each needs (or None), its first line's number, and its text."""
+    found, lines, needs, start = [], page.read_text().splitlines(), None, None
+    for number, line in enumerate(lines, 1):
+        if start is None:
+            needs = marked[1] if (marked := NEEDS.fullmatch(line)) else needs
+            start = number if line == "```python" else None
+            if line.startswith("```") and start is None:
+                start = -number  # of another kind
+        elif line == "```":
+            if start > 0:
+                found.append((needs, start, "\n".join(lines[start : number - 1])))
+            needs = start = None
+    assert start is None, f"{page.name}: the block from line {abs(start)} on has no end"
+    return found
+
+
+def cases():
+    """Each page as it is, and once more for each library that some of its blocks need."""
+    for page in PAGES:
+        libraries = dict.fromkeys(needs for needs, _, _ in blocks(page))
+        for needs in libraries:
+            marks = [pytest.mark.gpu] if needs == "gpu" else []
+            name = str(page.relative_to(ROOT)) + (f" with {needs}" if needs else "")
+            yield pytest.param(page, needs, id=name, marks=marks)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A function: run the pieces of a page that need a library, after those that need none (None)."""
+    ran = {}
+
+    def run(page, library):
+        if (page, library) in ran:
+            return ran[page, library]
+        names = {"__name__": "__main__"} if library is None else run(page, None)
+        folder = ran.setdefault(page, tmp_path_factory.mktemp(page.stem))
+        if library is None:
+            (folder / "examples").symlink_to(ROOT / "examples")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            for needs, start, text in blocks(page):
+                if needs == library:
+                    # lines of a traceback are those of the page
+                    exec(compile("\n" * start + text, str(page), "exec"), names)
+        ran[page, library] = names
+        return names
+
+    return run
+
+
+@pytest.mark.parametrize(("page", "library"), list(cases()))
+def test_code(page, library, run):
+    if library not in (None, "gpu"):
+        pytest.importorskip(library)
+    if library == "matplotlib":
+        importlib.import_module("matplotlib").use("Agg")
+    run(page, library)
+
+
+def anchors(page):
+    """What headings are called in links, as GitHub does it."""
+    heads = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_links(page):
+    for link in LINK.findall(re.sub(r"```.*?```", "", page.read_text(), flags=re.S)):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = Path(os.path.normpath(page.parent / path)) if path else page
+        assert target.exists(), f"{page.name} links to {link}"
+        assert ROOT in (target, *target.parents), f"{page.name} links out of the repository: {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name} links to {link}, which has no such heading"
+
+
+def test_every_page_is_in_the_index():
+    index = ROOT / "docs" / "index.md"
+    linked = {
+        os.path.normpath(index.parent / link.partition("#")[0]) for link in LINK.findall(index.read_text())
+    }
+    assert [str(page) for page in PAGES[1:] if page != index and str(page) not in linked] == []
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_pictures_are_small():
+    pictures = list((ROOT / "docs" / "images").iterdir())
+    assert pictures and all(picture.stat().st_size < 150_000 for picture in pictures)
+
+
+VERBS = {name: verb for name, verb in inspect.getmembers(SimJoinAccessor) if not name.startswith("_")}
+EVERYWHERE = {"self", "eps", "on", "id", "metric", "p", "dropna", "partitioning", "blocksize"}
+OWN = {
+    "join": {"other", "how"},
+    "knn_join": {"other", "k", "max_distance"},
+    "dbscan": {"min_samples"},
+    "optics": {"max_eps", "min_samples", "mode"},
+    "k_distances": {"k"},
+    "neighbor_graph": {"mode"},
+}
+
+
+def rows(page, title):
+    """The rows of the table whose first line is this: lists of cells."""
+    table = re.search(rf"^{re.escape(title)}\n((?:\|.*\n)+)", page.read_text(), re.M)[1].splitlines()[1:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/verbs.md"])
+def test_the_table_of_verbs_has_all(page):
+    told = set(re.findall(r"`(\w+)\(", " ".join(row[0] for row in rows(ROOT / page, "| verb | gives |"))))
+    assert told == set(VERBS)
+
+
+def test_the_table_of_options_is_that_of_the_verbs():
+    page = ROOT / "docs" / "reference" / "options.md"
+    told = {}
+    for name, _, also in rows(page, "| verb | metrics | also takes |"):
+        words = set(re.findall(r"`(\w+\*?)`", also.partition("; not")[0])) - {"eps"}
+        sides = {f"{side}_{what}" for side in ("left", "right") for what in ("on", "id")}
+        told[name.strip("`")] = words - {"left_*", "right_*"} | (sides if "left_*" in words else set())
+    taken = {
+        name: set(inspect.signature(VERBS[name]).parameters) - EVERYWHERE - OWN.get(name, set())
+        for name in VERBS
+        if name not in ("plan", "with_row_id")
+    }
+    assert told == taken
+
+
+def test_a_block_that_fails_is_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "text\n```python\nx = 1\n```\n<!-- needs: numpy -->\n```python\ny = x\n```\n```\n>>> no\n```\n"
+    )
+    assert blocks(page) == [(None, 2, "x = 1"), ("numpy", 6, "y = x")]
+    page.write_text("```python\nx = 1\n")
+    with pytest.raises(AssertionError, match="no end"):
+        blocks(page)
