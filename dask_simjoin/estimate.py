@@ -74,10 +74,7 @@ def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
     m, rows = len(points.x), points.rows
     if m < 2 or not len(blocks):
         return _nothing_seen(sizes, blocks, m < rows, m)
-    # a point stands for w points, and a pair for w * w; drawing without replacement, a little less
-    own = points.weight[left] == points.weight[right]
-    value = points.weight[left] * points.weight[right] * share
-    value = np.where(own, value * (1 - 1 / rows) / (1 - 1 / m), value)
+    value = points.stands_for(left, right) * share
     degree = np.bincount(left, minlength=m) + np.bincount(right, minlength=m)
     n, shared = len(left), 0.0
     if n:

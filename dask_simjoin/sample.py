@@ -50,7 +50,7 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
     if rows <= FEW and rows * partitions <= FLOOR:
         return rows
     wanted = max(rows * RATE, min(FLOOR / partitions, rows * FLOOR_RATE), min(rows, 32))
-    return min(int(wanted), max(1, MOST_BYTES // (8 * dims * partitions)))
+    return min(int(wanted), max(2, MOST_BYTES // (8 * dims * partitions)))
 
 
 def draw(x: Any, kept: np.ndarray | None, partitions: int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,12 @@ class SamplePoints:
         Points that each of them stands for.
     rows : int
         Points that they were drawn from.
+    partition : array (m,), int64
+        That each of them is from.
+    together : array (m,), float64
+        By how much more than the product of their weights a pair of one partition stands for.
+    thinned : float
+        The same of every pair, for points that were left out again.
     limit : array (m,), float64, or None
         Their own thresholds.
     """
@@ -40,14 +46,36 @@ class SamplePoints:
     position: np.ndarray
     weight: np.ndarray
     rows: int
+    partition: np.ndarray
+    together: np.ndarray
+    thinned: float = 1.0
     limit: np.ndarray | None = None
 
     def take(self, places: np.ndarray) -> SamplePoints:
         """Some of the points, standing for all."""
-        scale = len(self.x) / max(1, len(places))
-        limit = None if self.limit is None else self.limit[places]
-        weight = self.weight[places] * scale
-        return SamplePoints(self.x[places], self.position[places], weight, self.rows, limit)
+        m, fewer = len(self.x), len(places)
+        return replace(
+            self,
+            x=self.x[places],
+            position=self.position[places],
+            weight=self.weight[places] * (m / max(1, fewer)),
+            partition=self.partition[places],
+            together=self.together[places],
+            thinned=self.thinned * _together(m, fewer),
+            limit=None if self.limit is None else self.limit[places],
+        )
+
+    def stands_for(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """How many pairs of all points each pair of these points stands for."""
+        # partitions are drawn from by themselves: only points of one were drawn without each other
+        same = self.partition[left] == self.partition[right]
+        product = self.weight[left] * self.weight[right] * self.thinned
+        return np.where(same, product * self.together[left], product)
+
+
+def _together(rows: int, drawn: int) -> float:
+    """By how much more than ``(rows / drawn)**2`` a pair stands for, of points drawn without replacement."""
+    return (1 - 1 / rows) / (1 - 1 / drawn) if drawn > 1 else 1.0
 
 
 def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> SamplePoints:
@@ -55,13 +83,17 @@ def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> Sam
     parts = [(n, sample) for n, sample in enumerate(samples) if len(sample.x)]
     rows = sum(sample.rows for sample in samples)
     if not parts:
-        return SamplePoints(np.zeros((0, dims)), np.zeros(0, np.int64), np.zeros(0), rows)
+        none = np.zeros(0, np.int64)
+        return SamplePoints(np.zeros((0, dims)), none, np.zeros(0), rows, none, np.zeros(0))
+    sizes = [len(sample.x) for _, sample in parts]
     return SamplePoints(
         np.concatenate([sample.x for _, sample in parts]),
         np.concatenate([sample.places + offsets[n] for n, sample in parts]),
-        np.concatenate([np.full(len(sample.x), sample.rows / len(sample.x)) for _, sample in parts]),
+        np.repeat([sample.rows / len(sample.x) for _, sample in parts], sizes),
         rows,
-        np.concatenate([s.limit for _, s in parts]) if parts[0][1].limit is not None else None,
+        np.repeat([n for n, _ in parts], sizes),
+        np.repeat([_together(sample.rows, len(sample.x)) for _, sample in parts], sizes),
+        limit=np.concatenate([s.limit for _, s in parts]) if parts[0][1].limit is not None else None,
     )
 
 

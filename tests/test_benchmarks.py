@@ -24,9 +24,18 @@ def test_all_ways_find_the_same_pairs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["two_tables", "nearest", "sphere", "keep", "clusters", "overhead", "growth"]
+    "name", ["two_tables", "nearest", "sphere", "keep", "clusters", "overhead", "growth", "coverage"]
 )
 def test_it_says_what_it_is_for(name):
     ran = run(f"benchmarks.{name}", "--help")
     assert ran.returncode == 0, ran.stderr
     assert "usage: python -m benchmarks" in ran.stdout
+
+
+def test_intervals_hold_the_truth(tmp_path):
+    found = tmp_path / "found.json"
+    ran = run("benchmarks.coverage", "--sets", "unif2d", "repeated", "--scale", 0.2, "--output", found)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    whole = json.loads(found.read_text())["summary"][0]
+    assert whole["number"] >= 40
+    assert whole["held"] >= 0.9 * whole["number"]

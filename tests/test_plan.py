@@ -131,6 +131,23 @@ def test_the_interval_of_a_sample():
     assert f"{report.pairs_low:,.0f} to {report.pairs_high:,.0f}" in str(report)
 
 
+def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
+    """A few rows are drawn of each: two of one partition less often than two of different ones."""
+    factors, held = [], 0
+    spec = make_spec(pd.DataFrame({"x": [0.0]}), 0.0005, on="x")
+    for seed in range(6):
+        x = np.sort(np.random.default_rng(seed).uniform(size=60_000))
+        found = int((np.searchsorted(x, x + 0.0005) - np.arange(len(x)) - 1).sum())
+        parts = [pd.DataFrame({"x": part}) for part in np.split(x, 200)]
+        summaries = [summarise(part, k, spec, False, len(parts)) for k, part in enumerate(parts)]
+        told = make_plan(summaries, spec).estimate
+        assert told.sampled == 200 * 32
+        factors.append(told.total / found)
+        held += told.total_low <= found <= told.total_high
+    assert np.mean(factors) == pytest.approx(1, abs=0.01)
+    assert held == 6
+
+
 def test_a_pandas_frame_is_one_chunk_that_is_estimated(frame):
     whole = frame[:200]  # so few rows are their own sample
     with dask.config.set({"simjoin.output-size": 100}):
