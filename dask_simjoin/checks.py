@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from dask_simjoin.errors import BudgetError, CoordinateError, OptionError, Parti
 from dask_simjoin.index.layout import SWEEP_MAX_DIMS
 from dask_simjoin.moments import moments
 from dask_simjoin.partition import PartitionSummary
+from dask_simjoin.scratch import REMEDY
 from dask_simjoin.spec import JoinSpec
 from dask_simjoin.wording import shown
 
@@ -119,14 +121,18 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
         )
 
 
-def check_edges(pairs: float, max_eps: float, memory: int, free: int) -> None:
-    """Refuse edges that fit neither the memory that they may have nor the disk."""
+def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
+                free_space: Callable[[str], int]) -> None:  # fmt: skip
+    """Refuse edges that fit neither their share of the memory nor the disk, which else is not looked at."""
     need = 2 * pairs * 2 * EDGE_BYTES  # in both directions, by block and then by chunk
-    if need > memory and need > free:
+    if need <= memory:
+        return
+    free = free_space(directory)
+    if need > free:
         raise BudgetError(
             f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a sample, whose edges "
-            f"take {format_bytes(int(need))}, and {format_bytes(free)} are free on disk. Use a smaller "
-            "max_eps, or mode='forest', which keeps a spanning forest and not all edges."
+            f"take {format_bytes(int(need))}, and {format_bytes(free)} are free to be written at "
+            f"{directory!r}. {REMEDY}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.backends.base import backend_for, searcher_for
+from dask_simjoin.budget import MOST_BYTES
+from dask_simjoin.checks import check_edges
 from dask_simjoin.density.components import components_of_ids, forest_of_ids, no_components
 from dask_simjoin.density.dbscan import dbscan_of_chunk
 from dask_simjoin.density.edges import Room
@@ -28,6 +31,7 @@ from dask_simjoin.graph.space import scratch_directory
 from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk, whole_searched
 from dask_simjoin.neighbors import kth_distance, search_chunk
 from dask_simjoin.options import as_number, check_choice, check_neighbors, check_whole, known_options
+from dask_simjoin.scratch import free_at, new_folder, this_process
 from dask_simjoin.wording import shown
 
 LABELS = "label"
@@ -93,14 +97,21 @@ def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edg
     if is_dask_collection(frame):
         source = seal(frame, spec.columns)
         return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
-    chunk, plan = whole_chunk(frame, spec, named=False)
+    # its pairs are no result that could be too large
+    spec = replace(spec, settings=replace(spec.settings, result=MOST_BYTES))
+    chunk, plan = whole_chunk(frame, spec, named=False, sampled=mode != FOREST)
     if not len(plan):
         return example
     if mode == FOREST:
         found = forest_of_chunk(chunk, plan.layout, samples)
     else:
-        room = Room(scratch_directory(), IN_MEMORY // 4, SORTED)
-        found = optics_of_chunk(chunk, plan.layout, max_eps, samples, room)
+        folder = new_folder(scratch_directory(), "whole", this_process())
+        check_edges(plan.estimate.total_low, max_eps, IN_MEMORY, folder.path, free_at)
+        room = Room(folder.path, IN_MEMORY // 4, SORTED)
+        try:
+            found = optics_of_chunk(chunk, plan.layout, max_eps, samples, room)
+        finally:
+            shutil.rmtree(folder.path, ignore_errors=True)
     return backend_for(meta).rows(found, chunk["ids"], example)
 
 

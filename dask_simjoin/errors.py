@@ -62,7 +62,7 @@ class SourceChangedError(SimJoinError, RuntimeError):
 
 
 class ScratchError(SimJoinError, OSError):
-    """A temporary file of another worker cannot be read."""
+    """A temporary file cannot be written, or one of another worker cannot be read."""
 
 
 class UnsupportedFrameError(SimJoinError, TypeError):

@@ -69,9 +69,9 @@ def unnamed(spec: JoinSpec) -> JoinSpec:
     return replace(spec, id=None, id_dtype=None)
 
 
-def whole_chunk(frame: Any, spec: JoinSpec, named: bool) -> tuple[Chunk, Plan]:
-    """One chunk of the whole frame, and its plan."""
-    plan = plan_whole(frame, spec, named)
+def whole_chunk(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) -> tuple[Chunk, Plan]:
+    """One chunk of the whole frame, and its plan; `sampled`: with an estimate of its pairs."""
+    plan = plan_whole(frame, spec, named, sampled)
     return make_chunk(frame, (0, plan.sources[0]), replace(spec, dims=plan.dims), plan.layout), plan
 
 

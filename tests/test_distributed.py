@@ -164,6 +164,28 @@ def test_planned_on_a_cluster_and_computed_without_one(client, x, monkeypatch):
         pairs.compute()
 
 
+@pytest.mark.parametrize("scheduler", ["threads", "sync"])
+def test_planned_on_a_cluster_and_computed_by_another_scheduler(client, x, monkeypatch, scheduler):
+    """What compute(scheduler=...) names, Dask tells only its tasks: they refuse, and the remedies help."""
+    monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
+
+    def join():
+        ddf = dd.from_pandas(frame_of(x), npartitions=5)
+        return ddf.simjoin.self_join(EPS, partitioning="spatial", blocksize=200 * 32, return_distance=True)
+
+    pairs, expected = join(), brute_force(x, EPS)
+    message = r"planned on a cluster.*'p2p'.*run without one.*config.set\(scheduler=.*leave out scheduler="
+    for lazy in (pairs, pairs.left.sum()):
+        with pytest.raises(PlanningError, match=message):
+            lazy.compute(scheduler=scheduler)
+    assert_same_pairs(as_set(pairs.compute()), expected)
+    with dask.config.set(scheduler=scheduler):
+        assert_same_pairs(as_set(join().compute()), expected)
+    with dask.config.set({"dataframe.shuffle.method": "tasks"}):
+        pairs = join()
+    assert_same_pairs(as_set(pairs.compute(scheduler=scheduler)), expected)
+
+
 NO_PLANNING = """
 from dask_simjoin.graph import planner
 

@@ -87,7 +87,7 @@ FLOORS = [
     {"matches"},
     {"blocks", "neighbors", "report", "searches"},
     {"csr", "nearest_rows", "two_reports"},
-    {"graph", "graph.cluster", "graph.memory", "graph.private"},
+    {"graph", "graph.cluster", "graph.memory", "graph.private", "graph.sweep"},
     {"graph.named", "graph.source", "graph.space"},
     {"graph.chunked", "graph.planner"},
     {"graph.unplanned"},

@@ -380,9 +380,10 @@ def test_no_file_is_left_where_a_disk_is_full(tmp_path, monkeypatch):
 
 def test_files_go_with_the_process(tmp_path):
     code = (
-        "import dask\n"
+        "import dask, os\n"
         f"dask.config.set({{'temporary-directory': {str(tmp_path)!r}}})\n"
         "from dask_simjoin.graph.space import scratch_directory\n"
+        "os.makedirs(scratch_directory())\n"
         "open(scratch_directory() + '/left', 'w').close()\n"
         "print(scratch_directory())"
     )

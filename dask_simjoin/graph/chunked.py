@@ -21,6 +21,7 @@ from dask_simjoin.chunks import (
     read_points,
     send,
 )
+from dask_simjoin.graph.memory import check_sending
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Alias, Expr, Shuffle, Task, TaskRef
 from dask_simjoin.graph.source import MapPartition, Sealed, Shared, sealed_map, settled
@@ -97,9 +98,16 @@ def _shuffled(source: Sealed, spec: JoinSpec, layout: Any, chunks: Shuffled, eac
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, named)
     regions = Shared("simjoin_regions", chunks)
-    sent = MapPartition(source.inner, "simjoin_send", send, (spec, named), each, meta, regions)
+    sent = MapPartition(source.inner, "simjoin_send", _send, (spec, named), each, meta, regions)
     moved = Shuffle(sent, CELL, len(chunks), True, chunks.method)
     return settled(MapPartition(moved, "simjoin_chunk", cell_chunk, (example, spec, layout, named)))
+
+
+def _send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec: JoinSpec,
+          named: bool) -> Any:  # fmt: skip
+    """See `send`; refuses to where no worker is to shuffle what is sent."""
+    check_sending(chunks.method)
+    return send(frame, known, chunks, spec, named)
 
 
 def _sent(example: Any, spec: JoinSpec, named: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Keeps a worker's free memory free."""
+"""What tasks ask of the worker that runs them: whether there is one, and to keep its free memory free."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 from distributed import get_worker
+
+from dask_simjoin.errors import PlanningError
 
 
 @functools.cache
@@ -26,6 +28,29 @@ def give_memory_back() -> None:
     if limit:
         pa.default_memory_pool().release_unused()
         pa.set_memory_pool(pa.system_memory_pool())
+
+
+def is_worker() -> bool:
+    """Whether this is run by a worker of a cluster."""
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+def check_sending(method: str) -> None:
+    """Refuse, in a task, a shuffle by workers where there are none.
+
+    What `compute(scheduler=...)` names, Dask tells nobody before tasks run.
+    """
+    if method == "p2p" and not is_worker():
+        raise PlanningError(
+            "The join was planned on a cluster, whose workers would shuffle its rows with 'p2p', and its "
+            "tasks run without one, as compute(scheduler=...) asks for. Build and compute it within "
+            "dask.config.set(scheduler='threads'), or build it within "
+            "dask.config.set({'dataframe.shuffle.method': 'tasks'}), or leave out scheduler=."
+        )
 
 
 def on_worker(function: Callable[..., Any], *args: Any) -> Any:
