@@ -176,7 +176,7 @@ class JoinVerbs:
         >>> plan
         Plan of a self-join, eps=1.0
           rows           1,000
-          dimensions     1: 'x'
+          dimensions     1: 'x', all numeric columns
           engine         sweep along 'x'
           partitioning   entity: rows in the order of the frame
           chunks         4 (15.62 kiB)

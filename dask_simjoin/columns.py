@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.chosen import check_chosen
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.lists import lists_of
 from dask_simjoin.metrics import Metric
@@ -41,6 +42,7 @@ def check_on(meta: Any, on: Any, id: Hashable | None, radius: str | None) -> tup
                 f"The frame has no numeric column to join on besides ids and booleans (columns: "
                 f"{listed(meta.columns)}); name the coordinates with on=[...]."
             )
+        check_chosen(kinds_of(meta, found))
         return tuple(found)
     if isinstance(on, (set, frozenset)):
         raise ColumnError(
@@ -86,16 +88,20 @@ def as_names(given: Any) -> list[Any]:
     return [given] if one else list(given)
 
 
-def check_columns_of(metric: Metric, on: tuple[Hashable, ...]) -> None:
-    """Refuse columns that are not those that the metric is of, as far as numbers and names tell."""
+def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = False) -> None:
+    """Refuse columns that are not those that the metric is of, as far as numbers and names tell.
+
+    `chosen`: they were not named.
+    """
     wanted = metric.columns
     if not wanted:
         return
     order = f"on=[{', '.join(repr(name) for name in wanted)}]"
     if len(on) != len(wanted):
+        how = f"without on= there are {len(on)} numeric ones" if chosen else f"on= names {len(on)}"
         raise ColumnError(
-            f"metric={metric.name!r} is of {len(wanted)} columns, {' and '.join(wanted)}, and on= names "
-            f"{len(on)}: {listed(on)}; name them in this order, such as {order}."
+            f"metric={metric.name!r} is of {len(wanted)} columns, {' and '.join(wanted)}, and {how}: "
+            f"{listed(on)}; name them in this order, such as {order}."
         )
     starts = [name[:3] for name in wanted]
     if [str(name).lower()[:3] for name in on] == starts[::-1]:
@@ -127,6 +133,11 @@ def numeric_columns(meta: Any, besides: tuple[Any, ...]) -> list[Hashable]:
     """The columns of real numbers, those of truth values and some others left out."""
     kinds = zip(meta.columns, meta.dtypes, strict=True)
     return [name for name, dtype in kinds if name not in besides and kind_of_number(dtype) in ("i", "u", "f")]
+
+
+def kinds_of(meta: Any, names: Iterable[Hashable]) -> dict[Hashable, str]:
+    """NumPy's letter for the kind of number of some columns."""
+    return {name: kind_of_number(meta[name].dtype) for name in names}
 
 
 def check_named(option: str, name: Any, tables: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Every exception of the package.
+"""Every exception and warning of the package.
 
 Messages name the value, what is allowed and the remedy.  Each class is also the
 built-in exception that a user of pandas would catch.
@@ -67,6 +67,18 @@ class ScratchError(SimJoinError, OSError):
 
 class UnsupportedFrameError(SimJoinError, TypeError):
     """The object is no data frame that can be joined."""
+
+
+class SimJoinWarning(UserWarning):
+    """Base of all warnings of this package."""
+
+
+class UnitsWarning(SimJoinWarning):
+    """By what the data tell, `eps` or coordinates are in other units than those of the metric."""
+
+
+class ColumnsWarning(SimJoinWarning):
+    """By what the data tell, a column that is a coordinate as `on` names none may not be meant to be one."""
 
 
 TABLES = ("left", "right")

@@ -11,11 +11,15 @@ from dask_simjoin.backends.base import backend_for, backend_named, library
 from dask_simjoin.budget import MOST_BYTES, current_settings
 from dask_simjoin.checks import check_dims, check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
+from dask_simjoin.doubts import LEAST_ROWS, raise_doubts
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.graph.cluster import on_cluster
 from dask_simjoin.ids import check_summaries, row_ids
+from dask_simjoin.outputs import directions
 from dask_simjoin.partition import summarise
 from dask_simjoin.plan import Plan, make_plan
+from dask_simjoin.room import check_room
+from dask_simjoin.sampled import PROBE
 from dask_simjoin.searches import make_nearest_plan
 from dask_simjoin.spec import JoinSpec, make_spec
 
@@ -72,6 +76,10 @@ def unnamed(spec: JoinSpec) -> JoinSpec:
 def whole_chunk(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) -> tuple[Chunk, Plan]:
     """One chunk of the whole frame, and its plan; `sampled`: with an estimate of its pairs."""
     plan = plan_whole(frame, spec, named, sampled)
+    if named:
+        own = plan.rows if spec.include_self else 0
+        rows = plan.estimate.total_low * directions(spec) + own
+        check_room(rows, plan.pair_bytes, eps_of(spec), True, backend_named(spec.library).memory())
     return make_chunk(frame, (0, plan.sources[0]), replace(spec, dims=plan.dims), plan.layout), plan
 
 
@@ -83,16 +91,25 @@ def whole_searched(frame: Any, spec: JoinSpec, neighbors: int, named: bool = Fal
     plan = make_nearest_plan([summary], whole, neighbors)
     if summary.ids is not None:
         check_summaries([summary.ids], spec.id)
+    raise_doubts(plan.doubts, None)
     return make_chunk(frame, (0, plan.sources[0]), replace(spec, dims=plan.dims), plan.layout), plan
 
 
 def plan_whole(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) -> Plan:
     """The plan of one chunk of the whole frame; `sampled`: with an estimate of its pairs."""
-    summary = summarise(frame, 0, spec, named, int(sampled))
+    probed = sampled or len(frame) >= LEAST_ROWS
+    summary = summarise(frame, 0, spec, named, int(probed), None if sampled else PROBE)
     check_rows(summary.source_rows, 0)
     # it comes out as one frame, whatever size partitions of a result are set to have
     settings = replace(spec.settings, output=None)
-    plan = make_plan([summary], replace(spec, partitioning="entity", blocksize=MOST_BYTES, settings=settings))
+    whole = replace(spec, partitioning="entity", blocksize=MOST_BYTES, settings=settings)
+    plan = make_plan([summary], whole, counting=not named)
     if summary.ids is not None:
         check_summaries([summary.ids], spec.id)
+    raise_doubts(plan.doubts, None)
     return plan
+
+
+def eps_of(spec: JoinSpec) -> str:
+    """What a join's result is of, for messages."""
+    return f"{spec.bound}={spec.eps if spec.radius is None else spec.radius!r}"

@@ -11,13 +11,15 @@ from dask.base import is_dask_collection
 from dask_simjoin import blocks
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.columns import ROW_ID, check_columns
+from dask_simjoin.doubts import raise_if_none
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.graph.counts import CountPairs, NeighborCounts
 from dask_simjoin.graph.pairs import SelfJoin
 from dask_simjoin.graph.private import new_collection
 from dask_simjoin.graph.source import seal
-from dask_simjoin.inputs import checked_spec, example_of, unnamed, whole_chunk
+from dask_simjoin.inputs import checked_spec, eps_of, example_of, unnamed, whole_chunk
 from dask_simjoin.options import known_options
+from dask_simjoin.room import within_memory
 from dask_simjoin.spec import JoinSpec
 from dask_simjoin.tables import pairs_example, self_spec
 from dask_simjoin.wording import shown
@@ -46,7 +48,10 @@ def self_join(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None = Non
     if not len(plan):
         return example
     names = list(example.columns)
-    return blocks.join_block(chunk, chunk, spec, plan.layout, True, names)
+    with within_memory(eps_of(spec)):
+        found = blocks.join_block(chunk, chunk, spec, plan.layout, True, names)
+    raise_if_none(plan.doubts, len(found))
+    return found
 
 
 @known_options
@@ -69,6 +74,7 @@ def neighbor_counts(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None
     if not len(plan):
         return example
     counts, _ = blocks.count_block(chunk, chunk, spec, plan.layout, True)
+    raise_if_none(plan.doubts, counts.sum())
     return backend_for(meta).series(counts, chunk["ids"], COUNTS)
 
 
@@ -89,7 +95,9 @@ def count_pairs(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None = N
     chunk, plan = whole_chunk(frame, spec, named=False)
     if not len(plan):
         return 0
-    return blocks.count_block_pairs(chunk, chunk, spec, plan.layout, True)
+    found = blocks.count_block_pairs(chunk, chunk, spec, plan.layout, True)
+    raise_if_none(plan.doubts, found)
+    return found
 
 
 @known_options

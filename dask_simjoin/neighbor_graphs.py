@@ -41,6 +41,7 @@ def neighbor_graph(frame: Any, eps: float, *, on: Any = None, id: Hashable | Non
     own = backend.memory()
     have = Resources(memory=own, gpu=own is not None)
     fitting = fitting_for(spec, len(frame), meta, have, pieces=False)
+    fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
     return csr.graph_of_chunk(chunk, spec, plan.layout, mode, fitting)
 
 

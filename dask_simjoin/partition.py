@@ -84,11 +84,12 @@ class PartitionSummary:
 
 
 def summarise(frame: Any, number: int, spec: JoinSpec, named: bool,
-              partitions: int = 0) -> PartitionSummary:  # fmt: skip
+              partitions: int = 0, most: int | None = None) -> PartitionSummary:  # fmt: skip
     """Summary of one partition.
 
     `number`: the partition's; `named`: the result names rows, so their ids must be unique;
-    `partitions`: how many there are in all (0: no sample is drawn).
+    `partitions`: how many there are in all (0: no sample is drawn); `most`: points of the sample that are
+    enough.
     """
     rows = len(frame)
     try:
@@ -116,7 +117,7 @@ def summarise(frame: Any, number: int, spec: JoinSpec, named: bool,
     if partitions and not bad and zero is None:
         # the number too: of partitions that are alike, other rows must be drawn in each
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
-        sample = draw(x, None if kept is None else to_host(kept), partitions, seed, limit)
+        sample = draw(x, None if kept is None else to_host(kept), partitions, seed, limit, most)
     kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
     return PartitionSummary(
         rows, found, bad, _inexact(frame, columns, spec), _beyond(columns, spec), zero, None, _box(found),

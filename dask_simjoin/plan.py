@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from dask_simjoin.checks import (
     check_result,
 )
 from dask_simjoin.chunking import EntityChunks, entity_chunks
+from dask_simjoin.doubts import Doubt, doubts_of_data, doubts_of_eps
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.estimate import Estimate, estimate
 from dask_simjoin.index.regions import make_regions
@@ -72,6 +73,8 @@ class Plan:
     rows : int
         Points that take part.
     budget : Budget
+    doubts : tuple of Doubt
+        What is likely to be a mistake.
     """
 
     layout: Any
@@ -87,6 +90,7 @@ class Plan:
     row_bytes: float
     rows: int
     budget: Budget
+    doubts: tuple[Doubt, ...] = field(default=(), kw_only=True)
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -186,6 +190,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
         row_bytes,
         every.rows,
         budget,
+        doubts=doubts_of_data(side) + doubts_of_eps(spec, found, math.comb(every.rows, 2), (side, side)),
     )
     if not isinstance(chunks, EntityChunks):
         check_moving(chunks.method, resources)

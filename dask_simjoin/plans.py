@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
+from dask_simjoin.doubts import raise_if_none
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.graph.planner import plan_for
 from dask_simjoin.graph.source import seal
@@ -69,6 +70,7 @@ def _planned(frame: Any, other: Any, spec: JoinSpec, k: int | None, bound: float
         made = whole_searched(frame, spec, k, named=True)[1]
     else:
         made = plan_whole(frame, spec, named=True, sampled=True)
+    raise_if_none(made.doubts, 0)
     size = round(made.rows * made.row_bytes)
     budget = replace(made.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
     return replace(made, budget=budget, slices=np.ones_like(made.slices))

@@ -183,7 +183,7 @@ class PlanReport:
         metric = self.spec.metric
         return [
             ("rows", self._rows()),
-            ("dimensions", f"{plan.dims:,}: {self._names(range(plan.dims))}"),
+            ("dimensions", f"{plan.dims:,}: {self._names(range(plan.dims))}{self.spec.unnamed}"),
             *([] if metric == "euclidean" else [("metric", metric)]),
             ("engine", self._engine()),
             ("partitioning", self._partitioning()),

@@ -54,10 +54,14 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
 
 
 def draw(x: Any, kept: np.ndarray | None, partitions: int,
-         seed: int | tuple[int, ...], limit: Any = None) -> Sample:  # fmt: skip
-    """Draw from the points `x` (n, d), which are those rows of a partition that `kept` selects."""
+         seed: int | tuple[int, ...], limit: Any = None, most: int | None = None) -> Sample:  # fmt: skip
+    """Draw from the points `x` (n, d), which are those rows of a partition that `kept` selects.
+
+    `most`: points that are enough.
+    """
     n, dims = x.shape
     size = sample_size(n, dims, partitions)
+    size = size if most is None else min(size, most)
     if size == n:
         some = np.arange(n)
     else:

@@ -13,6 +13,7 @@ from dask_simjoin.backends.base import searcher_named
 from dask_simjoin.budget import Resources
 from dask_simjoin.checks import check_blocks
 from dask_simjoin.chunking import EntityChunks, serpentine
+from dask_simjoin.doubts import doubts_of_data
 from dask_simjoin.metrics import Metric
 from dask_simjoin.norms import Norm, add, box_gap
 from dask_simjoin.partition import PartitionSummary
@@ -104,6 +105,7 @@ def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbo
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
     known_of = {f.name: getattr(plan, f.name) for f in fields(plan)}
     known_of |= {"layout": layout, "blocks": blocks, "slices": np.ones(len(blocks), np.int64)}
+    known_of["doubts"] = doubts_of_data(*([side] if others is None else [side, data]))
     kind = NearestPlan if others is None else TwoNearestPlan
     return kind(**known_of, searches=searches)
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.budget import Settings, current_settings, parse_size
-from dask_simjoin.columns import check_columns, check_columns_of, check_on, has_column, own_radius
+from dask_simjoin.chosen import integers_among
+from dask_simjoin.columns import check_columns, check_columns_of, check_on, has_column, kinds_of, own_radius
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.index.layout import METHODS
 from dask_simjoin.lists import lists_of
@@ -61,6 +62,11 @@ class JoinSpec:
         What they are called there, where their row is the left one; and as many where it is the right one.
     other : JoinSpec or None
         Of a join of two tables: what is asked of the right one.
+    bound : str
+        The name of the option that `eps` was given by.
+    chosen : tuple or None
+        Where no coordinates were named: those of integers among all numeric columns, if others are of none.
+        None: they were named.
     """
 
     eps: float
@@ -84,6 +90,13 @@ class JoinSpec:
     keep: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
     other: JoinSpec | None = None
+    bound: str = "eps"
+    chosen: tuple[Hashable, ...] | None = None
+
+    @property
+    def unnamed(self) -> str:
+        """What is said of coordinates that nobody named."""
+        return "" if self.chosen is None else ", all numeric columns"
 
     @property
     def measure(self) -> Metric:
@@ -145,8 +158,9 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_n
             f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. "
             "Leave out id to name rows by their index labels."
         )
-    on = check_on(meta, on, id, radius)
-    check_columns_of(metric, on)
+    named, on = on is not None, check_on(meta, on, id, radius)
+    check_columns_of(metric, on, not named)
+    chosen = None if named else integers_among(kinds_of(meta, on))
     lists = lists_of(meta[on[0]]) if len(on) == 1 else None
     columns = len(on) if lists is None else lists.length
     dtype = meta.index.dtype if id is None else meta[id].dtype
@@ -156,4 +170,7 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_n
             ".astype('float64')."
         )
     dims = None if columns is None else metric.dims(columns)
-    return JoinSpec(eps, on, id, dims=dims, lists=lists is not None, id_dtype=dtype, radius=radius, **options)
+    return JoinSpec(
+        eps, on, id, dims=dims, lists=lists is not None, id_dtype=dtype, radius=radius, bound=eps_name,
+        chosen=chosen, **options,
+    )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.backends.base import HOME, backend_for, library
-from dask_simjoin.columns import ROW_ID, numeric_columns, own_radius
+from dask_simjoin.chosen import check_chosen, integers_among
+from dask_simjoin.columns import ROW_ID, kinds_of, numeric_columns, own_radius
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, UnsupportedFrameError, in_table
 from dask_simjoin.graph.private import UNKNOWN_CATEGORIES
 from dask_simjoin.inputs import checked_spec, example_ids, example_of, is_frame
@@ -98,6 +99,9 @@ def two_specs(left: Any, right: Any, eps: Any, *, on: Any, left_on: Any, right_o
             f"Column {specs[0].on[0]!r} of the left table holds {holds[0]}, and {specs[1].on[0]!r} of the "
             f"right one {holds[1]}; name columns that hold the same."
         )
+    if on is None and left_on is None:
+        chosen = integers_among(_kinds(left, right, specs[0].on))
+        specs = [replace(own, chosen=chosen) for own in specs]
     of_left, of_right, names = kept_columns(keep, suffixes, left, right)
     other = replace(specs[1], keep=of_right, names=names[len(of_left) :])
     return replace(specs[0], keep=of_left, names=names[: len(of_left)], other=other)
@@ -124,6 +128,12 @@ def one_or_two(frame: Any, other: Any, eps: Any, *, on: Any, left_on: Any, right
     return frame, None, example, example, spec
 
 
+def _kinds(left: Any, right: Any, shared: Iterable[Hashable]) -> dict[Hashable, str]:
+    """Kinds of numbers of columns that both tables have; integers only where both have such."""
+    kinds = zip(kinds_of(left, shared).items(), kinds_of(right, shared).values(), strict=True)
+    return {name: "f" if "f" in (own, other) else own for (name, own), other in kinds}
+
+
 def _coordinates(left: Any, right: Any, on: Any, left_on: Any, right_on: Any, ids: list[Any]) -> list[Any]:
     if left_on is None and right_on is None:
         if on is not None:
@@ -138,6 +148,7 @@ def _coordinates(left: Any, right: Any, on: Any, left_on: Any, right_on: Any, id
                 "The tables have no numeric column of the same name to join on besides ids and booleans; "
                 "name the coordinates with on=[...], or with left_on=[...] and right_on=[...]."
             )
+        check_chosen(_kinds(left, right, shared))
         return [shared, shared]
     if on is not None:
         raise OptionError(

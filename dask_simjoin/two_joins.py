@@ -11,10 +11,11 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin import blocks
-from dask_simjoin.backends.base import backend_for, searcher_for
+from dask_simjoin.backends.base import backend_for, backend_named, searcher_for
 from dask_simjoin.budget import MOST_BYTES
-from dask_simjoin.checks import check_rows
+from dask_simjoin.checks import RANK_BYTES, check_rows
 from dask_simjoin.chunks import Chunk, make_chunk
+from dask_simjoin.doubts import LEAST_ROWS, raise_doubts, raise_if_none
 from dask_simjoin.errors import TABLES, OptionError, in_table
 from dask_simjoin.graph.counts import MatchCounts
 from dask_simjoin.graph.nearest_join import NearestJoin
@@ -22,12 +23,14 @@ from dask_simjoin.graph.pairs import LEFT, Join
 from dask_simjoin.graph.private import new_collection
 from dask_simjoin.graph.source import seal
 from dask_simjoin.ids import check_summaries
-from dask_simjoin.inputs import unnamed, whole_searched
+from dask_simjoin.inputs import eps_of, unnamed, whole_searched
 from dask_simjoin.nearest_rows import named_rows, nearest_rows
 from dask_simjoin.neighbors import search_chunk
 from dask_simjoin.options import check_neighbors, known_options
 from dask_simjoin.partition import RIGHT, points, summarise
-from dask_simjoin.searches import make_nearest_plan
+from dask_simjoin.room import check_room, within_memory
+from dask_simjoin.sampled import PROBE
+from dask_simjoin.searches import make_nearest_plan, rows_found
 from dask_simjoin.spec import JoinSpec
 from dask_simjoin.tables import alike, check_other, one_or_two, pairs_example, two_specs
 from dask_simjoin.two_plan import TwoPlan, make_two_plan
@@ -35,6 +38,9 @@ from dask_simjoin.wording import did_you_mean, shown
 
 SEMI, ANTI = "leftsemi", "leftanti"
 HOW = ("inner", LEFT, SEMI, ANTI)
+
+FOUND_BYTES = 16
+"""Of a neighbour while neighbours are sought."""
 
 
 @known_options
@@ -69,7 +75,9 @@ def join(frame: Any, other: Any, eps: Any, *, how: str = "inner", on: Any = None
     like = example if how == LEFT else None
     found = example
     if len(plan):
-        found = blocks.join_block(q, d, spec, plan.layout, False, list(example.columns), None, 0, like)
+        with within_memory(eps_of(spec)):
+            found = blocks.join_block(q, d, spec, plan.layout, False, list(example.columns), None, 0, like)
+        raise_if_none(plan.doubts, len(found))
     if how != LEFT:
         return found
     counts = _counts(q, d, spec, plan)
@@ -108,6 +116,10 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
         (q, d), plan = whole_chunks(frame, other, spec, named=True, neighbors=number)
     if not (len(q["ids"]) and len(d["ids"])):
         return example
+    rows, device = rows_found(plan, number), backend_for(left).memory()
+    # what is found is kept, and then told
+    row_bytes = FOUND_BYTES + (plan.pair_bytes + RANK_BYTES if bound == math.inf else 0)
+    check_room(rows, row_bytes, f"k={shown(k)}", False, device)
     state = search_chunk(q, d, plan.layout, number, (0, 0), same=other is None, bound2=bound)
     return nearest_rows(q, state, spec, example, named_rows(state, d, 0, spec))
 
@@ -133,9 +145,10 @@ def whole_chunks(frame: Any, other: Any, spec: JoinSpec, named: bool,
                  sampled: bool = False) -> tuple[tuple[Chunk, Chunk], TwoPlan]:  # fmt: skip
     """One chunk of each of two plain frames, and their plan; `neighbors`: how many are sought of each row."""
     sides = [(frame, spec), (other, _of(spec))]
-    sampled = sampled or neighbors is not None
+    probed = sampled or neighbors is not None or min(map(len, (frame, other))) >= LEAST_ROWS
+    most = None if sampled or neighbors is not None else PROBE
     summaries = [
-        summarise(side, number, own, named, int(sampled))
+        summarise(side, number, own, named, int(probed), most)
         for number, (side, own) in zip((0, RIGHT), sides, strict=True)
     ]
     for summary in summaries:
@@ -143,13 +156,17 @@ def whole_chunks(frame: Any, other: Any, spec: JoinSpec, named: bool,
     settings = replace(spec.settings, output=None)
     whole = replace(spec, partitioning="entity", blocksize=MOST_BYTES, settings=settings)
     if neighbors is None:
-        plan = make_two_plan(summaries[:1], summaries[1:], whole)
+        plan = make_two_plan(summaries[:1], summaries[1:], whole, counting=not named)
     else:
         plan = make_nearest_plan(summaries[:1], whole, neighbors, others=summaries[1:])
     for which, summary, (_, own) in zip(TABLES, summaries, sides, strict=True):
         if summary.ids is not None:
             with in_table(which):
                 check_summaries([summary.ids], own.id)
+    raise_doubts(plan.doubts, None)
+    if named and most is not None:
+        device = backend_named(spec.library).memory()
+        check_room(plan.estimate.total_low, plan.pair_bytes, eps_of(spec), True, device)
     known = plan.sources[0], plan.others[0]
     q, d = (
         make_chunk(side, (0, source), replace(own, dims=plan.dims), plan.layout)

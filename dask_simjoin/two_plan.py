@@ -13,6 +13,7 @@ from dask_simjoin.backends.base import backend_named
 from dask_simjoin.budget import Budget, Resources, make_budget
 from dask_simjoin.checks import check_blocks, check_chunks, check_moving, check_outputs, check_result
 from dask_simjoin.chunking import entity_chunks
+from dask_simjoin.doubts import doubts_of_data, doubts_of_eps
 from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.estimate import estimate_two
 from dask_simjoin.index.regions import make_regions
@@ -101,6 +102,8 @@ def make_two_plan(summaries: list[PartitionSummary], others: list[PartitionSumma
         layout, len(left.every.lower), left.sources, chunks, blocks, slices.astype(np.int64),
         replicated is not None, even, found, pair_bytes, row_bytes, rows, budget, right.sources,
         left.every.rows,
+        doubts=doubts_of_data(left, right)
+        + doubts_of_eps(spec, found, float(left.every.rows) * right.every.rows, (left, right)),
     )  # fmt: skip
 
 

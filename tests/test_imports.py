@@ -18,8 +18,8 @@ ROOT = Path(dask_simjoin.__file__).parent
 
 FLOORS = [
     {"arrays", "errors", "norms", "wording"},
-    {"budget", "late", "lists", "optional", "picture", "sample", "scratch"},
-    {"sphere"},
+    {"budget", "late", "lists", "optional", "picture", "room", "sample", "scratch"},
+    {"chosen", "sphere"},
     {"metrics"},
     {"columns", "options"},
     {
@@ -79,6 +79,7 @@ FLOORS = [
     {"checks", "chunking", "spatial_chunks"},
     {"region_chunks"},
     {"chunks", "outputs", "side"},
+    {"doubts"},
     {"density", "density.components", "plan", "two_tables"},
     {"two_plan"},
     {"density.dbscan", "density.edges"},

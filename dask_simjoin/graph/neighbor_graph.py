@@ -22,6 +22,7 @@ from dask_simjoin.graph.private import Alias, Expr, List, Task
 from dask_simjoin.graph.source import pick, settled
 from dask_simjoin.graph.unplanned import Unplanned
 from dask_simjoin.plan import Plan
+from dask_simjoin.room import free_memory
 from dask_simjoin.spec import JoinSpec
 
 PAUSED = 0.8
@@ -82,7 +83,8 @@ def fitting_for(spec: JoinSpec, rows: int, example: Any, have: Resources, pieces
         limits.append(csr.Limit(room, *made, "the smallest worker has room for", "larger workers"))
     if not gpu:
         here = result if have.cluster else made
-        limits.append(csr.Limit(MEMORY_LIMIT, *here, "this machine has", "a larger machine"))
+        most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())
+        limits.append(csr.Limit(most, *here, "this machine has", "a larger machine"))
     return csr.Fitting(spec.eps, rows, limits, csr.most_entries(backend_for(example).xp))
 
 

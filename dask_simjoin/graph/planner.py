@@ -10,6 +10,7 @@ import pandas as pd
 from dask.tokenize import tokenize
 
 from dask_simjoin.checks import check_nearest
+from dask_simjoin.doubts import raise_doubts
 from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.graph.cluster import resources, shuffle_method
 from dask_simjoin.graph.private import Task, TaskRef
@@ -87,6 +88,7 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None
         for which, table in zip(TABLES if other is not None else [None], tables, strict=True):
             with in_table(which):
                 _check_ids(*table, plan)
+    raise_doubts(plan.doubts)
     return plan
 
 

@@ -31,7 +31,7 @@ class Unplanned(Named):
         spec = self.operand("spec")
         asked = next((name for name in ("max_eps", "k") if name in self._parameters), None)
         what = f"{asked}={self.operand(asked)!r}" if asked else f"eps={spec.radius or spec.eps!r}"
-        return f"{type(self).__name__}({self.operand('source')}, {what}, on={list(spec.on)})"
+        return f"{type(self).__name__}({self.operand('source')}, {what}, on={list(spec.on)}{spec.unnamed})"
 
     @property
     def plan(self) -> Plan:

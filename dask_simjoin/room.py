@@ -1,0 +1,67 @@
+"""Whether what a plain frame's join gives fits this machine's memory."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from collections.abc import Iterator
+
+import psutil
+from dask.utils import format_bytes
+from distributed.system import MEMORY_LIMIT
+
+from dask_simjoin.errors import BudgetError
+
+SURE = 1 << 26
+"""Bytes that are not asked for."""
+
+LAZY = "or a Dask DataFrame, dd.from_pandas(df, npartitions=8), whose result comes in parts"
+
+
+def free_memory() -> int:
+    """Bytes that this process may still take: of what is free, of a container's limit, and of its own."""
+    process = psutil.Process().memory_info()
+    free = [psutil.virtual_memory().available, MEMORY_LIMIT - process.rss]
+    own = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if own != resource.RLIM_INFINITY:
+        free.append(own - process.vms)
+    return max(0, int(min(free)))
+
+
+def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device: int | None = None) -> None:
+    """Refuse a result of at least so many rows that does not fit.
+
+    `cause`: what gives it, for people; `sampled`: whether rows are estimated; `device`: memory of the GPU
+    that the result is to be in, if it is.
+    """
+    need = rows * row_bytes
+    if need <= SURE:
+        return
+    free = free_memory() if device is None else device
+    if need > free:
+        where = "free in this machine's memory" if device is None else "on the GPU"
+        told = ", estimated from a sample," if sampled else ","
+        raise BudgetError(
+            f"{cause} gives at least {rows:,.0f} rows{told} which take {format_bytes(int(need))}, and "
+            f"{format_bytes(free)} are {where}. {_remedy(cause)}"
+        )
+
+
+@contextlib.contextmanager
+def within_memory(cause: str) -> Iterator[None]:
+    """Say what took too much memory, where an estimate could not be sure that it would."""
+    try:
+        yield
+    except MemoryError as error:
+        raise BudgetError(
+            f"{cause} gives a result that does not fit memory: {error}. {_remedy(cause)}"
+        ) from error
+
+
+def _remedy(cause: str) -> str:
+    if cause.startswith("k="):
+        return f"Use a smaller k, {LAZY}."
+    return (
+        f"Use a smaller {cause.partition('=')[0]}, count_pairs() or neighbor_counts(), which materialise no "
+        f"pairs, {LAZY}."
+    )
