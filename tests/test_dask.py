@@ -260,7 +260,8 @@ def test_twenty_thousand_block_pairs_build_fast():
     pairs = dd.from_pandas(frame_of(x), npartitions=200).simjoin.self_join(
         10.0, partitioning="entity", blocksize=10 * 24
     )
-    assert pairs.npartitions == 20_100  # planned here; building is what follows
+    with pytest.warns(errors.UnitsWarning, match="At least 100% of all pairs"):
+        assert pairs.npartitions == 20_100  # planned here; building is what follows
     start = time.perf_counter()
     lowered = pairs.optimize()
     graph = lowered.__dask_graph__()

@@ -6,11 +6,11 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from frames import computed
 
 from dask_simjoin.chosen import is_identifier
 from dask_simjoin.errors import BudgetError, ColumnError, ColumnsWarning, UnitsWarning
 from dask_simjoin.room import check_room, within_memory
+from tests.support.frames import computed
 
 ROWS = 3000
 

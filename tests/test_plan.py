@@ -194,7 +194,7 @@ def test_the_text_names_the_numbers(ddf):
     assert 12 <= len(str(report).splitlines()) <= 20
     assert max(map(len, str(report).splitlines())) <= 100
     assert line(report, "rows") == "900"
-    assert line(report, "dimensions") == "2: 'c0', 'c1'"
+    assert line(report, "dimensions") == "2: 'c0', 'c1', all numeric columns"
     grid = report.plan.layout.grid
     assert line(report, "engine") == f"sweep along 'c{grid.sweep}' in cells of 'c{grid.dims[0]}'"
     assert line(report, "partitioning").startswith("entity")
@@ -223,7 +223,10 @@ def test_the_text_of_spatial_chunks_and_tiles(ddf):
 
 def test_many_columns_are_cut_short():
     report = frame_of(np.zeros((3, 200))).simjoin.plan(1.0)
-    assert line(report, "dimensions") == "200: 'c0', 'c1', 'c2', 'c3', 'c4', 'c5' and 194 more"
+    assert (
+        line(report, "dimensions")
+        == "200: 'c0', 'c1', 'c2', 'c3', 'c4', 'c5' and 194 more, all numeric columns"
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
