@@ -101,13 +101,16 @@ class ClusteringVerbs:
         ------
         BudgetError
             When planned: the edges do not fit the disk, or the rows one worker.
+        ScratchError
+            A file of edges cannot be written; it is an OSError, too.
 
         Notes
         -----
         Ankerst, Breunig, Kriegel & Sander (1999), "OPTICS: ordering points to identify the clustering
         structure". Block pairs give edges, on GPUs too; the visit of all rows is one task on one core of
         the host. Where edges are so many that they lie in files, workers on several machines need a folder
-        that they share: Dask's configuration ``temporary-directory`` of the client.
+        that they share: Dask's configuration ``temporary-directory`` of the client. The client removes a
+        run's files once the run is over, also if it is cancelled, or a worker is lost.
 
         Examples
         --------
