@@ -1,12 +1,10 @@
-"""Pairs go on into Dask analytics: merge, groupby, assign, filter, all lazy until one compute.
+"""Pairs go on into Dask analytics: groupby, assign, filter, all lazy until one compute.
 
 Asks of the places of North and Central America: how crowded are they in each country, where do close
 pairs lie across a border, and which places of the same name are near-duplicates?
 
     python examples/analytics.py                  # threads of this process, with a progress bar
     python examples/analytics.py --distributed    # a LocalCluster of two worker processes
-
-The distance is Euclidean, in degrees of latitude and longitude: not metres.
 """
 
 from __future__ import annotations
@@ -26,30 +24,26 @@ from distributed import Client, LocalCluster
 import dask_simjoin  # noqa: F401  (gives Dask DataFrames the accessor .simjoin)
 
 DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
-ON = ["latitude", "longitude"]
+HOW = {"on": ["latitude", "longitude"], "metric": "haversine"}
+"""Degrees in, metres out."""
 
 
 def questions(places: dd.DataFrame, eps: float, small: int) -> dict[str, Any]:
     """Everything that is asked, lazily; `places` has unique labels and known divisions."""
     # the number of neighbours, as one more column: labels align it with the frame
-    crowded = places.assign(neighbors=places.simjoin.neighbor_counts(eps, on=ON))
+    crowded = places.assign(neighbors=places.simjoin.neighbor_counts(eps, **HOW))
     by_country = crowded.groupby("country")["neighbors"].agg(["size", "mean", "max"])
     villages = crowded[crowded["population"] < small].nlargest(10, "neighbors")
 
-    # the pairs carry labels: merge the attributes of both sides back; these are small enough for
-    # one partition, so that merging moves no pairs between workers
-    pairs = places.simjoin.self_join(eps, on=ON, return_distance=True)
-    attributes = places[["name", "country"]].repartition(npartitions=1)
-    for side in ("left", "right"):
-        pairs = pairs.merge(attributes.add_suffix(f"_{side}"), left_on=side, right_index=True)
-
+    # the pairs carry labels, and the attributes of both places that are asked for
+    pairs = places.simjoin.self_join(eps, keep=["name", "country"], return_distance=True, **HOW)
     across = pairs[pairs["country_left"] != pairs["country_right"]]
     left, right = across["country_left"], across["country_right"]
     border = left.where(left < right, right) + "-" + right.where(left < right, left)
     same = pairs[pairs["name_left"].str.casefold() == pairs["name_right"].str.casefold()]
     return {
         "places": places.shape[0],
-        "pairs": places.simjoin.count_pairs(eps, on=ON),
+        "pairs": places.simjoin.count_pairs(eps, **HOW),
         "by_country": by_country,
         "villages": villages[["name", "country", "population", "neighbors"]],
         "borders": across.assign(border=border).groupby("border").size(split_out=1),
@@ -65,7 +59,7 @@ def most(numbers: pd.Series) -> pd.Series:
 
 def report(found: dict[str, Any], eps: float, small: int) -> None:
     """Print the answers."""
-    print(f"{found['places']:,} places, {found['pairs']:,} pairs within {eps:g} degrees")
+    print(f"{found['places']:,} places, {found['pairs']:,} pairs within {eps:,g} m")
     tables = [
         (
             "Ten countries of the most places, and the neighbours of a place",
@@ -92,7 +86,7 @@ def main() -> None:
     """Ask the questions, with threads or on a local cluster."""
     parser = argparse.ArgumentParser(description="Analytics on the pairs of a self-join of GeoNames.")
     parser.add_argument("--data", type=Path, default=DATA, help="parquet file of places")
-    parser.add_argument("--eps", type=float, default=0.05, help="largest distance, in degrees (default 0.05)")
+    parser.add_argument("--eps", type=float, default=5000, help="largest distance, in metres (default 5000)")
     parser.add_argument("--small", type=int, default=1000, help="people of a small place (default 1000)")
     parser.add_argument("--distributed", action="store_true", help="run on a LocalCluster of two workers")
     options = parser.parse_args()

@@ -1,12 +1,11 @@
 """Clusters of places on a map, and places that are listed twice, each kept once.
 
-DBSCAN finds the crowded regions of North and Central America. Then de-duplication, end to end: pairs of
-places of one name that are close to each other, the groups that these pairs connect, and a table in which
+DBSCAN finds the crowded regions of North and Central America. Then de-duplication, in two ways. One line
+keeps one place of each group within some metres, whatever they are called. Where more than distance makes a
+duplicate, pairs of one name and country are found, the groups that these pairs connect, and a table in which
 only the first place of each group is kept.
 
     python examples/clusters.py            # writes out/places-once.parquet, and a picture if it can
-
-The distance is Euclidean, in degrees of latitude and longitude: not metres.
 """
 
 from __future__ import annotations
@@ -21,17 +20,13 @@ import pandas as pd
 import dask_simjoin
 
 DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
-ON = ["latitude", "longitude"]
+HOW = {"on": ["latitude", "longitude"], "metric": "haversine"}
+"""Degrees in, metres out."""
 
 
 def without_duplicates(places: dd.DataFrame, eps: float) -> tuple[dd.DataFrame, pd.DataFrame]:
     """The places, each once, and the groups (`id`, `component`) of those that are listed several times."""
-    pairs = places.simjoin.self_join(eps, on=ON, id="geonameid")
-    # the names are small enough for one partition: then merging moves no pairs
-    names = places[["geonameid", "name", "country"]].repartition(npartitions=1)
-    for side in ("left", "right"):
-        own = names.rename(columns={c: f"{c}_{side}" for c in ("name", "country")})
-        pairs = pairs.merge(own.rename(columns={"geonameid": side}), on=side)
+    pairs = places.simjoin.self_join(eps, id="geonameid", keep=["name", "country"], **HOW)
     one_name = pairs["name_left"] == pairs["name_right"]
     same = pairs[one_name & (pairs["country_left"] == pairs["country_right"])]
     groups = dask_simjoin.connected_components(same).compute()
@@ -78,15 +73,16 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
 def main() -> None:
     """Cluster, de-duplicate, write, draw, and say what was found."""
     parser = argparse.ArgumentParser(description="Clusters of places, and places that are listed twice.")
-    parser.add_argument("--eps", type=float, default=0.1, help="of the clusters, in degrees (default 0.1)")
+    parser.add_argument("--eps", type=float, default=10_000, help="of clusters, in metres (default 10000)")
     parser.add_argument("--min-samples", type=int, default=10)
-    parser.add_argument("--near", type=float, default=0.05, help="of duplicates, in degrees (default 0.05)")
+    parser.add_argument("--near", type=float, default=5000, help="of duplicates, in metres (default 5000)")
+    parser.add_argument("--apart", type=float, default=100, help="of one-line duplicates (default 100)")
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
 
     places = dd.read_parquet(DATA, split_row_groups=True)
-    places["cluster"] = places.simjoin.dbscan(options.eps, options.min_samples, on=ON)
+    places["cluster"] = places.simjoin.dbscan(options.eps, options.min_samples, **HOW)
     table = places.compute()
     sizes = table.loc[table["cluster"] >= 0, "cluster"].value_counts()
     noise = int((table["cluster"] < 0).sum())
@@ -95,6 +91,10 @@ def main() -> None:
         inside = table[table["cluster"] == cluster]
         town = inside.nlargest(1, "population").iloc[0]
         print(f"  {size:6,} places around {town['name']} ({town['country']})")
+
+    # with min_samples=1 clusters are the groups that pairs connect, and every row is in one
+    apart = table.assign(group=table.simjoin.dbscan(options.apart, 1, **HOW)).drop_duplicates("group")
+    print(f"{len(apart):,} places are kept, if one of each group within {options.apart:,g} m is")
 
     once, groups = without_duplicates(places, options.near)
     once.to_parquet(options.out / "places-once.parquet", write_index=False)

@@ -7,7 +7,7 @@ any Dask DataFrame: how many neighbours a point has on average, and which point 
     python examples/local_cuda_cluster.py --rows 200000000 --partitioning spatial
     python examples/local_cuda_cluster.py --gpus 2 --protocol ucx
 
-Needs cuDF, CuPy and dask-cuda, and for --protocol ucx distributed-ucxx: see README.md.
+Needs cuDF, CuPy and dask-cuda, and for --protocol ucx distributed-ucxx: see docs/install.md.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Near-duplicate texts: which rows of a table of embeddings mean almost the same?
 
 Reads a parquet file or folder with a column of embeddings (lists of numbers) and a column of text, counts the
-pairs within some cosine distances, groups the rows that pairs of the smallest connect, and shows the closest
-pairs whose texts differ by more than case.  Without a path it makes a small table itself, with copies of rows
-that were changed.
+pairs within some cosine distances, keeps one row of each group that pairs of the smallest connect, and shows
+the closest pairs whose texts differ by more than case.  Without a path it makes a small table itself, with
+copies of rows that were changed.
 
     python examples/near_duplicates.py
     python examples/near_duplicates.py texts.parquet --embedding embedding --text title --eps 0.02 0.05
-    python examples/near_duplicates.py texts.parquet --backend cudf      # on a GPU: see README.md
+    python examples/near_duplicates.py texts.parquet --backend cudf      # on a GPU: see docs/install.md
 
 The cosine distance is one minus the cosine of the angle: 0 of equal directions, 1 of right angles.
 """
@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import dask_simjoin
+import dask_simjoin  # noqa: F401  (gives Dask DataFrames the accessor .simjoin)
 
 ROWS, COPIES, NUMBERS = 4000, 400, 64
 """Of the table that is made here; numbers of one embedding."""
@@ -85,16 +85,17 @@ def report(path: Path, options: argparse.Namespace) -> None:
     for far, count in zip(eps, counts, strict=True):
         print(f"{int(count):>10,}  pairs within {far:g}")
 
-    # two results are made of these pairs: keep them, or they are sought twice
-    pairs = texts.simjoin.self_join(eps[0], keep=text, return_distance=True, **how).persist()
-    groups = host(dask_simjoin.connected_components(pairs).compute())
-    sizes = groups["component"].value_counts().tolist()
-    once = int(rows) - len(groups) + len(sizes)
-    most = max(sizes, default=0)
-    print(f"{len(sizes):>10,}  groups of {len(groups):,} rows within {eps[0]:g}, at most {most:,} in one")
-    print(f"{once:>10,}  rows, if one of each group is kept")
+    # with min_samples=1 clusters are the groups that pairs connect, and every row is in one
+    texts = texts.assign(group=texts.simjoin.dbscan(eps[0], min_samples=1, **how)).dropna(subset=["group"])
+    sizes = host(texts["group"].value_counts().compute())
+    more = sizes[sizes > 1]
+    most = max(more, default=0)
+    print(f"{len(more):>10,}  groups of {more.sum():,} rows within {eps[0]:g}, at most {most:,} in one")
+    once = texts.drop_duplicates("group")
+    print(f"{len(once):>10,}  rows, if one of each group is kept")
     print(f"{time.perf_counter() - start:>10.1f}  seconds")
 
+    pairs = texts.simjoin.self_join(eps[0], keep=text, return_distance=True, **how)
     left, right = f"{text}_left", f"{text}_right"
     other = pairs[pairs[left].str.lower() != pairs[right].str.lower()].drop_duplicates([left, right])
     closest = host(other.nsmallest(options.show, "distance").compute())
