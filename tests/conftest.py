@@ -8,16 +8,21 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 import pytest
-from hypothesis import HealthCheck, settings
+from distributed import Client, LocalCluster
+from hypothesis import settings
 
 pytest.register_assert_rewrite("tests.support")
 
 import dask_simjoin  # noqa: F401  (registers the accessor)
+from tests.support import profiles  # noqa: F401  (registers them)
 
-settings.register_profile(
-    "dask_simjoin", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
-settings.load_profile("dask_simjoin")
+settings.load_profile("quick")
+
+
+def pytest_configure(config):
+    """Choose how many examples are tried, before the modules of tests ask for it."""
+    if config.getoption("--all"):
+        settings.load_profile("full")
 
 
 def pytest_collection_modifyitems(items):
@@ -27,6 +32,20 @@ def pytest_collection_modifyitems(items):
     if cupy is None or not cupy.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(scope="session")
+def two_workers():
+    """A cluster of two processes, for all tests that leave it as it is."""
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(two_workers):
+    """Its client, with which Dask computes during one test."""
+    with Client(two_workers) as client:
+        yield client
 
 
 @pytest.fixture(params=["sweep", "tiles"])

@@ -1,7 +1,13 @@
-"""The CUDA C++ compiles for every kind of GPU that is served; no GPU is needed."""
+"""The CUDA C++ compiles for every kind of GPU that is served; no GPU is needed.
+
+By default for the two architectures that see different sources, and with some of the constants; with
+`pytest --all` for all architectures, and with all of the constants.
+"""
 
 import ctypes
 import itertools
+import operator
+import re
 import sys
 from pathlib import Path
 
@@ -10,7 +16,18 @@ import pytest
 from dask_simjoin.index import half, wide
 from dask_simjoin.kernels.cuda.sources import NAMES, options, source
 
-ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
+DIFFERENT = {"sm_75": 1, "sm_90": 2}
+"""Architectures that see different sources; of how many constants they see every combination by default."""
+
+ALIKE = ["sm_80", "sm_100", "sm_120"]
+"""Architectures that see the sources of one of those."""
+
+AT_ONCE = 4
+"""Programs that one test compiles: tests are shared among processes, one by one."""
+
+REGISTERS = 16
+"""Points of so many dimensions are held in registers, others in memory."""
+
 DIMS = [1, 2, 3, 4, 6, 9, 16, 17, 64, 200, 2048]
 PURPOSES = [{"COUNTING": 0}, {"COUNTING": 1}]
 NORMS = [{"NORM": 0}, {"NORM": 1}, {"NORM": 5}]
@@ -89,15 +106,77 @@ def variants(name):
     return [{"DIMS": d, "EXACT": 1, "DEPTH": 20} | norm for d in (1, 200) for norm in ({}, *NORMS)]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_variant_compiles(nvrtc, name, architecture):
-    some = variants(name)
-    if architecture != "sm_90":  # sm_75 has branches of its own, the others see those of sm_90
-        some = some[:: 3 if architecture == "sm_75" and len(some) > 9 else max(1, len(some) // 4)]
+def traits(constants, together):
+    """What may decide how a program compiles: so many constants at a time, and where points are held."""
+    known = {"NORM": 2, "SINK": 0} | constants | {"DIMS": constants["DIMS"] > REGISTERS}
+    known.pop("WIDTH", None)  # follows from the dimensions
+    return set(itertools.combinations(sorted(known.items()), together))
+
+
+def few(every, together):
+    """Variants that have all the traits of all: every combination of so many constants."""
+    seen, found = set(), []
+    for constants in every:
+        if not traits(constants, together) <= seen:
+            seen |= traits(constants, together)
+            found.append(constants)
+    return found
+
+
+def programs():
+    """Tests: a file, an architecture and some of the file's variants each."""
+    for name, architecture in itertools.product(NAMES, [*DIFFERENT, *ALIKE]):
+        every = variants(name)
+        first = few(every, DIFFERENT[architecture]) if architecture in DIFFERENT else []
+        rest = [constants for constants in every if constants not in first]
+        if architecture in ALIKE:
+            rest = rest[:: max(1, len(rest) // 4)]
+        for kind, some, marks in (("few", first, ()), ("rest", rest, (pytest.mark.slow,))):
+            for start in range(0, len(some), AT_ONCE):
+                part = f"{kind}{start // AT_ONCE}"
+                yield pytest.param(
+                    name,
+                    architecture,
+                    some[start : start + AT_ONCE],
+                    marks=marks,
+                    id=f"{name}-{architecture}-{part}",
+                )
+
+
+@pytest.mark.parametrize(("name", "architecture", "some"), list(programs()))
+def test_every_variant_compiles(nvrtc, name, architecture, some):
     for constants in some:
         said = complaints(nvrtc, source(name), [f"--gpu-architecture={architecture}", *options(**constants)])
         assert not said, f"{constants}: {said}"
+
+
+COMPARISONS = {">=": operator.ge, "<": operator.lt}
+
+
+def seen_by(architecture):
+    """What all conditions on the architecture say: which branches of the sources it sees."""
+    number = 10 * int(architecture.removeprefix("sm_"))
+    text = "\n".join(map(source, NAMES))
+    assert "#include" not in text, "an included file may have branches of its own"
+    conditions = re.findall(r"^#(?:el)?if __CUDA_ARCH__ (\S+) (\d+)$", text, re.MULTILINE)
+    assert len(conditions) == text.count("__CUDA_ARCH"), "write conditions as `#if __CUDA_ARCH__ >= 800`"
+    return [COMPARISONS[how](number, int(bound)) for how, bound in conditions]
+
+
+def test_two_architectures_see_every_branch_that_others_see():
+    """So by default the sources are compiled for these two."""
+    different = [seen_by(architecture) for architecture in DIFFERENT]
+    assert different[0] and different[0] != different[1]
+    assert all(seen_by(architecture) in different for architecture in ALIKE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_few_variants_have_every_value_of_every_constant(name):
+    every, some = variants(name), few(variants(name), 1)
+    assert len(some) < len(every) or len(every) <= AT_ONCE
+    for key in set().union(*every) - {"DIMS", "WIDTH"}:
+        assert {one.get(key) for one in some} == {one.get(key) for one in every}
+    assert {one["DIMS"] > REGISTERS for one in some} == {one["DIMS"] > REGISTERS for one in every}
 
 
 def test_errors_are_seen(nvrtc):

@@ -24,6 +24,7 @@ from dask_simjoin.plan import make_plan
 from dask_simjoin.spec import make_spec
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import cases, frame_of
+from tests.support.profiles import examples
 
 EPS = 0.05
 
@@ -79,7 +80,7 @@ def test_the_same_pairs_on_every_scheduler_and_partitioning(x, npartitions, sche
     assert ddf.simjoin.count_pairs(EPS).compute(scheduler=scheduler) == len(pairs)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(cases(max_dims=12, max_points=60))
 def test_any_points_through_the_accessor(case):
     frame = frame_of(case.x)

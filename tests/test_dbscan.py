@@ -6,7 +6,6 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from tests.support.density import SETS, labels_of_neighbours
 from tests.support.frames import split
 from tests.support.oracle import brute_force, squared_distances
 from tests.support.points import cases, frame_of
+from tests.support.profiles import examples
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -35,7 +35,7 @@ def by_definition(x, eps, min_samples):
     return labels_of_neighbours(squared_distances(x, x) <= eps * eps, min_samples)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     cases(max_dims=9, max_points=60),
     st.integers(1, 8),
@@ -76,17 +76,13 @@ def test_equal_to_scikit_learn(name, partitions, partitioning):
     assert last.tolist() == want[len(want) - len(last) :]
 
 
-def test_on_a_cluster():
+def test_on_a_cluster(client):
     x, eps, min_samples = SETS["moons"]
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster),
-    ):
-        ddf = dd.from_pandas(frame_of(x), npartitions=6)
-        for partitioning in ("entity", "spatial"):
-            how = {"partitioning": partitioning, "blocksize": "12 kB"}
-            labels = ddf.simjoin.dbscan(eps, min_samples, **how).compute()
-            assert labels.tolist() == labels_of(x, eps, min_samples)
+    ddf = dd.from_pandas(frame_of(x), npartitions=6)
+    for partitioning in ("entity", "spatial"):
+        how = {"partitioning": partitioning, "blocksize": "12 kB"}
+        labels = ddf.simjoin.dbscan(eps, min_samples, **how).compute()
+        assert labels.tolist() == labels_of(x, eps, min_samples)
 
 
 def test_rows_left_out_have_no_label():
@@ -120,7 +116,7 @@ def components(pairs):
     return {name: k for k, group in enumerate(groups) for name in group}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=40), st.integers(1, 5), st.booleans()
 )

@@ -29,15 +29,6 @@ def x():
     return np.random.default_rng(0).uniform(size=(800, 3))
 
 
-@pytest.fixture(scope="module")
-def client():
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
-
-
 def check(ddf, x):
     expected = brute_force(x, EPS)
     pairs = ddf.simjoin.self_join(EPS, return_distance=True)
@@ -106,17 +97,24 @@ def test_the_budget_is_of_the_workers(client, x):
     assert plan.budget.chunk == min(memory // 12, 256 * 2**20)
 
 
+@pytest.fixture(scope="module")
+def mortal_workers():
+    """A cluster of which workers are killed: each comes back as another process."""
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
+        yield cluster
+
+
 @pytest.mark.parametrize("partitioning", ["entity", "tasks", "p2p"])
-def test_a_worker_is_killed_in_the_middle(partitioning, monkeypatch):
+def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, monkeypatch):
     """Its tasks, chunks and shuffled rows are made anew, and the result is the same."""
     x = np.random.default_rng(3).uniform(size=(40_000, 2))
     eps = 0.01
     expected = frame_of(x).simjoin.self_join(eps)
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as two,
-        Client(two) as client,
+        Client(mortal_workers) as client,
         dask.config.set({"distributed.scheduler.allowed-failures": 10}),
     ):
+        client.wait_for_workers(2, timeout=PATIENCE)
         source = dd.from_map(
             slow_part, range(10), x=x, size=4000, meta=frame_of(x[:0]), enforce_metadata=False
         )

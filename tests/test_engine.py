@@ -19,6 +19,7 @@ from dask_simjoin.plan import make_plan
 from dask_simjoin.spec import make_spec
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
 from tests.support.points import KINDS, Case, cases, frame_of, make_points
+from tests.support.profiles import examples
 
 COLUMNS = ["left", "right", "distance"]
 
@@ -70,20 +71,20 @@ def check(x, eps, cuts=(), **options):
     return layout
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(cases())
 @example(Case(np.zeros((130, 5)), 0.0, (64, 65), "constant"))
 def test_any_points(case):
     check(case.x, case.eps, case.cuts)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(cases(max_dims=SWEEP_MAX_DIMS))
 def test_tiles_in_few_dimensions(case):
     check(case.x, case.eps, case.cuts, method="tiles")
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(cases(max_dims=SWEEP_MAX_DIMS))
 def test_sweep_in_few_dimensions(case):
     if case.x.shape[1] <= SWEEP_MAX_DIMS:

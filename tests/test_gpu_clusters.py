@@ -22,6 +22,7 @@ from tests.support.gpu_frames import computed, lay
 from tests.support.gpu_kernels import layout_for
 from tests.support.oracle import brute_force, squared_distances
 from tests.support.points import cases, frame_of
+from tests.support.profiles import examples
 
 pytestmark = pytest.mark.gpu
 
@@ -77,7 +78,7 @@ def test_orders_are_those_of_pandas(name, mode):
     assert computed(cluster_optics_dbscan(order, eps)).tolist() == labels.to_pandas().tolist()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cases(max_dims=12, max_points=60), st.integers(1, 8), st.sampled_from(ENGINES))
 def test_any_points_on_every_engine(case, min_samples, engine):
     """Ties, borders and roots, of one index and of two, with both types of nodes."""

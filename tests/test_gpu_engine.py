@@ -23,6 +23,7 @@ from tests.support.gpu_kernels import compile_all, layout_for
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
 from tests.support.points import KINDS, Case, a_distance, cases, make_points
 from tests.support.products import PRODUCTS
+from tests.support.profiles import examples
 
 pytestmark = pytest.mark.gpu
 
@@ -97,7 +98,7 @@ def check(x, eps, cuts=(), engine="auto", parts=1):
     return layout
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(cases(max_points=400), st.sampled_from(["auto", *ENGINES]), st.sampled_from([1, 3]))
 def test_any_points(case, engine, parts):
     case = with_some_dims(case)

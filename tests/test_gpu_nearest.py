@@ -21,6 +21,7 @@ from tests.support.gpu_kernels import compile_all
 from tests.support.nearest import oracle, searches
 from tests.support.oracle import squared_distances
 from tests.support.points import KINDS, make_points
+from tests.support.profiles import examples
 
 pytestmark = pytest.mark.gpu
 
@@ -99,7 +100,7 @@ def test_the_order_is_that_of_the_host(n, fan_out):
 
 
 @pytest.mark.parametrize("engine", ["auto", *ENGINES])
-@settings(max_examples=75)
+@settings(max_examples=examples(75))
 @given(case=searches())
 def test_any_points(engine, case):
     q, d, k, same, q_names, d_names, bound2, _, cuts, order = case

@@ -22,6 +22,7 @@ from dask_simjoin.moments import moments
 from tests.support.gpu_kernels import compile_all
 from tests.support.oracle import totals as totals_of
 from tests.support.points import KINDS, cases, make_points
+from tests.support.profiles import examples
 
 pytestmark = pytest.mark.gpu
 
@@ -110,7 +111,7 @@ def a_total(x, norm, rank, ulps=0):
     return threshold
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     cases(max_points=300),
     st.sampled_from(NORMS),

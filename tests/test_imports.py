@@ -153,15 +153,15 @@ def test_every_module_is_on_one_floor():
     assert not gone, f"these modules are no more: {sorted(gone)}"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_modules_import_from_floors_below_only(module):
+def test_modules_import_from_floors_below_only():
     floor = {name: number for number, names in enumerate(FLOORS) for name in names}
-    for imported, line in imports(module):
-        target = own(imported)
-        if target is not None:
-            assert floor[target] < floor[module], (
-                f"{module or PACKAGE}, line {line}: {imported} is not below it"
-            )
+    wrong = [
+        f"{module or PACKAGE}, line {line}: {imported} is not below it"
+        for module in MODULES
+        for imported, line in imports(module)
+        if own(imported) is not None and floor[own(imported)] >= floor[module]
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_nothing_imports_the_tests():
@@ -186,10 +186,13 @@ def inside_functions(module, kinds):
     return [node for function in functions for node in ast.walk(function) if isinstance(node, kinds)]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_imports_inside_functions(module):
-    found = inside_functions(module, ast.Import | ast.ImportFrom)
-    assert not found, f"line {found[0].lineno}: import at the top of the module"
+def test_no_imports_inside_functions():
+    found = [
+        f"{module or PACKAGE}, line {node.lineno}: import at the top of the module"
+        for module in MODULES
+        for node in inside_functions(module, ast.Import | ast.ImportFrom)
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_modules_are_imported_by_name_only_where_they_are_chosen():
@@ -218,13 +221,9 @@ def is_private_dask(imported):
     return any(part.startswith("_") for part in parts[1:]) or imported.startswith("dask.dataframe.dask_expr")
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_private_parts_of_dask_are_imported_in_one_place(module):
-    private = [imported for imported, _ in imports(module) if is_private_dask(imported)]
-    if module == "graph.private":
-        assert private
-    else:
-        assert not private
+def test_private_parts_of_dask_are_imported_in_one_place():
+    private = {module for module in MODULES for imported, _ in imports(module) if is_private_dask(imported)}
+    assert private == {"graph.private"}
 
 
 @pytest.mark.parametrize(

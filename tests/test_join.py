@@ -24,6 +24,7 @@ from tests.support.frames import split
 from tests.support.metrics import metric_cases
 from tests.support.oracle import as_set, assert_same_pairs, distances, squared_distances, totals
 from tests.support.points import cases, frame_of
+from tests.support.profiles import examples
 
 
 def table(n, dims, seed, text=False):
@@ -66,7 +67,7 @@ def value(result):
     return result.compute(scheduler="sync") if hasattr(result, "compute") else result
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(max_dims=9, max_points=60), st.data())
 def test_any_points(case, data):
     n = len(case.x)
@@ -93,7 +94,7 @@ def test_any_points(case, data):
     assert list(found.dtypes) == list(plain.dtypes) == list(lazy.dtypes)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(metric_cases(most=50), st.data())
 def test_any_rows_of_any_metric(case, data):
     metric, p, x, eps = case

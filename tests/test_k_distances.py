@@ -4,7 +4,6 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from dask_simjoin.searches import _limits
 from tests.support.frames import split
 from tests.support.oracle import squared_distances, totals
 from tests.support.points import cases, frame_of
+from tests.support.profiles import examples
 
 
 def by_definition(x, k):
@@ -23,7 +23,7 @@ def by_definition(x, k):
     return np.sqrt(d2[:, k]).tolist() if k < len(x) else [np.inf] * len(x)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     cases(max_dims=9, max_points=60),
     st.integers(1, 12),
@@ -118,17 +118,13 @@ def test_rows_left_out():
         assert found.tolist() == want and found.index.tolist() == kept.index.tolist()
 
 
-def test_on_a_cluster():
+def test_on_a_cluster(client):
     x = SETS["blobs"][:600]
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster),
-    ):
-        for partitioning in ("entity", "spatial"):
-            lazy = dd.from_pandas(frame_of(x), npartitions=6).simjoin.k_distances(
-                5, partitioning=partitioning, blocksize="25 kB"
-            )
-            assert lazy.compute().tolist() == by_definition(x, 5)
+    for partitioning in ("entity", "spatial"):
+        lazy = dd.from_pandas(frame_of(x), npartitions=6).simjoin.k_distances(
+            5, partitioning=partitioning, blocksize="25 kB"
+        )
+        assert lazy.compute().tolist() == by_definition(x, 5)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, "5", None])

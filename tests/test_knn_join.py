@@ -27,6 +27,7 @@ from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows, metric_cases
 from tests.support.oracle import distances, totals
 from tests.support.points import cases, frame_of
+from tests.support.profiles import examples
 
 
 def nearest(left, right, k, on, bound=math.inf, metric="euclidean", p=2):
@@ -80,13 +81,13 @@ def assert_nearest(x, eps, data, metric="euclidean", p=2):
     assert list(found.dtypes) == list(plain.dtypes) == list(result.dtypes)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(max_dims=9, max_points=40), st.data())
 def test_any_points(case, data):
     assert_nearest(case.x, case.eps, data)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(metric_cases(most=40), st.data())
 def test_any_rows_of_any_metric(case, data):
     metric, p, x, eps = case

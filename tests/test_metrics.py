@@ -22,6 +22,7 @@ from tests.support.metrics import ENGINE, make_rows, metric_cases
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, distances, totals
 from tests.support.paths import PLACES
 from tests.support.points import frame_of
+from tests.support.profiles import examples
 
 NAN, INF = np.nan, np.inf
 HALF = math.pi * sphere.RADIUS
@@ -251,14 +252,14 @@ def assert_verbs(data, x, eps, metric, p, **options):
     assert computed(data.simjoin.dbscan(eps, 3, **how)).tolist() == labels_of_neighbours(near, 3)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(metric_cases(), st.sampled_from(["auto", "tiles"]))
 def test_any_rows(case, method):
     metric, p, x, eps = case
     assert_verbs(frame_of(x), x, eps, metric, p, method=method)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(metric_cases(), st.sampled_from(["entity", "spatial"]), st.integers(2, 4))
 def test_any_rows_and_partitioning(case, partitioning, parts):
     metric, p, x, eps = case

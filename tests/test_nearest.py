@@ -14,6 +14,7 @@ from dask_simjoin.index.tiles import TILE, box_tree
 from tests.support.nearest import oracle, searches
 from tests.support.oracle import squared_distances
 from tests.support.points import KINDS, make_points
+from tests.support.profiles import examples
 
 
 def layout_of(*sides, filtered=None):
@@ -59,7 +60,7 @@ def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, filt
     return layout
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(searches())
 def test_any_points(case):
     q, d, k, same, q_names, d_names, bound2, filtered, cuts, order = case

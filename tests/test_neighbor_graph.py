@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.delayed import Delayed
-from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from dask_simjoin.graph import neighbor_graph
 from tests.support.frames import split
 from tests.support.oracle import squared_distances
 from tests.support.points import cases, frame_of
+from tests.support.profiles import examples
 
 sparse = pytest.importorskip("scipy.sparse")
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
@@ -52,7 +52,7 @@ def check(graph, want):
     graph.check_format()
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     cases(max_dims=9, max_points=60),
     st.sampled_from(MODES),
@@ -205,20 +205,16 @@ def test_lazy():
     assert {f"simjoin_neighbor_graph{step}" for step in steps} <= names
 
 
-def test_on_a_cluster(points):
+def test_on_a_cluster(client, points):
     frame, eps = points
     ddf = dd.from_pandas(frame.reset_index(drop=True), npartitions=5)
     want = by_definition(frame[["c0", "c1"]].to_numpy(), eps)
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        for partitioning in ("entity", "spatial"):
-            how = {"partitioning": partitioning, "blocksize": "6 kB", "dropna": True}
-            graph = ddf.simjoin.neighbor_graph(eps, **how)
-            check(graph.compute() if partitioning == "entity" else client.compute(graph).result(), want)
-        with dask.config.set({"simjoin.result-limit": "1 kB"}), pytest.raises(BudgetError, match="at least"):
-            ddf.simjoin.neighbor_graph(eps, **how).compute()
+    for partitioning in ("entity", "spatial"):
+        how = {"partitioning": partitioning, "blocksize": "6 kB", "dropna": True}
+        graph = ddf.simjoin.neighbor_graph(eps, **how)
+        check(graph.compute() if partitioning == "entity" else client.compute(graph).result(), want)
+    with dask.config.set({"simjoin.result-limit": "1 kB"}), pytest.raises(BudgetError, match="at least"):
+        ddf.simjoin.neighbor_graph(eps, **how).compute()
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from tests.support.frames import split
 from tests.support.oracle import as_set, squared_distances
 from tests.support.oracle import totals as totals_of
 from tests.support.points import cases, frame_of, make_points
+from tests.support.profiles import examples
 
 NORMS = [1, 3, 5, math.inf]
 POWERS = [2, *NORMS, 4, 7, 64]
@@ -124,13 +125,13 @@ def normed(draw, max_dims=128):
     return case.x, threshold, norm, case.cuts[:2], draw(st.sampled_from(methods))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(normed())
 def test_any_points(case):
     check(*case, some=False)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(normed(max_dims=SWEEP_MAX_DIMS))
 def test_few_dimensions(case):
     check(*case)
@@ -210,7 +211,7 @@ def test_more_tiles_than_one_group_of_boxes(norm):
 # --- regions ----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(normed(max_dims=6))
 def test_halos(case):
     """A point is sent to the regions of lower numbers whose box is within the threshold, so pairs meet."""
@@ -260,7 +261,7 @@ def test_totals_are_those_of_the_package(norm):
         np.testing.assert_array_equal(total, squared_distances(x, x))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.floats(0, 1e308), st.sampled_from([*POWERS, 11, 100, 1000]))
 def test_reach_is_the_largest_difference(a, norm):
     """No difference whose power is within a threshold is larger, as computed; nor much smaller ones."""
@@ -278,7 +279,7 @@ def test_reach_is_the_largest_difference(a, norm):
         assert low <= norms.reach(norm, below)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 2**32 - 1), st.sampled_from(POWERS), st.sampled_from([1e-160, 1.0, 1e120, 1e308]))
 def test_gaps_of_boxes_bound_totals(seed, norm, scale):
     rng = np.random.default_rng(seed)
@@ -326,7 +327,7 @@ def searched(searcher, x, names, k, norm, bound, cuts):
     return tuple(np.concatenate(parts) for parts in zip(*states, strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=normed(max_dims=20), k=st.sampled_from([1, 4, 40]), bounded=st.booleans())
 def test_nearest_neighbours(case, k, bounded):
     x, threshold, norm, cuts, _ = case

@@ -28,6 +28,7 @@ from dask_simjoin.scratch import Held, Store
 from tests.support.density import SETS
 from tests.support.frames import split
 from tests.support.points import frame_of
+from tests.support.profiles import examples
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
 sklearn_base = pytest.importorskip("sklearn.base")
@@ -76,7 +77,7 @@ def points(draw):
     return x, eps
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     points(), st.integers(2, 7), st.sampled_from([4, 9, 1000]), st.sampled_from(["entity", "spatial", "auto"])
 )
@@ -116,20 +117,16 @@ def test_equal_to_scikit_learn(name, partitions):
         assert ddf.assign(r=order["reachability"]).r.compute().tolist() == want.reachability.tolist()
 
 
-def test_on_a_cluster():
+def test_on_a_cluster(client):
     x, eps, min_samples = SETS["moons"]
     x = x[:500]
     want = sklearn_optics(x, 2 * eps, min_samples)
     forest = frame_of(x).simjoin.optics(2 * eps, min_samples, mode="forest")
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster),
-    ):
-        ddf = dd.from_pandas(frame_of(x), npartitions=6)
-        for partitioning in ("entity", "spatial"):
-            how = {"partitioning": partitioning, "blocksize": "9 kB"}
-            assert_same(ddf.simjoin.optics(2 * eps, min_samples, **how).compute(), want)
-            assert_same(ddf.simjoin.optics(2 * eps, min_samples, mode="forest", **how).compute(), forest)
+    ddf = dd.from_pandas(frame_of(x), npartitions=6)
+    for partitioning in ("entity", "spatial"):
+        how = {"partitioning": partitioning, "blocksize": "9 kB"}
+        assert_same(ddf.simjoin.optics(2 * eps, min_samples, **how).compute(), want)
+        assert_same(ddf.simjoin.optics(2 * eps, min_samples, mode="forest", **how).compute(), forest)
 
 
 def test_edges_in_files(tmp_path, monkeypatch):
@@ -234,7 +231,7 @@ def same_groups(one, other):
     return len(both) == len({a for a, _ in both}) == len({b for _, b in both})
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(points(), st.integers(2, 6), st.sampled_from([5, 1000]), st.sampled_from(["entity", "spatial"]))
 def test_the_forest_knows_the_clusters_at_every_distance(case, min_samples, rows, partitioning):
     x, max_eps = case

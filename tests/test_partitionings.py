@@ -13,6 +13,7 @@ from dask_simjoin.errors import BudgetError, ColumnError, OptionError
 from tests.support.frames import split
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import Case, cases, frame_of
+from tests.support.profiles import examples
 
 
 @st.composite
@@ -25,7 +26,7 @@ def ways(draw):
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(max_dims=9, max_points=50), ways(), st.integers(0, 2**32 - 1))
 @example(
     Case(np.zeros((60, 2)), 0.0, (30,), "constant"), {"partitioning": "spatial", "rows": 12, "output": 400}, 0
