@@ -87,6 +87,13 @@ def test_sizes_of_numpy():
         lazy.simjoin.self_join(1.0, blocksize=np.timedelta64(1, "s"))
 
 
+def test_chunks_are_for_the_samples_that_there_are():
+    """Each row was a chunk of its own."""
+    lazy = dd.from_pandas(FRAME, npartitions=2)
+    for samples in (2, 10**30):
+        assert len(lazy.simjoin.optics(1.0, samples, mode="forest").expr.plan.chunks) == 1
+
+
 @pytest.mark.parametrize("mode", ["edges", "forest"])
 def test_more_samples_than_numbers_have_bits(mode):
     for one in (FRAME, dd.from_pandas(FRAME, npartitions=2)):

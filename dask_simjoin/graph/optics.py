@@ -41,10 +41,11 @@ EDGES, FOREST = MODES = ("edges", "forest")
 class Ordered(FoundByChunk):
     """Rows in order, before they are planned."""
 
+    _known = 64  # a row's name, degree, distances and results
+
     @property
-    def _known(self) -> int:  # type: ignore[override]
-        smallest = 16 * self.operand("min_samples") if self.operand("mode") == FOREST else 0
-        return 64 + smallest  # a row's name, degree, distances and results
+    def _sought(self) -> int:  # type: ignore[override]
+        return self.operand("min_samples") if self.operand("mode") == FOREST else 0
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         samples, max_eps = self.operand("min_samples"), self.operand("max_eps")

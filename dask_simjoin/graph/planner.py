@@ -30,18 +30,24 @@ from dask_simjoin.searches import make_nearest_plan, rows_found
 from dask_simjoin.spec import JoinSpec
 from dask_simjoin.two_plan import make_two_plan
 
+OTHER_BYTES = 16
+"""Of one of a row's nearest others: a number, and a distance."""
+
+Known = tuple[int, int]
+"""See `plan_for`."""
+
 KEY_BYTES = 16
 """Of each id while its key is sorted."""
 
 
-def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: int | None = None,
+def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: Known | None = None,
              neighbors: int | None = None, other: Sealed | None = None,
              bound: float = math.inf) -> Plan:  # fmt: skip
     """The plan of a join; `named`: its result names rows, so their ids must be unique.
 
-    `known`: what tasks find out of each row, in bytes; see `make_plan`.  `neighbors`: how many are sought
-    of each row; None: it is a join.  `other`: the right table, of a join of two.  `bound`: largest total of
-    a neighbour.
+    `known`: what tasks find out of each row: bytes, and how many others at most.  `neighbors`: how many
+    are sought of each row; None: it is a join.  `other`: the right table, of a join of two.  `bound`:
+    largest total of a neighbour.
 
     It is kept with the source that the join was built on, so a join that is asked for its partitions
     and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
@@ -60,7 +66,7 @@ def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: int | None = No
         return source.plans[key]
 
 
-def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None, neighbors: int | None,
+def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: Known | None, neighbors: int | None,
                   other: Sealed | None, bound: float) -> Plan:  # fmt: skip
     tables = [(source, spec, _summaries(source, spec, named))]
     if other is not None:
@@ -83,7 +89,9 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: int | None
     elif other is not None:
         plan = make_two_plan(summaries, tables[1][2], spec, have, method, counting=not named)
     else:
-        plan = make_plan(summaries, spec, have, method, counting=not named, known=known)
+        rows = sum(s.moments.rows for s in summaries)
+        size_known = None if known is None else known[0] + OTHER_BYTES * min(known[1], rows)
+        plan = make_plan(summaries, spec, have, method, counting=not named, known=size_known)
     if named:
         for which, table in zip(TABLES if other is not None else [None], tables, strict=True):
             with in_table(which):

@@ -26,6 +26,8 @@ class Unplanned(Named):
     _named = False
     _known: int | None = None
     """Bytes that tasks find out of each row; see `make_plan`."""
+    _sought: int = 0
+    """Nearest others of each row, as far as there are so many, that they find out besides."""
 
     def __str__(self) -> str:
         spec = self.operand("spec")
@@ -39,7 +41,8 @@ class Unplanned(Named):
         neighbors = self._asked("k", None)
         bound = self._asked("bound", math.inf)
         source, spec = self.operand("source"), self.operand("spec")
-        return plan_for(source, spec, self._named, self._known, neighbors, self._other, bound)
+        known = None if self._known is None else (self._known, self._sought)
+        return plan_for(source, spec, self._named, known, neighbors, self._other, bound)
 
     def _asked(self, name: str, default: Any) -> Any:
         """An operand that not all joins have."""
