@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dask_simjoin import SimJoinAccessor
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = re.compile(r"<!-- needs: (\w+) -->")
 LINK = re.compile(r"\]\(([^)\s]+)\)")

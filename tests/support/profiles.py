@@ -23,3 +23,9 @@ def examples(number: int) -> int:
         Examples in the profile ``full``.
     """
     return max(min(number, 10), number * settings().max_examples // WHOLE)
+
+
+def chosen(every: list, few: list) -> list:
+    """Every value in the profile ``full``, and few of them in others: of parameters that are compiled for."""
+    assert set(few) <= set(every)
+    return every if settings().max_examples >= WHOLE else few
