@@ -188,6 +188,8 @@ def _keys(ids: Any) -> Any:
     labels = as_labels(ids, slice(None))
     if labels is not None:
         return labels.view(np.uint64)
+    if ids.dtype.kind in "fc":
+        ids = ids + 0.0  # -0.0 becomes 0.0: they are equal, but pandas 2 and cuDF hash them apart
     if on_gpu(ids):
         return values_of(ids.to_series().hash_values(method="xxhash64"))
     keys = np.array(pd.util.hash_pandas_object(pd.Series(ids), index=False), np.uint64)

@@ -256,6 +256,16 @@ def test_ids_repeat_across_partitions(where, case):
     assert_refused(frame, "dask-3", options, text)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "Float64", "double[pyarrow]", "category", "object"])
+@pytest.mark.parametrize("second", [1, 5])
+def test_zeros_of_both_signs_are_equal(how, where, dtype, second):
+    """In one partition or in two."""
+    ids = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    ids[second] = -0.0
+    frame, options = named(pd.Series(ids, dtype="float64").astype(dtype).array, where)
+    assert_refused(frame, how, options, r"are not unique: -?0\.0 repeats in ")
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_categories_whose_order_is_not_that_of_their_values(where, ordered):
     """Codes that increase say nothing of values: these are c, a | b, a."""
@@ -322,7 +332,8 @@ def test_repeated_labels_do_not_matter_where_a_column_is_the_id(how):
 
 MISSING = {
     "float": [1.0, 2.0, np.nan, np.nan, 5.0, 6.0],
-    "str": pd.array(["a", "b", None, None, "c", "d"], dtype="str"),
+    "str": pd.Series(["a", "b", None, None, "c", "d"]).array,  # objects in pandas 2
+    "string": pd.array(["a", "b", None, None, "c", "d"], dtype="string"),
     "object": np.array(["a", "b", None, None, "c", "d"], object),
     "Int64": pd.array([1, 2, None, None, 5, 6], dtype="Int64"),
     "Arrow int64": arrow([1, 2, None, None, 5, 6], pa.int64()),

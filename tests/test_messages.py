@@ -47,7 +47,7 @@ def test_the_remedy_for_times_works(times, lazy):
 
 
 def test_numbers_as_text_are_converted_as_told():
-    df = pd.DataFrame({"x": ["1", "2.5"]})
+    df = pd.DataFrame({"x": ["1", "2.5"]}, dtype="string")  # as plain text is in pandas 3
     text = told(ColumnError, df.simjoin.count_pairs, 2.0, on="x")
     assert "on= names 'x' of dtype" in text
     remedy = re.search(r"for example with (\S+), if it holds numbers as text", text)

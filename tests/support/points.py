@@ -28,8 +28,8 @@ class Case(NamedTuple):
 
 
 def frame_of(x: np.ndarray) -> pd.DataFrame:
-    """Points as a DataFrame with columns c0, c1, ... and a RangeIndex."""
-    return pd.DataFrame(x, columns=[f"c{k}" for k in range(x.shape[1])])
+    """Points as a DataFrame with columns c0, c1, ... and a RangeIndex; pandas 2 would share their memory."""
+    return pd.DataFrame(x, columns=[f"c{k}" for k in range(x.shape[1])], copy=True)
 
 
 def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
