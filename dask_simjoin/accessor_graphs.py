@@ -74,7 +74,7 @@ class GraphVerbs:
         [0, 2, 4, 6, 6]
         >>> graph.indices.tolist(), graph.data.tolist()
         ([1, 2, 2, 0, 1, 0], [1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
-        >>> graph = df.simjoin.neighbor_graph(2.0, include_self=True)  # DBSCAN would add the diagonal by itself
+        >>> graph = df.simjoin.neighbor_graph(2.0, include_self=True)  # as DBSCAN wants it
         >>> DBSCAN(eps=1.0, min_samples=3, metric="precomputed").fit(graph).labels_.tolist()
         [0, 0, 0, -1]
         """
