@@ -7,7 +7,6 @@ A pre-release, a source distribution (placeholders on package indexes are either
 import argparse
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -94,8 +93,7 @@ def row(python, extra, tool, chosen, fault):
 
 def check(folder, number, extras, tools):
     """Rows of one version of Python."""
-    python = shutil.which(f"python{number}") or run("uv", "python", "find", number).strip()
-    run(python, "-m", "venv", folder)
+    run(f"python{number}", "-m", "venv", folder)
     python = folder / "bin" / "python"
     run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
     (wheel,) = folder.glob("*.whl")

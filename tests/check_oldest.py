@@ -1,6 +1,6 @@
-"""The tests with the oldest versions that pyproject.toml allows: `python -m tests.check_oldest [pytest arguments]`.
+"""The tests with the oldest versions that pyproject.toml allows: `python -m tests.check_oldest`.
 
-uv makes the environment, on the oldest Python, beside nothing that is there: in .oldest, or where --folder says.
+uv makes the environment, with the oldest Python, in .oldest or in --folder; the rest are arguments of pytest.
 """
 
 import argparse
