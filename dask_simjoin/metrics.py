@@ -45,6 +45,8 @@ class Metric:
     """Largest values of those columns, on either side of 0."""
     axes: ClassVar[tuple[str, ...]] = ()
     """Names of the coordinates; none: those of the columns."""
+    unit: ClassVar[str] = ""
+    """Of distances; none: that of the columns."""
     directed: ClassVar[bool] = False
     """Whether rows must have a direction, so that not all of their columns are 0."""
 
@@ -225,6 +227,7 @@ class Haversine(Metric):
     """
 
     name = "haversine"
+    unit = "m"
     embeds = True
     columns = ("latitude", "longitude")
     axes = ("x", "y", "z")

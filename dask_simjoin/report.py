@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import html
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,19 +14,15 @@ from dask.utils import format_bytes
 from dask_simjoin.checks import NEED
 from dask_simjoin.index.device import DeviceLayout
 from dask_simjoin.optional import new_axes
-from dask_simjoin.picture import picture
+from dask_simjoin.picture import Matrix, matrix, plot, svg
 from dask_simjoin.plan import Plan
 from dask_simjoin.spatial_chunks import SpatialChunks
 from dask_simjoin.spec import JoinSpec
-
-CELLS = 64
-"""Cells on a side of the picture: chunks beyond share them, so that it stays small."""
+from dask_simjoin.task_counts import shuffle_tasks, told
+from dask_simjoin.wording import counted
 
 MOST_NAMES = 6
 """Columns that are named."""
-
-BRANCH = 32
-"""Partitions up to which Dask shuffles by tasks in one stage, and parts of a stage beyond."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -99,6 +94,9 @@ class PlanReport:
     def method(self) -> str:
         return self.plan.layout.method
 
+    _drawn: ClassVar[str] = "pairs"
+    """What the pictures show of block pairs."""
+
     @property
     def _directions(self) -> int:
         return 2 if self.spec.pairs == "both" else 1
@@ -142,14 +140,15 @@ class PlanReport:
         )
         return (
             f"<div><p><b>{html.escape(self._title())}</b></p><table><tbody>{facts}</tbody></table>"
-            f"{self.svg()}</div>"
+            f"{self.svg() if max(self._sides) > 1 else ''}</div>"
         )
 
     def _title(self) -> str:
         return f"Plan of a self-join, {self._within()}"
 
     def _within(self) -> str:
-        return f"eps={self.spec.eps if self.spec.radius is None else self.spec.radius!r}"
+        eps, unit = self.spec, self.spec.measure.unit
+        return f"eps={eps.eps if eps.radius is None else eps.radius!r}{unit and f' {unit}'}"
 
     def _facts(self) -> list[tuple[str, str]]:
         """Names and texts of everything that the report tells."""
@@ -174,7 +173,7 @@ class PlanReport:
             ("memory", f"{format_bytes(round(NEED * largest * plan.row_bytes))} for the largest task"),
             ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
             ("", f"{format_bytes(budget.output)} a partition, {format_bytes(budget.result)} the result"),
-            ("tasks", f"about {self._tasks():,}"),
+            ("tasks", told(self._tasks(), budget.chunk)),
         ]
 
     def _what(self) -> list[tuple[str, str]]:
@@ -183,7 +182,7 @@ class PlanReport:
         metric = self.spec.metric
         return [
             ("rows", self._rows()),
-            ("dimensions", f"{plan.dims:,}: {self._names(range(plan.dims))}{self.spec.unnamed}"),
+            ("dimensions", f"{self._dimensions()}{self.spec.unnamed}"),
             *([] if metric == "euclidean" else [("metric", metric)]),
             ("engine", self._engine()),
             ("partitioning", self._partitioning()),
@@ -204,11 +203,20 @@ class PlanReport:
     def _neighbours(self) -> float:
         return 2 * self.plan.estimate.total / max(self.rows, 1)
 
+    def _dimensions(self) -> str:
+        spec, dims = self.spec, self.plan.dims
+        if spec.lists:
+            return f"{dims:,}, the numbers of each list in {spec.on[0]!r}"
+        if not spec.measure.axes:
+            return f"{dims:,}: {self._names(range(dims))}"
+        return f"{len(spec.on)}: {_listed(spec.on)}, as points {self._names(range(dims))} of a sphere"
+
     def _names(self, places: Iterable[int]) -> str:
-        on, axes = self.spec.on, self.spec.measure.axes or self.spec.on
-        names = [f"{on[0]!r}[{k}]" if self.spec.lists else repr(axes[k]) for k in places]
-        more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-        return ", ".join(names[:MOST_NAMES]) + more
+        if self.spec.lists:
+            number = len(list(places))
+            return f"the {number:,} numbers that vary most" if number > 1 else "the number that varies most"
+        axes = self.spec.measure.axes or self.spec.on
+        return _listed([axes[k] for k in places])
 
     def _engine(self) -> str:
         layout = self.plan.layout
@@ -227,9 +235,10 @@ class PlanReport:
                 return "replicated: one chunk of all rows, and tasks for parts of its queries"
             if chunks.kind == "entity":
                 return "entity: rows in the order of the frame"
-            return f"spatial: {len(chunks.regions):,} regions"
+            return f"spatial: {counted(len(chunks.regions), 'region')}"
         halo = chunks.halo_rows.sum() / max(chunks.own_rows.sum(), 1.0)
-        return f"spatial: {len(chunks.regions):,} regions, {100 * halo:.3g} % of the rows in halos as well"
+        regions = counted(len(chunks.regions), "region")
+        return f"spatial: {regions}, {100 * halo:.3g} % of the rows in halos as well"
 
     def _chunk(self, rows: float) -> str:
         return f"{rows:,.0f} rows, {format_bytes(round(rows * self.plan.row_bytes))}"
@@ -244,26 +253,23 @@ class PlanReport:
         return sources + (0 if plan.as_they_come else n) + join
 
     @property
-    def _together(self) -> int:
-        """Chunks on a side of a cell of the picture."""
-        return max(1, math.ceil(self.chunks / CELLS))
+    def _sides(self) -> tuple[int, int]:
+        """Query chunks and data chunks."""
+        return self.chunks, self.chunks
 
-    def _matrix(self) -> np.ndarray:
-        """Pairs of each cell of the picture, NaN where all of its block pairs are skipped."""
-        side = math.ceil(self.chunks / self._together)
-        cells = tuple((self.plan.blocks // self._together).T)
-        pairs = np.full((side, side), np.nan)
-        pairs[cells] = 0.0
-        np.add.at(pairs, cells, self.to_frame()["pairs"].to_numpy())
-        return pairs
+    def _matrix(self) -> Matrix:
+        """What the pictures show."""
+        blocks = self.to_frame()
+        query, data, drawn = (blocks[n].to_numpy() for n in ("query_chunk", "data_chunk", self._drawn))
+        return matrix(query, data, drawn, self._sides, self._drawn)
 
     def svg(self) -> str:
         """The block pairs as a picture, in SVG.
 
-        Rows are query chunks and columns data chunks; the more pairs, the darker, on a logarithmic
-        scale.  White cells are not joined.
+        Rows are query chunks and columns data chunks; the more pairs (of nearest neighbours: candidates),
+        the darker, on a logarithmic scale.  Gray cells give none, and white ones are not joined.
         """
-        return picture(self._matrix(), self._together, self.chunks, self._title())
+        return svg(self._matrix(), self._title())
 
     def plot(self, ax: Any = None) -> Any:
         """The block pairs as a picture, by matplotlib.
@@ -277,24 +283,9 @@ class PlanReport:
         -------
         matplotlib.axes.Axes
         """
-        ax = new_axes(ax)
-        shades = np.log10(1 + self._matrix())
-        edge = len(shades) * self._together - 0.5
-        image = ax.imshow(shades, cmap="YlGnBu", extent=(-0.5, edge, edge, -0.5), vmin=0.0)
-        ax.figure.colorbar(image, ax=ax, label="log10(1 + pairs)")
-        ax.set(xlabel="data chunk", ylabel="query chunk", title=self._title())
-        return ax
+        return plot(self._matrix(), new_axes(ax), self._title())
 
 
-def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
-    """Tasks of a shuffle by Dask, as of its version 2026.7; by tasks, each part split off is one."""
-    if method != "p2p":
-        sources = min(sources, chunks)  # it puts sources together first
-    own = sources + 2 * chunks
-    if method != "tasks":
-        return own
-    if min(sources, chunks) <= BRANCH:
-        return own + sources * chunks
-    stages = math.ceil(math.log(sources, BRANCH))
-    parts = math.ceil(sources ** (1 / stages))
-    return own + stages * parts**stages * (parts + 2)
+def _listed(names: Sequence[Any]) -> str:
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(map(repr, names[:MOST_NAMES])) + more

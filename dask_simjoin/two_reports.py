@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from dask.utils import format_bytes
 
 from dask_simjoin.checks import NEED, RANK_BYTES
-from dask_simjoin.report import PlanReport, shuffle_tasks
+from dask_simjoin.report import PlanReport
 from dask_simjoin.searches import rows_found
+from dask_simjoin.task_counts import shuffle_tasks, told
 from dask_simjoin.two_plan import TwoPlan
-from dask_simjoin.wording import shown
+from dask_simjoin.wording import counted, shown
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -22,6 +23,10 @@ class TwoReport(PlanReport):
     """The plan of a join of two tables; see `PlanReport`.  Chunks are numbered by table."""
 
     plan: TwoPlan
+
+    @property
+    def _sides(self) -> tuple[int, int]:
+        return len(self.plan.chunks.left), len(self.plan.chunks.right)
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each block pair; see `PlanReport.to_frame`."""
@@ -70,6 +75,14 @@ class NearestReport(PlanReport):
 
     k: int = 1
     bound: float = math.inf
+
+    _drawn: ClassVar[str] = "candidates"
+
+    @property
+    def _sides(self) -> tuple[int, int]:
+        if isinstance(self.plan, TwoPlan):
+            return len(self.plan.chunks.left), len(self.plan.chunks.right)
+        return self.chunks, self.chunks
 
     @property
     def _two(self) -> bool:
@@ -149,21 +162,11 @@ class NearestReport(PlanReport):
             ("partitions", f"{self.partitions:,}"),
             ("memory", f"{format_bytes(round(NEED * largest * plan.row_bytes))} for the largest task"),
             ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
-            ("tasks", f"about {self._tasks():,}"),
+            ("tasks", told(self._tasks(), budget.chunk)),
         ]
 
     def _tasks(self) -> int:
         return _chunk_tasks(self.plan) + 2 * self.block_pairs + self.partitions
-
-    def _matrix(self) -> np.ndarray:
-        side = math.ceil(self.chunks / self._together)
-        blocks = self.to_frame()
-        first = len(self.plan.chunks.left) if self._two else 0
-        cells = blocks["query_chunk"] // self._together, (blocks["data_chunk"] + first) // self._together
-        found = np.full((side, side), np.nan)
-        found[cells] = 0.0
-        np.add.at(found, cells, blocks["candidates"].to_numpy())
-        return found
 
 
 def _two_kinds(plan: TwoPlan) -> str:
@@ -171,7 +174,7 @@ def _two_kinds(plan: TwoPlan) -> str:
         return "replicated: one chunk of each table, and tasks for parts of the left one's rows"
     if plan.chunks.kind == "entity":
         return "entity: rows in the order of the frames"
-    return f"spatial: {len(plan.chunks.left.regions):,} regions, the same of both tables"
+    return f"spatial: {counted(len(plan.chunks.left.regions), 'region')}, the same of both tables"
 
 
 def _chunk_tasks(plan: Any) -> int:

@@ -18,6 +18,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things, as English has it."""
+    return f"{number:,} {thing}" + "s" * (number != 1)
+
+
 def listed(names: Any, most: int = 12) -> str:
     names = [repr(name) for name in names]
     more = f" and {len(names) - most} more" if len(names) > most else ""

@@ -42,6 +42,7 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
         return False
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.patheffects import withStroke
 
     x, y, label = (places[name].to_numpy() for name in ("longitude", "latitude", "cluster"))
     shades = np.delete(np.arange(20), [14, 15])  # not the greys, which are for noise
@@ -51,21 +52,30 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
     noise = label < 0
     axes.scatter(x[noise], y[noise], s=1, c="silver", linewidths=0, label="noise")
     axes.scatter(x[~noise], y[~noise], s=4, c=colors[label[~noise]], linewidths=0)
-    largest = places[~noise].groupby("cluster")[["longitude", "latitude"]].agg(["mean", "size"]).to_numpy()
-    for k in np.argsort(-largest[:, 1])[:12]:
-        axes.annotate(f"{int(largest[k, 1]):,}", (largest[k, 0], largest[k, 2]), fontsize=9, ha="center")
+    sizes = places.loc[~noise, "cluster"].value_counts().head(12)
+    members = places[places["cluster"].isin(sizes.index)].sort_values("population", ascending=False)
+    towns = members.drop_duplicates("cluster")  # what clusters are called after: their largest towns
+    for town in towns.itertuples():
+        right, up = towns["longitude"] - town.longitude, towns["latitude"] - town.latitude
+        beside = bool(((right > 1) & (right < 14) & (abs(up) < 1.5)).any())  # no room on the right
+        text = axes.annotate(
+            f"{town.name}, {sizes[town.cluster]:,}", (town.longitude, town.latitude),
+            (-5 if beside else 5, 5), textcoords="offset points", fontsize=8,
+            ha="right" if beside else "left",
+        )  # fmt: skip
+        text.set_path_effects([withStroke(linewidth=3, foreground="white")])
     margin = np.array([-2.0, 2.0])
     axes.set(
-        title=f"{label.max() + 1:,} clusters of places, the largest with their numbers of places",
+        title=f"{label.max() + 1:,} clusters of places: the largest ones' towns and numbers of places",
         xlabel="longitude (degrees)",
         ylabel="latitude (degrees)",
         xlim=np.quantile(x, [0.011, 0.9995]) + margin,  # a few far islands are not in the picture
         ylim=np.quantile(y, [0.0005, 0.997]) + margin,
     )
     axes.set_aspect(1 / np.cos(np.radians(np.mean(axes.get_ylim()))))
-    axes.legend(loc="lower left")
+    axes.legend(loc="lower left", markerscale=5)
     figure.supxlabel("Data: GeoNames (geonames.org), CC BY 4.0", fontsize=9, color="dimgray")
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
     plt.close(figure)
     return True
 

@@ -18,8 +18,8 @@ ROOT = Path(dask_simjoin.__file__).parent
 
 FLOORS = [
     {"arrays", "errors", "norms", "wording"},
-    {"budget", "late", "lists", "optional", "picture", "room", "sample", "scratch"},
-    {"chosen", "sphere"},
+    {"budget", "late", "lists", "optional", "room", "sample", "scratch", "task_counts"},
+    {"chosen", "picture", "sphere"},
     {"metrics"},
     {"columns", "options"},
     {

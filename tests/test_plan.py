@@ -23,9 +23,11 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from dask_simjoin.partition import summarise
+from dask_simjoin.picture import CELLS
 from dask_simjoin.plan import make_plan
-from dask_simjoin.report import CELLS, PlanReport
+from dask_simjoin.report import PlanReport
 from dask_simjoin.spec import make_spec
+from dask_simjoin.task_counts import told
 from tests.support.frames import computed, lay
 from tests.support.paths import ROOT
 from tests.support.points import frame_of
@@ -242,7 +244,8 @@ def test_the_number_of_tasks_is_about_that_of_the_graph(ddf, kind, method):
 
 def test_a_notebook_shows_a_table_and_a_picture():
     name = '<b> & "x"'
-    report = pd.DataFrame({name: [0.0, 1.0]}).simjoin.plan(1.0)
+    ddf = dd.from_pandas(pd.DataFrame({name: [0.0, 1.0]}), npartitions=2)
+    report = ddf.simjoin.plan(1.0, partitioning="entity", blocksize=16)
     root = ElementTree.fromstring(report._repr_html_())
     cells = ["".join(cell.itertext()) for cell in root.iter("td")]
     assert f"1: {name!r}, all numeric columns" in cells
@@ -263,7 +266,7 @@ def test_the_picture_of_many_chunks_is_small(ddf, kind, rows):
     root = ElementTree.fromstring(picture)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     together = -(-report.chunks // CELLS)
-    assert f"{together} x {together} of them a cell" in "".join(root.itertext())
+    assert "".join(root.itertext()).count(f"({together} to a cell)") == 2
 
 
 def drawn(picture):
@@ -291,7 +294,88 @@ def test_more_pairs_are_darker():
     assert len(shades) >= 3
     (none,) = [shade for cells, shade in shades.items() if cells.startswith("M0 0")]
     assert none == max(shades.values())
-    assert "0 ... 4 (log scale)" in "".join(svg.itertext())
+    assert "0.4 ... 4 (log scale)" in "".join(svg.itertext())
+
+
+def test_no_picture_of_one_chunk(frame):
+    report = frame.simjoin.plan(EPS)
+    assert report.chunks == 1
+    assert "<svg" not in report._repr_html_()
+    assert drawn(report.svg()) == [(0, 0)]
+
+
+def shades_of(report):
+    """The shapes of both pictures' cells, and which are drawn."""
+    ax = pytest.importorskip("matplotlib.figure").Figure().add_subplot()
+    (image,) = report.plot(ax).images
+    shown = np.ma.getdata(image.get_array())
+    return shown.shape, np.argwhere(~np.ma.getmaskarray(image.get_array())).tolist(), image.get_extent()
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_pictures_of_two_tables_have_a_side_for_each(k):
+    x = np.sort(np.random.default_rng(0).uniform(size=3000))
+    left = dd.from_pandas(pd.DataFrame({"x": x}), npartitions=60)
+    right = dd.from_pandas(pd.DataFrame({"x": x[::10]}), npartitions=6)
+    options = {"eps": 0.001} if k is None else {"k": k}
+    report = left.simjoin.plan(other=right, partitioning="entity", blocksize=50 * 16, **options)
+    blocks = report.to_frame()
+    sides = blocks["query_chunk"].max() + 1, blocks["data_chunk"].max() + 1
+    assert sides == ((60, 6) if k is None else (len(report.plan.chunks.left), 6))
+    together = -(-sides[0] // CELLS)
+    cells = {
+        (int(q) // together, int(d)) for q, d in zip(blocks["query_chunk"], blocks["data_chunk"], strict=True)
+    }
+    assert drawn(report.svg()) == sorted(cells)
+    shape, met, extent = shades_of(report)
+    assert shape == (-(-sides[0] // together), 6)
+    assert met == sorted(map(list, cells))
+    assert tuple(extent[:2]) == (-0.5, 5.5)
+    text = "".join(ElementTree.fromstring(report.svg()).itertext())
+    assert "data chunk 0 ... 5" in text
+    assert ("pairs of a cell" if k is None else "candidates of a cell") in text
+
+
+def test_few_and_many_pairs_differ_in_colour():
+    """Though all are many: a scale from 0 would give all of them one colour."""
+    x = np.repeat(np.arange(4) * 100.0, [100, 200, 300, 400]) + np.random.default_rng(0).uniform(size=1000)
+    report = dd.from_pandas(pd.DataFrame({"x": x}), npartitions=10).simjoin.plan(
+        2.0, partitioning="entity", blocksize=100 * 16
+    )
+    paths = ElementTree.fromstring(report.svg()).iter("{http://www.w3.org/2000/svg}path")
+    pairs = report.to_frame()["pairs"]
+    assert pairs.min() > 1000
+    assert pairs.max() / pairs.min() > 2
+    assert len(list(paths)) >= 2
+
+
+def test_plans_of_places_name_their_columns_and_the_unit(frame):
+    places = frame.rename(columns={"c0": "lat", "c1": "lon"})
+    report = dd.from_pandas(places, npartitions=2).simjoin.plan(
+        500.0, on=["lat", "lon"], metric="haversine", partitioning="spatial"
+    )
+    assert line(report, "dimensions") == "2: 'lat', 'lon', as points 'x', 'y', 'z' of a sphere"
+    assert "eps=500.0 m" in str(report).splitlines()[0]
+    assert line(report, "partitioning").startswith("spatial: 1 region, ")
+    assert " m" not in str(frame.simjoin.plan(EPS)).splitlines()[0]
+
+
+def test_plans_of_lists_are_told_in_words():
+    lists = pd.DataFrame({"embedding": list(np.random.default_rng(0).normal(size=(50, 40)))})
+    report = lists.simjoin.plan(0.5, on="embedding", metric="cosine")
+    assert line(report, "dimensions") == "40, the numbers of each list in 'embedding'"
+    assert line(report, "engine") == "tiles, in order of the 16 numbers that vary most"
+
+
+def test_many_tasks_are_told_with_a_remedy(ddf):
+    assert told(10_000, 1 << 20) == "about 10,000"
+    assert told(73_214, 200_000) == (
+        "about 73,214: many, 146 s of Dask's own work; fewer with a larger blocksize= than 195.31 kiB, "
+        "or larger partitions"
+    )
+    report = ddf.simjoin.plan(k=1, blocksize=4 * ROW)
+    assert "larger blocksize= than 96 B" in line(report, "tasks")
+    assert report.to_frame()["candidates"].sum() > report.pairs
 
 
 def test_the_picture_by_matplotlib(ddf, chosen):
