@@ -33,7 +33,7 @@ class JoinVerbs:
         on : column or list of columns, optional
             The coordinates, in the order in which their differences' powers are summed; or one column of
             lists of numbers of equal length, such as embeddings.  Default: all numeric columns besides
-            `id`, booleans and "row_id".
+            `id`, booleans and "row_id"; integers that are identifiers by their names are refused then.
         id : column, optional
             The column that names rows in the result; its values must be unique.  Default: the
             index labels.
@@ -91,6 +91,12 @@ class JoinVerbs:
         SourceChangedError
             When computed: a partition has another number of rows, or coordinates in another range,
             than when the join was planned.
+
+        Warns
+        -----
+        UnitsWarning, ColumnsWarning
+            When planned: the data tell that `eps` or the coordinates are in other units, such as radians,
+            or that integers which no `on` named are no coordinates.
 
         Notes
         -----
