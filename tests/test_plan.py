@@ -350,7 +350,7 @@ def test_few_and_many_pairs_differ_in_colour():
 
 
 def test_plans_of_places_name_their_columns_and_the_unit(frame):
-    places = frame.rename(columns={"c0": "lat", "c1": "lon"})
+    places = 50 * frame.rename(columns={"c0": "lat", "c1": "lon"})
     report = dd.from_pandas(places, npartitions=2).simjoin.plan(
         500.0, on=["lat", "lon"], metric="haversine", partitioning="spatial"
     )
