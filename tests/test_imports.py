@@ -89,7 +89,7 @@ FLOORS = [
     {"blocks", "neighbors", "report", "searches"},
     {"csr", "nearest_rows", "two_reports"},
     {"graph", "graph.cluster", "graph.memory", "graph.private", "graph.sweep"},
-    {"graph.named", "graph.source", "graph.space"},
+    {"graph.filters", "graph.named", "graph.source", "graph.space"},
     {"graph.chunked", "graph.planner"},
     {"graph.unplanned"},
     {"graph.aligned", "graph.cell_counts"},

@@ -11,17 +11,19 @@ from dask_simjoin.backends.base import backend_for
 from dask_simjoin.blocks import count_block
 from dask_simjoin.chunks import Chunk, joined
 from dask_simjoin.graph.chunked import chunk_refs
+from dask_simjoin.graph.filters import FilteredRows, RowValues, is_filtered
+from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import (
     Blockwise,
     CumulativeAggregations,
     Expr,
     FusedParquetIO,
     Partitions,
-    PartitionsFiltered,
     Repartition,
     Task,
     TaskRef,
 )
+from dask_simjoin.graph.source import Sealed
 from dask_simjoin.plan import Plan
 from dask_simjoin.spec import JoinSpec
 
@@ -31,29 +33,51 @@ SUM_FAN_IN = 16
 Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
-class Aligned(CumulativeAggregations):
-    """Values of rows before they are planned; partitions are the source's.
+class Aligned(Named, RowValues, CumulativeAggregations):
+    """Values of rows before they are planned; partitions are the frame's.
 
-    Like a cumulative sum it has a value for each row and depends on all of them.  Being one, with the
-    source in sight as `frame`, Dask knows it to be aligned with the source: no shuffle is needed to
-    assign it.  Where Dask's tuning merges partitions of a reader, by the columns that are read, those of
-    the values follow: so all that is combined must read the same columns as `frame` does.
+    Like a cumulative sum it has a value for each row and depends on all of them.  Being one, with the rows
+    in sight as `frame`, Dask knows it to be aligned with them: no shuffle is needed to assign it.  It is
+    planned for that frame as Dask has optimised it, in step with what the values are combined with: Dask
+    leaves out files that a filter excludes, and merges partitions of a reader by the columns that are
+    read.  So all that is combined must read the same columns as `frame` does.
+
+    `source`: the frame as it was given; `chosen`: partitions of that, if they are not all.
     """
 
-    _some: Any
-    """The class of chosen partitions, with the same parameters but `frame`."""
+    _defaults = {"chosen": None}
 
-    def _values(self, partitions: list[int] | None = None) -> Expr:
+    def _values(self) -> Expr:
         raise NotImplementedError
 
     def _divisions(self) -> Any:
         return self.frame.divisions
 
+    @functools.cached_property
+    def _source(self) -> Sealed:
+        """What it is planned for."""
+        source: Sealed = self.operand("source")
+        return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
+
+    @property
+    def of_filtered(self) -> bool:
+        return is_filtered(self.operand("source").inner)
+
     def _simplify_up(self, parent: Any, dependents: Any) -> Expr | None:
         if not isinstance(parent, Partitions):
             return None
-        # numbers of partitions are those of the source as it is: they must not be merged any more
-        return self._some(*self.operands[1:], list(parent.partitions))
+        numbers, chosen = list(parent.partitions), self.operand("chosen")
+        if chosen is not None:
+            chosen = [chosen[n] for n in numbers]
+        others = self.operands[1:-1]
+        return type(self)(Partitions(self.frame, numbers), *others, numbers if chosen is None else chosen)
+
+    def _substitute(self, old: Any, new: Any, _seen: Any) -> Expr:
+        # values are not those of what Dask moves a filter beneath
+        if isinstance(old, Expr) and any(new is below for below in old.dependencies()):
+            return self
+        made: Expr = super()._substitute(old, new, _seen)
+        return made
 
     @property
     def _projection_columns(self) -> list[Any]:
@@ -62,12 +86,11 @@ class Aligned(CumulativeAggregations):
 
     def _lower(self) -> Expr:
         values = self._values()
-        if self.frame.npartitions == values.npartitions:
-            return values
-        values = Repartition(values, new_partitions=self.frame.npartitions)
-        if any(isinstance(node, FusedParquetIO) for node in self.frame.walk()):
-            return Relabelled(self.frame, values)  # this one numbers rows anew where it merges
-        return values
+        if self.frame.npartitions != values.npartitions:
+            values = Repartition(values, new_partitions=self.frame.npartitions)
+            if any(isinstance(node, FusedParquetIO) for node in self.frame.walk()):
+                values = Relabelled(self.frame, values)  # this one numbers rows anew where it merges
+        return FilteredRows(values) if self.of_filtered else values
 
 
 class Relabelled(Blockwise):
@@ -87,19 +110,6 @@ class Relabelled(Blockwise):
         values = values.copy(deep=False)
         values.index = frame.index
         return values
-
-
-class SomeAligned(PartitionsFiltered):
-    """Chosen partitions of `Aligned`."""
-
-    def _values(self, partitions: list[int] | None = None) -> Expr:
-        raise NotImplementedError
-
-    def _divisions(self) -> Any:
-        return self.operand("source").inner.divisions
-
-    def _lower(self) -> Expr:
-        return self._values(self.operand("_partitions"))
 
 
 def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int]]]:

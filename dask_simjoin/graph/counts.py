@@ -6,7 +6,7 @@ from typing import Any
 
 from dask_simjoin.blocks import count_block_pairs
 from dask_simjoin.chunking import EntityChunks
-from dask_simjoin.graph.aligned import Aligned, SomeAligned, add_counts, add_partitions, pieces_by_partition
+from dask_simjoin.graph.aligned import Aligned, add_counts, add_partitions, pieces_by_partition
 from dask_simjoin.graph.cell_counts import count_by_cell
 from dask_simjoin.graph.chunked import chunk_refs
 from dask_simjoin.graph.named import Named
@@ -14,46 +14,26 @@ from dask_simjoin.graph.private import Expr, List, PartitionsFiltered, Task, Tas
 from dask_simjoin.graph.unplanned import Unplanned
 
 
-class Counted(Unplanned):
-    """Counts by row, before they are planned."""
-
-    def _values(self, partitions: list[int] | None = None) -> Expr:
-        source, plan = self.operand("source"), self.plan
-        chunks, spec = self._chunks(), self.operand("spec")
-        if isinstance(plan.counted, EntityChunks):
-            pieces, whole = plan.counted.pieces, source.inner.divisions
-            return CountBlocks(chunks, plan, spec, pieces, self._meta, whole, partitions)
-        return count_by_cell(source, spec, chunks, plan, self._meta, partitions)
-
-
-class SomeNeighborCounts(Counted, SomeAligned):
-    """Chosen partitions of `NeighborCounts`."""
-
-    _label = "simjoin_neighbor_counts"
-    _parameters = ["source", "spec", "meta", "_partitions"]
-
-
-class NeighborCounts(Counted, Aligned):
+class NeighborCounts(Aligned, Unplanned):
     """Numbers of neighbours, before they are planned."""
 
     _label = "simjoin_neighbor_counts"
-    _parameters = ["frame", "source", "spec", "meta"]
-    _some = SomeNeighborCounts
+    _parameters = ["frame", "source", "spec", "meta", "chosen"]
+
+    def _values(self) -> Expr:
+        source, plan = self._source, self.plan
+        chunks, spec, chosen = self._chunks(), self.operand("spec"), self.operand("chosen")
+        if isinstance(plan.counted, EntityChunks):
+            pieces, whole = plan.counted.pieces, source.inner.divisions
+            return CountBlocks(chunks, plan, spec, pieces, self._meta, whole, chosen)
+        return count_by_cell(source, spec, chunks, plan, self._meta, chosen)
 
 
-class SomeMatchCounts(Counted, SomeAligned):
-    """Chosen partitions of `MatchCounts`."""
-
-    _label = "simjoin_match_counts"
-    _parameters = ["source", "other", "spec", "meta", "_partitions"]
-
-
-class MatchCounts(Counted, Aligned):
+class MatchCounts(NeighborCounts):
     """Numbers of rows of another table near each row, before they are planned."""
 
     _label = "simjoin_match_counts"
-    _parameters = ["frame", "source", "other", "spec", "meta"]
-    _some = SomeMatchCounts
+    _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 
 class CountBlocks(PartitionsFiltered, Named):

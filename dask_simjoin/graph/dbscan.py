@@ -19,7 +19,7 @@ from dask_simjoin.density.dbscan import (
     merge_edges,
     number_clusters,
 )
-from dask_simjoin.graph.aligned import Aligned, SomeAligned, add_counts
+from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.chunked import Chunks, chunk_refs
 from dask_simjoin.graph.found import FoundByChunk, Steps, blocks_of_chunks
 from dask_simjoin.graph.named import Named
@@ -27,28 +27,16 @@ from dask_simjoin.graph.private import Expr, Task, TaskRef
 from dask_simjoin.plan import Plan
 
 
-class Clustered(FoundByChunk):
-    """Labels by row, before they are planned."""
+class Labels(FoundByChunk):
+    """Labels, before they are planned."""
+
+    _label = "simjoin_dbscan"
+    _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
     _known = 40  # a row's name, its count, components and labels
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         return ChunkLabels(chunks, plan, self.operand("spec"), self.operand("min_samples"))
-
-
-class SomeLabels(Clustered, SomeAligned):
-    """Chosen partitions of `Labels`."""
-
-    _label = "simjoin_dbscan"
-    _parameters = ["source", "spec", "min_samples", "meta", "_partitions"]
-
-
-class Labels(Clustered, Aligned):
-    """Labels, before they are planned."""
-
-    _label = "simjoin_dbscan"
-    _parameters = ["frame", "source", "spec", "min_samples", "meta"]
-    _some = SomeLabels
 
 
 class ChunkLabels(Named):

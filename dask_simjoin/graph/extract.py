@@ -8,34 +8,22 @@ import numpy as np
 
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.density.extract import labels_of
-from dask_simjoin.graph.aligned import Aligned, SomeAligned
+from dask_simjoin.graph.aligned import Aligned
 from dask_simjoin.graph.named import Named
 from dask_simjoin.graph.private import Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.source import Sealed, pick, settled
 
 
-class Extracting(Named):
-    """Labels of all rows of a result."""
+class Extracted(Aligned):
+    """Labels of all rows of a result, before it is known what they are combined with."""
 
-    def _values(self, partitions: list[int] | None = None) -> Expr:
-        source = self.operand("source").inner
+    _label = "simjoin_labels"
+    _parameters = ["frame", "source", "eps", "options", "meta", "chosen"]
+
+    def _values(self) -> Expr:
+        source = self._source.inner
         how = self.operand("eps"), self.operand("options"), self._meta
-        return ExtractedParts(Sealed(settled(source)), *how, source.divisions, partitions)
-
-
-class SomeExtracted(Extracting, SomeAligned):
-    """Chosen partitions of `Extracted`."""
-
-    _label = "simjoin_labels"
-    _parameters = ["source", "eps", "options", "meta", "_partitions"]
-
-
-class Extracted(Extracting, Aligned):
-    """Labels, before it is known what they are combined with."""
-
-    _label = "simjoin_labels"
-    _parameters = ["frame", "source", "eps", "options", "meta"]
-    _some = SomeExtracted
+        return ExtractedParts(Sealed(settled(source)), *how, source.divisions, self.operand("chosen"))
 
 
 class ExtractedParts(PartitionsFiltered, Named):

@@ -11,7 +11,7 @@ from dask_simjoin.backends.base import backend_for
 from dask_simjoin.blocks import tell
 from dask_simjoin.chunking import EntityChunks
 from dask_simjoin.chunks import Chunk
-from dask_simjoin.graph.aligned import SUM_FAN_IN, add_partitions
+from dask_simjoin.graph.aligned import SUM_FAN_IN, Aligned, add_partitions
 from dask_simjoin.graph.cell_counts import back_to_rows, told_by
 from dask_simjoin.graph.chunked import Chunks
 from dask_simjoin.graph.named import Named
@@ -20,21 +20,21 @@ from dask_simjoin.graph.unplanned import Unplanned
 from dask_simjoin.plan import Plan
 
 
-class FoundByChunk(Unplanned):
+class FoundByChunk(Aligned, Unplanned):
     """Values of rows that are found chunk by chunk, before they are planned."""
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         """One array for each chunk: a value, or several, of each of its rows."""
         raise NotImplementedError
 
-    def _values(self, partitions: list[int] | None = None) -> Expr:
-        plan, source, chunks = self.plan, self.operand("source"), self._chunks()
-        found, meta = self._found(chunks, plan), self._meta
+    def _values(self) -> Expr:
+        plan, source, chunks = self.plan, self._source, self._chunks()
+        found, meta, chosen = self._found(chunks, plan), self._meta, self.operand("chosen")
         if isinstance(plan.chunks, EntityChunks):
             whole = source.inner.divisions
-            return FoundPartitions(self._label, found, chunks, plan.chunks.pieces, meta, whole, partitions)
+            return FoundPartitions(self._label, found, chunks, plan.chunks.pieces, meta, whole, chosen)
         told = ToldRows(self._label, found, chunks, *told_by(plan.chunks, source, meta))
-        return back_to_rows(told, source, plan.chunks, meta, partitions)
+        return back_to_rows(told, source, plan.chunks, meta, chosen)
 
 
 class FoundPartitions(PartitionsFiltered, Named):

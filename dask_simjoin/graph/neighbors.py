@@ -9,7 +9,6 @@ import numpy as np
 
 from dask_simjoin.backends.base import backend_for
 from dask_simjoin.chunks import Chunk
-from dask_simjoin.graph.aligned import Aligned, SomeAligned
 from dask_simjoin.graph.chunked import Chunks, chunk_refs
 from dask_simjoin.graph.found import FoundByChunk, Steps
 from dask_simjoin.graph.named import Named
@@ -20,26 +19,14 @@ from dask_simjoin.plan import Plan
 from dask_simjoin.searches import NearestPlan
 
 
-class Searched(FoundByChunk):
-    """Distances by row, before they are planned."""
-
-    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec").measure)
-
-
-class SomeKDistances(Searched, SomeAligned):
-    """Chosen partitions of `KDistances`."""
-
-    _label = "simjoin_k_distances"
-    _parameters = ["source", "spec", "k", "meta", "_partitions"]
-
-
-class KDistances(Searched, Aligned):
+class KDistances(FoundByChunk):
     """Distances to the k-th neighbours, before they are planned."""
 
     _label = "simjoin_k_distances"
-    _parameters = ["frame", "source", "spec", "k", "meta"]
-    _some = SomeKDistances
+    _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
+
+    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
+        return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec").measure)
 
 
 class ChunkDistances(Named):

@@ -12,7 +12,6 @@ from dask_simjoin.checks import check_edges, check_order
 from dask_simjoin.chunks import Chunk
 from dask_simjoin.density.edges import Reachable, Room, Runs, edges_of_block, gather_edges
 from dask_simjoin.density.optics import discard, order_rows
-from dask_simjoin.graph.aligned import Aligned, SomeAligned
 from dask_simjoin.graph.chunked import Chunks, chunk_refs
 from dask_simjoin.graph.cluster import resources
 from dask_simjoin.graph.forest import ForestRows
@@ -38,9 +37,11 @@ ORDER_BYTES, FOREST_BYTES = 150, 500
 EDGES, FOREST = MODES = ("edges", "forest")
 
 
-class Ordered(FoundByChunk):
+class Order(FoundByChunk):
     """Rows in order, before they are planned."""
 
+    _label = "simjoin_optics"
+    _parameters = ["frame", "source", "spec", "max_eps", "min_samples", "mode", "meta", "chosen"]
     _known = 64  # a row's name, degree, distances and results
 
     @property
@@ -61,21 +62,6 @@ class Ordered(FoundByChunk):
         rooms = (together // (8 * max(1, len(plan))), together // (2 * max(1, len(plan.chunks))))
         buffer = int(np.clip((limit or IN_MEMORY) // SHARE // SORTED, 1 << 16, 1 << 22))
         return OrderedRows(chunks, plan, samples, max_eps, scratch, rooms, buffer)
-
-
-class SomeOrder(Ordered, SomeAligned):
-    """Chosen partitions of `Order`."""
-
-    _label = "simjoin_optics"
-    _parameters = ["source", "spec", "max_eps", "min_samples", "mode", "meta", "_partitions"]
-
-
-class Order(Ordered, Aligned):
-    """Rows in order, before they are planned."""
-
-    _label = "simjoin_optics"
-    _parameters = ["frame", "source", "spec", "max_eps", "min_samples", "mode", "meta"]
-    _some = SomeOrder
 
 
 class OrderedRows(Named):

@@ -1,21 +1,36 @@
 """Every import from Dask that Dask does not document: the one place to mend when Dask moves."""
 
 from dask._task_spec import Alias, List, Task, TaskRef
-from dask.dataframe.dask_expr import new_collection
+from dask.dataframe.dask_expr import _expr, _merge, _shuffle, new_collection
 from dask.dataframe.dask_expr._cumulative import CumulativeAggregations
-from dask.dataframe.dask_expr._expr import Blockwise, Expr, Partitions, PartitionsFiltered
+from dask.dataframe.dask_expr._expr import (
+    Blockwise,
+    Expr,
+    Filter,
+    FilterAlign,
+    Partitions,
+    PartitionsFiltered,
+)
 from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr._shuffle import Shuffle
-from dask.dataframe.dask_expr.io.io import BlockwiseIO, FusedParquetIO
+from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FusedIO, FusedParquetIO
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
+MOVES_FILTERS = (_expr, _merge, _shuffle)
+"""Modules that ask, by its name in each of them, whether a filter may move."""
+
 __all__ = [
+    "IO",
+    "MOVES_FILTERS",
     "UNKNOWN_CATEGORIES",
     "Alias",
     "Blockwise",
     "BlockwiseIO",
     "CumulativeAggregations",
     "Expr",
+    "Filter",
+    "FilterAlign",
+    "FusedIO",
     "FusedParquetIO",
     "List",
     "Partitions",

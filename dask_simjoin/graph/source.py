@@ -16,7 +16,7 @@ from dask.delayed import Delayed
 from dask.tokenize import normalize_token, tokenize
 
 from dask_simjoin.graph.memory import on_worker
-from dask_simjoin.graph.private import Blockwise, Expr, List, Task, TaskRef
+from dask_simjoin.graph.private import IO, Alias, Blockwise, Expr, Filter, FusedIO, List, Task, TaskRef
 
 
 class Sealed:
@@ -26,6 +26,16 @@ class Sealed:
         self.inner = expr
         self.plans: dict[Any, Any] = {}
         self.lock = threading.Lock()
+        self._steps: dict[str, Sealed] = {}
+
+    def in_step(self, frame: Expr) -> Sealed:
+        """The same rows in the partitions that `frame`, which Dask has optimised with others, will have.
+
+        Where these are those of another time, so are the plans.
+        """
+        frame = settled_beside(frame)
+        with self.lock:
+            return self._steps.setdefault(frame._name, Sealed(frame))
 
     def __reduce__(self) -> Any:
         return Sealed, (self.inner,)
@@ -48,6 +58,62 @@ def settled(expr: Expr) -> Expr:
     Dask's tuning, which may merge them, is left out.
     """
     return expr.simplify().lower_completely().simplify().fuse()
+
+
+def settled_beside(frame: Expr) -> Expr:
+    """An expression of the rows of a frame whose partitions are those of the frame and stay so.
+
+    A reader's partitions may still be merged.  What is not done partition by partition is kept as it is: if
+    it were optimised apart, rows might lie elsewhere, or in another order.
+    """
+    nodes = list(frame.walk())
+    if not all(isinstance(node, (Blockwise, IO)) for node in nodes):
+        return Given(Sealed(frame.lower_completely().fuse()))
+    for node in nodes:
+        if isinstance(node, FusedIO):
+            frame = frame.substitute(node, node.operand("_expr"))
+    return _held(frame.lower_completely(), {}).simplify()
+
+
+def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
+    """The expression, its filters held above what they filter."""
+    if expr._name not in known:
+        operands = [_held(operand, known) if isinstance(operand, Expr) else operand for operand in expr.operands]
+        if isinstance(expr, Filter):
+            operands[0] = Held(operands[0])
+        known[expr._name] = type(expr)(*operands)
+    return known[expr._name]
+
+
+class Held(Blockwise):
+    """A frame that no filter moves beneath."""
+
+    _parameters = ["frame"]
+    _projection_passthrough = True
+
+    @staticmethod
+    def operation(frame: Any) -> Any:
+        """The frame."""
+        return frame
+
+
+class Given(Expr):
+    """A frame whose tasks are settled."""
+
+    _parameters = ["sealed"]
+
+    @property
+    def _meta(self) -> Any:
+        return self.operand("sealed").inner._meta
+
+    def _divisions(self) -> Any:
+        return self.operand("sealed").inner.divisions
+
+    def _layer(self) -> dict[Any, Any]:
+        inner = self.operand("sealed").inner
+        keys = inner.__dask_keys__()
+        aliases = {(self._name, n): Alias((self._name, n), key) for n, key in enumerate(keys)}
+        return dict(inner.__dask_graph__()) | aliases
 
 
 def sealed_map(name: str, function: Callable[..., Any], source: Sealed, *args: Any,

@@ -36,11 +36,16 @@ class Unplanned(Named):
         return f"{type(self).__name__}({self.operand('source')}, {what}, on={list(spec.on)}{spec.unnamed})"
 
     @property
+    def _source(self) -> Sealed:
+        source: Sealed = self.operand("source")
+        return source
+
+    @property
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
         neighbors = self._asked("k", None)
         bound = self._asked("bound", math.inf)
-        source, spec = self.operand("source"), self.operand("spec")
+        source, spec = self._source, self.operand("spec")
         known = None if self._known is None else (self._known, self._sought)
         return plan_for(source, spec, self._named, known, neighbors, self._other, bound)
 
@@ -58,7 +63,7 @@ class Unplanned(Named):
         return other
 
     def _chunks(self) -> Expr:
-        plan, spec, source = self.plan, self.operand("spec"), self.operand("source")
+        plan, spec, source = self.plan, self.operand("spec"), self._source
         if self._other is None:
             return self._table(source, spec, plan.sources, plan.chunks)
         assert isinstance(plan, TwoPlan)
