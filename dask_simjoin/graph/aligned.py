@@ -17,7 +17,6 @@ from dask_simjoin.graph.private import (
     Blockwise,
     CumulativeAggregations,
     Expr,
-    FusedParquetIO,
     Partitions,
     Repartition,
     Task,
@@ -86,10 +85,9 @@ class Aligned(Named, RowValues, CumulativeAggregations):
 
     def _lower(self) -> Expr:
         values = self._values()
-        if self.frame.npartitions != values.npartitions:
+        if self.operand("chosen") is not None and self.frame.npartitions != values.npartitions:
             values = Repartition(values, new_partitions=self.frame.npartitions)
-            if any(isinstance(node, FusedParquetIO) for node in self.frame.walk()):
-                values = Relabelled(self.frame, values)  # this one numbers rows anew where it merges
+            values = Relabelled(self.frame, values)  # readers may number rows anew where they merge
         return FilteredRows(values) if self.of_filtered else values
 
 

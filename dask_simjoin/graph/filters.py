@@ -18,8 +18,10 @@ from dask_simjoin.graph.private import MOVES_FILTERS, Blockwise, Expr, Filter, F
 class RowValues(Expr):
     """Values of the rows of one frame, which no others have."""
 
-    of_filtered = True
-    """Whether a filter chose the rows."""
+    @property
+    def of_filtered(self) -> bool:
+        """Whether a filter chose the rows."""
+        return True
 
 
 class FilteredRows(RowValues, Blockwise):
@@ -34,16 +36,8 @@ class FilteredRows(RowValues, Blockwise):
 
 
 def is_filtered(frame: Expr) -> bool:
-    """Whether a filter, that could be merged with others, chose the rows of a frame."""
-    stack, seen = [frame], set()
-    while stack:
-        node = stack.pop()
-        if isinstance(node, (Filter, FilterAlign)):
-            return True
-        if isinstance(node, Blockwise) and node._name not in seen:
-            seen.add(node._name)
-            stack.extend(node.dependencies())
-    return False
+    """Whether a filter chose some of the rows that a frame was made of."""
+    return any(isinstance(node, (Filter, FilterAlign)) for node in frame.walk())
 
 
 def must_stay(step: Expr, condition: Expr) -> bool:

@@ -10,10 +10,11 @@ from dask.dataframe.dask_expr._expr import (
     FilterAlign,
     Partitions,
     PartitionsFiltered,
+    Projection,
 )
 from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr._shuffle import Shuffle
-from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FusedIO, FusedParquetIO
+from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FusedIO
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
 MOVES_FILTERS = (_expr, _merge, _shuffle)
@@ -31,10 +32,10 @@ __all__ = [
     "Filter",
     "FilterAlign",
     "FusedIO",
-    "FusedParquetIO",
     "List",
     "Partitions",
     "PartitionsFiltered",
+    "Projection",
     "Repartition",
     "Shuffle",
     "Task",

@@ -16,7 +16,7 @@ from dask.delayed import Delayed
 from dask.tokenize import normalize_token, tokenize
 
 from dask_simjoin.graph.memory import on_worker
-from dask_simjoin.graph.private import IO, Alias, Blockwise, Expr, Filter, FusedIO, List, Task, TaskRef
+from dask_simjoin.graph.private import IO, Alias, Blockwise, Expr, Filter, List, Projection, Task, TaskRef
 
 
 class Sealed:
@@ -61,24 +61,25 @@ def settled(expr: Expr) -> Expr:
 
 
 def settled_beside(frame: Expr) -> Expr:
-    """An expression of the rows of a frame whose partitions are those of the frame and stay so.
+    """An expression of the rows of a frame whose partitions are those of the frame, and stay so.
 
-    A reader's partitions may still be merged.  What is not done partition by partition is kept as it is: if
-    it were optimised apart, rows might lie elsewhere, or in another order.
+    What is not done partition by partition is kept as it is beside it: were it optimised apart, its rows
+    might lie in other partitions, or in another order.
     """
-    nodes = list(frame.walk())
-    if not all(isinstance(node, (Blockwise, IO)) for node in nodes):
-        return Given(Sealed(frame.lower_completely().fuse()))
-    for node in nodes:
-        if isinstance(node, FusedIO):
-            frame = frame.substitute(node, node.operand("_expr"))
-    return _held(frame.lower_completely(), {}).simplify()
+    if all(isinstance(node, (Blockwise, IO)) for node in frame.walk()):
+        return _held(frame.lower_completely(), {}).simplify()
+    columns, whole = list(frame.columns), frame
+    while isinstance(whole, Projection):
+        whole = whole.frame
+    return Given(Sealed(whole.lower_completely().simplify().fuse()))[columns]
 
 
 def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
     """The expression, its filters held above what they filter."""
     if expr._name not in known:
-        operands = [_held(operand, known) if isinstance(operand, Expr) else operand for operand in expr.operands]
+        operands = [
+            _held(operand, known) if isinstance(operand, Expr) else operand for operand in expr.operands
+        ]
         if isinstance(expr, Filter):
             operands[0] = Held(operands[0])
         known[expr._name] = type(expr)(*operands)
