@@ -1,0 +1,169 @@
+"""Values of rows beside the rows they are of, whatever Dask makes of the frame before and after."""
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from dask_simjoin.cluster import cluster_optics_dbscan
+
+ROWS, ON = 48, ["x", "y"]
+OTHER = pd.DataFrame({"x": [0.0, 3.0, 5.0], "y": [1.0, 3.0, 2.0]})
+RIGHT = pd.DataFrame({"k": [0, 1, 2, 4, 2], "z": [1.0, 2.0, 3.0, 4.0, 5.0]})
+
+VALUES = {
+    "counts": lambda frame: frame.simjoin.neighbor_counts(1.0, on=ON),
+    "spatial": lambda f: f.simjoin.neighbor_counts(1.0, on=ON, partitioning="spatial", blocksize="9 kB"),
+    "dbscan": lambda frame: frame.simjoin.dbscan(1.0, 4, on=ON) + 2,
+    "k": lambda frame: frame.simjoin.k_distances(2, on=ON),
+    "optics": lambda frame: cluster_optics_dbscan(frame.simjoin.optics(1.0, 4, on=ON), 1.0) + 2,
+}
+USES = {f"filter by {name}": lambda frame, of=of: frame[of(frame) > 1] for name, of in VALUES.items()} | {
+    "two conditions": lambda frame: frame[(VALUES["counts"](frame) > 1) & (frame.k < 4)],
+    "the mean": lambda frame: (lambda values: frame[values >= values.mean()])(VALUES["counts"](frame)),
+    "assigned": lambda frame: frame.assign(v=VALUES["dbscan"](frame)),
+    "assigned, then filter": lambda frame: chosen(frame.assign(v=VALUES["dbscan"](frame)), "v", 1),
+    "leftsemi": lambda frame: frame.simjoin.join(OTHER, 1.5, on=ON, how="leftsemi"),
+    "leftanti": lambda frame: frame.simjoin.join(OTHER, 1.5, on=ON, how="leftanti"),
+}  # fmt: skip
+
+
+def chosen(frame, column, above):
+    return frame[frame[column] > above]
+
+
+def with_right(frame):
+    right = RIGHT if isinstance(frame, pd.DataFrame) else dd.from_pandas(RIGHT, npartitions=2)
+    return frame.merge(right, on="k")
+
+
+BEFORE = {
+    "filter": lambda frame: frame[frame.ok],
+    "range": lambda frame: frame[frame.k < 3],
+    "projection": lambda frame: frame[frame.ok][["x", "y", "k", "name"]],
+    "reset_index": lambda frame: frame[frame.ok].reset_index(drop=True),
+    "assign": lambda frame: frame[frame.ok].assign(x=lambda part: part.x.abs()),
+    "fillna": lambda frame: chosen(frame.fillna(0), "ok", 0.5),
+    "repartition": lambda frame: frame[frame.ok].repartition(npartitions=2),
+    "persist": lambda frame: frame[frame.ok].persist(),
+}
+MOVED = {
+    "set_index": lambda frame: frame[frame.ok].assign(key=lambda part: part.k).set_index("key"),
+    "sort_values": lambda frame: frame[frame.ok].sort_values("w"),
+    "merge": lambda frame: with_right(frame[frame.ok]),
+    "merge, then filter": lambda frame: chosen(with_right(frame), "z", 1),
+}
+AFTER = {
+    "itself": lambda frame: frame,
+    "filter": lambda frame: frame[frame.k < 3],
+    "series": lambda frame: frame["name"],
+    "len": lambda frame: pd.Series([len(frame)]),
+    "sum": lambda frame: pd.Series([float(dask.compute(frame.x.sum())[0])]),
+    "groupby": lambda frame: frame.groupby("name").size().reset_index(),
+    "map_partitions": lambda frame: frame.map_partitions(lambda part: part) if lazy(frame) else frame,
+    "head": lambda frame: frame.head(ROWS, npartitions=-1) if lazy(frame) else frame.head(ROWS),
+    "repartition": lambda frame: frame.repartition(npartitions=2) if lazy(frame) else frame,
+    "persist": lambda frame: frame.persist() if lazy(frame) else frame,
+    "sort_values": lambda frame: frame.sort_values("y"),
+    "merge": with_right,
+    "drop": lambda frame: frame.drop(columns=["y"]),
+}
+BY_PARTITION = {
+    "partitions": lambda frame: (
+        dd.concat([frame.partitions[n] for n in range(frame.npartitions)]) if lazy(frame) else frame
+    ),
+    "set_index": lambda frame: frame.set_index("x", drop=False),
+}
+
+
+def lazy(frame):
+    return not isinstance(frame, (pd.DataFrame, pd.Series))
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """One frame: in memory with known divisions, with repeating labels, and in files by either reader."""
+    folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(3)
+    frame = pd.DataFrame({name: rng.integers(0, 9, ROWS) * 1.0 for name in ON})
+    frame = frame.assign(ok=rng.random(ROWS) < 0.7, k=rng.integers(0, 5, ROWS), w=rng.normal(size=ROWS))
+    frame["name"] = [f"n{number}" for number in range(ROWS)]
+    for n in range(4):
+        frame[12 * n : 12 * n + 12].reset_index(drop=True).to_parquet(folder / f"part{n}.parquet")
+    repeating = frame.set_axis(rng.integers(0, 6, ROWS))
+    return {
+        "known": dd.from_pandas(frame, npartitions=4),
+        "repeating": dd.from_pandas(repeating, npartitions=4, sort=False),
+        "fsspec": dd.read_parquet(folder),
+        "arrow": dd.read_parquet(folder, filesystem="arrow"),
+    }
+
+
+def rows(made):
+    """Rows in an order of their own, without labels, which Dask and pandas make otherwise."""
+    made = made.compute() if lazy(made) else made
+    made = made.to_frame("name") if made.ndim == 1 else made
+    columns = sorted(map(str, made.columns))
+    made = made.rename(columns=str)[columns].reset_index(drop=True).astype(object)
+    return made.sort_values(columns, ignore_index=True).map(
+        lambda v: round(float(v), 9) if is_number(v) else v
+    )
+
+
+def is_number(value):
+    return not isinstance(value, str)
+
+
+def check(frame, use, after):
+    with dask.config.set({"scheduler": "sync", "dataframe.shuffle.method": "tasks"}):
+        whole = frame.compute().reset_index(drop=True)
+        got, want = rows(AFTER_ALL[after](USES[use](frame))), rows(AFTER_ALL[after](USES[use](whole)))
+    assert got.to_dict("list") == want.to_dict("list")
+
+
+AFTER_ALL = AFTER | BY_PARTITION
+
+
+@pytest.mark.parametrize("after", AFTER_ALL)
+@pytest.mark.parametrize("before", BEFORE | MOVED)
+def test_filters_by_counts(sources, before, after):
+    check((BEFORE | MOVED)[before](sources["repeating"]), "filter by counts", after)
+
+
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("before", ["filter", "range", "reset_index", "repartition"])
+@pytest.mark.parametrize("source", ["fsspec", "arrow"])
+def test_filters_of_files_by_counts(sources, source, before, after):
+    check(BEFORE[before](sources[source]), "filter by counts", after)
+
+
+@pytest.mark.parametrize("after", ["len", "series", "map_partitions"])
+@pytest.mark.parametrize(("source", "before"), [("repeating", "filter"), ("known", "set_index")])
+@pytest.mark.parametrize("use", USES)
+def test_every_verb_and_use(sources, use, source, before, after):
+    check((BEFORE | MOVED)[before](sources[source]), use, after)
+
+
+@pytest.mark.parametrize("source", ["fsspec", "arrow"])
+@pytest.mark.parametrize("use", USES)
+def test_every_verb_and_use_of_files(sources, use, source):
+    check(BEFORE["range"](sources[source]), use, "series")
+
+
+LAZY = VALUES | {
+    "order": lambda frame: frame.simjoin.optics(1.0, 4, on=ON),
+    "self_join": lambda frame: frame.simjoin.self_join(1.0, on=ON, id="name"),
+    "join": lambda frame: frame.simjoin.join(OTHER, 1.5, on=ON, left_id="name", right_id="x"),
+    "left join": lambda frame: frame.simjoin.join(
+        OTHER, 1.5, on=ON, left_id="name", right_id="x", how="left"
+    ),
+    "leftsemi": lambda frame: frame.simjoin.join(OTHER, 1.5, on=ON, how="leftsemi"),
+    "knn_join": lambda frame: frame.simjoin.knn_join(k=2, on=ON, id="name"),
+}
+
+
+@pytest.mark.parametrize("verb", LAZY)
+def test_functions_of_partitions(sources, verb):
+    with dask.config.set(scheduler="sync"):
+        made = LAZY[verb](sources["known"])
+        assert made.map_partitions(lambda part: part).compute().equals(made.compute())
