@@ -1,0 +1,288 @@
+"""Verbs with random options on random frames, and what they must give by the definition."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+import dask_simjoin
+from dask_simjoin.metrics import make_metric
+from tests.support.density import labels_of_neighbours as labels_of
+from tests.support.oracle import distances, totals
+from tests.support.random_frames import Draw
+from tests.support.random_optics import sklearn_optics
+
+METRICS = ["euclidean"] * 6 + ["sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"]
+
+INEXACT = ("minkowski", "haversine")
+"""Metrics whose distances, not whose pairs, may differ by a few units in the last place."""
+
+
+class Skipped(Exception):
+    """A case that nothing can be compared with."""
+
+
+class Side(NamedTuple):
+    """A table: the frame that a verb meets, its rows, those that take part, and their names."""
+
+    lazy: Any
+    frame: pd.DataFrame
+    x: np.ndarray
+    used: np.ndarray
+    ids: list[Any]
+
+
+class Want(NamedTuple):
+    """What a verb gave, and what it must give; `kind`: how the two are compared."""
+
+    kind: str
+    lazy: Any
+    value: Any
+
+
+def side_of(lazy: Any, frame: pd.DataFrame, on: list[Any], id: Any, metric: str, dropna: bool) -> Side:
+    """The coordinates of a table."""
+    columns = [frame[name].to_numpy(dtype=float, na_value=math.nan) for name in on]
+    x = np.stack(columns, 1) if len(frame) else np.zeros((0, len(on)))
+    used = np.isfinite(x).all(1)
+    if metric == "cosine":
+        used &= (x != 0).any(1)
+    names = (frame.index if id is None else frame[id]).tolist()
+    if not used.all() and not dropna:
+        raise ValueError("holes must be left out")
+    return Side(lazy, frame, x[used], used, [name for name, use in zip(names, used, strict=True) if use])
+
+
+def an_eps(draw: Draw, metric: str, p: Any, one: Side, other: Side) -> float:
+    """A distance that rows have, or one next to it, or another."""
+    away = distances(one.x, other.x, metric, p).ravel()
+    away = away[away < 1e150]
+    some = ["a distance", "a distance", "a little less", "a little more"]
+    kind = draw.one("eps is", [*some, "zero", "one", "two"])
+    if kind == "zero":
+        return 0.0
+    if kind in ("one", "two") or not len(away):
+        return {"two": 2.0}.get(kind, 1.0)
+    rank = draw.one("rank", [0.01, 0.05, 0.1, 0.1, 0.4])
+    eps = float(np.partition(away, int(rank * (len(away) - 1)))[int(rank * (len(away) - 1))])
+    steps = {"a little less": 0.0, "a little more": math.inf}
+    return math.nextafter(eps, steps[kind]) if kind in steps else eps
+
+
+def picked(frame: pd.DataFrame, used: np.ndarray, rows: Any, name: Any) -> list[Any]:
+    """Values of a kept column."""
+    return frame[name][used].iloc[rows].tolist()
+
+
+class Verbs:
+    """The verbs; each draws its options, and tells what it gave and must give."""
+
+    def __init__(self, draw: Draw, one: Side, other: Side, on: list[Any], id: Any, metric: str, p: Any,
+                 how: dict[str, Any], eps: float, ordered: bool) -> None:  # fmt: skip
+        self.draw, self.one, self.other, self.on, self.id = draw, one, other, on, id
+        self.metric, self.p, self.eps, self.ordered = metric, p, eps, ordered
+        self.how = {"on": on, "metric": metric, "p": p} | how
+        self.kind = make_metric(metric, p)
+
+    def near(self, one: Side, other: Side, eps: Any = None) -> np.ndarray:
+        """Which rows of two tables are within eps (n, m)."""
+        limit = self.kind.threshold(self.eps if eps is None else eps)
+        limit = limit[:, None] if np.ndim(limit) else limit
+        return totals(one.x, other.x, self.metric, self.p) <= limit
+
+    def away(self, one: Side, other: Side) -> np.ndarray:
+        return distances(one.x, other.x, self.metric, self.p)
+
+    def engine(self) -> dict[str, Any]:
+        """A method that serves the metric and the columns."""
+        dims = 3 if self.metric == "haversine" else len(self.on)
+        return {"method": self.draw.one("method", ["auto", "tiles"] + ["sweep"] * (dims <= 4))}
+
+    def radius(self) -> tuple[Any, Any]:
+        """What is given as eps, and its values."""
+        if self.metric in ("euclidean", "manhattan") and self.draw.chance("radius", 0.15):
+            return "r", self.one.frame["r"].to_numpy(float)[self.one.used]
+        return self.eps, None
+
+    def keeping(self, two: bool) -> dict[str, Any]:
+        """Which columns are kept."""
+        keep = self.draw.one("keep", [None, None, ["s"], ["g", "s"], "key", ["r", "key"]])
+        return {"keep": keep} if keep is not None else {}
+
+    def pairs(self, one: Side, other: Side, near: np.ndarray, how: dict[str, Any], distance: bool) -> Any:
+        """A frame of pairs, from a matrix."""
+        i, j = np.nonzero(near)
+        columns: dict[Any, Any] = {
+            "left": [one.ids[k] for k in i.tolist()],
+            "right": [other.ids[k] for k in j.tolist()],
+        }
+        if distance:
+            columns["distance"] = self.away(one, other)[i, j]
+        keep = how.get("keep")
+        keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
+        for suffix, side, rows in (("_left", one, i), ("_right", other, j)):
+            columns |= {f"{name}{suffix}": picked(side.frame, side.used, rows, name) for name in keep}
+        return pd.DataFrame(columns)
+
+    def self_join(self) -> Want:
+        draw, one = self.draw, self.one
+        eps, radii = self.radius()
+        both = radii is not None or not self.ordered or draw.chance("both", 0.4)
+        how = {"pairs": "both" if both else "unique", "include_self": draw.chance("include_self", 0.3),
+               "return_distance": draw.chance("return_distance", 0.6)} | self.keeping(False)  # fmt: skip
+        near = self.near(one, one, radii)
+        near &= ~np.eye(len(near), dtype=bool)
+        near = near if both else np.triu(near, 1)
+        if how["include_self"]:
+            near |= np.eye(len(near), dtype=bool)
+        lazy = one.lazy.simjoin.self_join(eps, id=self.id, **how, **self.how, **self.engine())
+        return Want("pairs", lazy, self.pairs(one, one, near, how, how["return_distance"]))
+
+    def join(self) -> Want:
+        draw, one, other = self.draw, self.one, self.other
+        eps, radii = self.radius()
+        way = draw.one("how", ["inner", "left", "leftsemi", "leftanti"])
+        how: dict[str, Any] = {"how": way}
+        if way in ("inner", "left"):
+            how |= {"return_distance": draw.chance("return_distance", 0.6)} | self.keeping(True)
+        near = self.near(one, other, radii)
+        lazy = one.lazy.simjoin.join(other.lazy, eps, id=self.id, **how, **self.how, **self.engine())
+        if way in ("leftsemi", "leftanti"):
+            hit = near.any(1) if way == "leftsemi" else ~near.any(1)
+            return Want("rows", lazy, one.frame[one.used][hit])
+        want = self.pairs(one, other, near, how, how["return_distance"])
+        if way == "left":
+            alone = np.flatnonzero(~near.any(1))
+            left = {"left": [one.ids[k] for k in alone.tolist()]}
+            keep = how.get("keep")
+            keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
+            left |= {f"{name}_left": picked(one.frame, one.used, alone, name) for name in keep}
+            if len(alone):
+                more = pd.DataFrame(left).reindex(columns=want.columns).astype(object)
+                want = pd.concat([want.astype(object), more]) if len(want) else more
+        return Want("pairs", lazy, want)
+
+    def knn_join(self) -> Want:
+        draw, one = self.draw, self.one
+        two, k = draw.chance("two tables", 0.5), draw.one("k", [1, 2, 3, 7])
+        other = self.other if two else one
+        bound = draw.one("max_distance", [None, None, self.eps])
+        how = self.keeping(two)
+        total = totals(one.x, other.x, self.metric, self.p)
+        limit = math.inf if bound is None else self.kind.threshold(bound)
+        found = np.zeros((0, 3), int).tolist()
+        for i in range(len(one.x)):
+            order = np.argsort(total[i], kind="stable").tolist()
+            order = [j for j in order if (two or i != j) and total[i, j] <= limit][:k]
+            found += [(i, j, rank + 1) for rank, j in enumerate(order)]
+        i, j, rank = np.array(found, int).reshape(-1, 3).T
+        columns: dict[Any, Any] = {
+            "left": [one.ids[n] for n in i.tolist()], "right": [other.ids[n] for n in j.tolist()],
+            "rank": rank, "distance": self.away(one, other)[i, j],
+        }  # fmt: skip
+        keep = how.get("keep")
+        keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
+        for suffix, side, rows in (("_left", one, i), ("_right", other, j)):
+            columns |= {f"{name}{suffix}": picked(side.frame, side.used, rows, name) for name in keep}
+        lazy = one.lazy.simjoin.knn_join(
+            other.lazy if two else None, k, max_distance=bound, id=self.id, **how, **self.how
+        )
+        return Want("pairs", lazy, pd.DataFrame(columns))
+
+    def series(self, values: Any, name: str) -> pd.Series:
+        return pd.Series(values, self.one.frame.index[self.one.used], name=name)
+
+    def neighbor_counts(self) -> Want:
+        eps, radii = self.radius()
+        lazy = self.one.lazy.simjoin.neighbor_counts(eps, **self.how, **self.engine())
+        near = self.near(self.one, self.one, radii)
+        return Want("aligned", lazy, self.series(near.sum(1) - 1, "neighbors"))
+
+    def count_pairs(self) -> Want:
+        draw = self.draw
+        both, own = draw.chance("both", 0.5), draw.chance("include_self", 0.5)
+        near = self.near(self.one, self.one)
+        lazy = self.one.lazy.simjoin.count_pairs(
+            self.eps, pairs="both" if both else "unique", include_self=own, **self.how, **self.engine()
+        )
+        pairs = int(near.sum()) - len(near)
+        return Want("number", lazy, (pairs if both else pairs // 2) + own * len(near))
+
+    def dbscan(self) -> Want:
+        most = self.draw.one("min_samples", [1, 2, 3, 5])
+        lazy = self.one.lazy.simjoin.dbscan(self.eps, most, **self.how, **self.engine())
+        labels = labels_of(self.near(self.one, self.one), most)
+        return Want("aligned", lazy, self.series(labels, "label"))
+
+    def k_distances(self) -> Want:
+        k, rows = self.draw.one("k", [1, 2, 4]), len(self.one.x)
+        away = self.away(self.one, self.one)
+        away[np.arange(rows), np.arange(rows)] = -1.0
+        away = np.sort(away, 1)
+        values = away[:, k] if k < rows else np.full(rows, math.inf)
+        lazy = self.one.lazy.simjoin.k_distances(k, **self.how)
+        return Want("aligned", lazy, self.series(values, "k_distance"))
+
+    def neighbor_graph(self) -> Want:
+        draw, one = self.draw, self.one
+        mode, own = draw.one("mode", ["distance", "connectivity"]), draw.chance("include_self", 0.4)
+        near, rows = self.near(one, one), len(one.frame)
+        near |= np.eye(len(near), dtype=bool)
+        near &= ~np.eye(len(near), dtype=bool) | own
+        away = np.ones(near.shape) if mode == "connectivity" else self.away(one, one)
+        places = np.flatnonzero(one.used)
+        want = []
+        for i, j in zip(*np.nonzero(near), strict=True):
+            want.append((int(places[i]), float(away[i, j]), int(places[j])))
+        lazy = one.lazy.simjoin.neighbor_graph(
+            self.eps, mode=mode, include_self=own, **self.how, **self.engine()
+        )
+        return Want("matrix", lazy, (rows, sorted(want)))
+
+    def connected_components(self) -> Want:
+        one = self.one
+        near = np.triu(self.near(one, one), 1)
+        lazy = one.lazy.simjoin.self_join(self.eps, id=self.id, **self.how, **self.engine())
+        found = dask_simjoin.connected_components(lazy)
+        near |= near.T
+        in_pairs = near.any(1)
+        labels = np.array(labels_of(near | np.eye(len(near), dtype=bool), 1), int)
+        groups: dict[int, list[Any]] = {}
+        for k in np.flatnonzero(in_pairs).tolist():
+            groups.setdefault(int(labels[k]), []).append(one.ids[k])
+        ordered = sorted(groups.values(), key=min)
+        rows = sorted((name, number) for number, group in enumerate(ordered) for name in group)
+        return Want("pairs", found, pd.DataFrame(rows, columns=["id", "component"]))
+
+    def optics(self) -> Want:
+        most = self.draw.one("min_samples", [2, 3, 5])
+        mode = self.draw.one("mode", ["edges", "edges", "forest"])
+        how = {name: value for name, value in self.how.items() if name not in ("metric", "p")}
+        lazy = self.one.lazy.simjoin.optics(self.eps, most, mode=mode, **how, **self.engine())
+        near = self.near(self.one, self.one)
+        if mode == "forest":
+            core = (near.sum(1) >= most).tolist()
+            return Want("forest", lazy, (self.eps, core, labels_of(near, most), self.one))
+        if len(near) < most:
+            raise Skipped("scikit-learn takes no fewer rows than min_samples")
+        if not self.eps:
+            raise Skipped("scikit-learn takes no max_eps of 0")
+        total = totals(self.one.x, self.one.x)
+        beyond = total[(total > self.eps * self.eps) & (total <= self.eps * self.eps * (1 + 1e-14))]
+        if any(Fraction(float(t)) <= Fraction(self.eps) ** 2 for t in beyond) or (
+            len(beyond) and (np.sqrt(beyond) <= self.eps).any()
+        ):
+            raise Skipped("scikit-learn takes in squared distances between eps*eps as rounded and as it is")
+        want = sklearn_optics(self.one.x, self.eps, most)
+        return Want("aligned", lazy, want.set_index(self.one.frame.index[self.one.used]))
+
+
+VERBS = [
+    "self_join", "self_join", "self_join", "join", "join", "join", "knn_join", "knn_join", "neighbor_counts",
+    "neighbor_counts", "count_pairs", "dbscan", "dbscan", "k_distances", "neighbor_graph",
+    "connected_components", "optics",
+]  # fmt: skip
