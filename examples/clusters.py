@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import dask.dataframe as dd
 import numpy as np
@@ -55,15 +56,6 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
     sizes = places.loc[~noise, "cluster"].value_counts().head(12)
     members = places[places["cluster"].isin(sizes.index)].sort_values("population", ascending=False)
     towns = members.drop_duplicates("cluster")  # what clusters are called after: their largest towns
-    for town in towns.itertuples():
-        right, up = towns["longitude"] - town.longitude, towns["latitude"] - town.latitude
-        beside = bool(((right > 1) & (right < 14) & (abs(up) < 1.5)).any())  # no room on the right
-        text = axes.annotate(
-            f"{town.name}, {sizes[town.cluster]:,}", (town.longitude, town.latitude),
-            (-5 if beside else 5, 5), textcoords="offset points", fontsize=8,
-            ha="right" if beside else "left",
-        )  # fmt: skip
-        text.set_path_effects([withStroke(linewidth=3, foreground="white")])
     margin = np.array([-2.0, 2.0])
     axes.set(
         title=f"{label.max() + 1:,} clusters of places: the largest ones' towns and numbers of places",
@@ -73,6 +65,20 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
         ylim=np.quantile(y, [0.0005, 0.997]) + margin,
     )
     axes.set_aspect(1 / np.cos(np.radians(np.mean(axes.get_ylim()))))
+    figure.canvas.draw()
+    taken: list[Any] = []
+    for town in towns.itertuples():
+        for side, right, up in (("left", 5, 5), ("right", -5, 5), ("left", 5, -12), ("right", -5, -12)):
+            text = axes.annotate(
+                f"{town.name}, {sizes[town.cluster]:,}", (town.longitude, town.latitude), (right, up),
+                textcoords="offset points", fontsize=8, ha=side,
+            )  # fmt: skip
+            text.set_path_effects([withStroke(linewidth=3, foreground="white")])
+            room = text.get_window_extent()
+            if not any(room.overlaps(other) for other in taken):
+                taken.append(room)
+                break
+            text.remove()  # a name covers it there
     axes.legend(loc="lower left", markerscale=5)
     figure.supxlabel("Data: GeoNames (geonames.org), CC BY 4.0", fontsize=9, color="dimgray")
     figure.savefig(path, dpi=120, bbox_inches="tight")
