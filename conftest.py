@@ -3,13 +3,13 @@
 import importlib.util
 
 ON_GPU = [
-    "dask_simjoin/backends/gpu.py",
-    "dask_simjoin/backends/gpu_engine.py",
-    "dask_simjoin/backends/gpu_nearest.py",
-    "dask_simjoin/backends/gpu_order.py",
-    "dask_simjoin/backends/gpu_pairs.py",
-    "dask_simjoin/kernels/cuda/load.py",
-    "tests/sanitized.py",
+    "dask_simjoin/engine/gpu/backend.py",
+    "dask_simjoin/engine/gpu/launch.py",
+    "dask_simjoin/engine/gpu/nearest.py",
+    "dask_simjoin/engine/gpu/kdorder.py",
+    "dask_simjoin/engine/gpu/pairs.py",
+    "dask_simjoin/engine/gpu/kernels/load.py",
+    "tests/engine/gpu/sanitized.py",
     "tests/support/gpu_frames.py",
     "tests/support/gpu_kernels.py",
 ]

@@ -1,102 +1,38 @@
-"""``python -m benchmarks``: all rows, this package and every peer that is installed."""
+"""``python -m benchmarks NAME ...``: one benchmark, with its options; without a name, the list of them."""
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import importlib
-import json
+import ast
+import runpy
 import sys
 from pathlib import Path
 
-from benchmarks.data import ROWS, Row
-from benchmarks.ours import OURS, VERSION, source_digest
-from benchmarks.peers import PEERS, installed
-from benchmarks.report import Results, best_peer, disagreements, environment, tables
-from benchmarks.timing import Tool
-from benchmarks.worker import measure_apart
+HERE = Path(__file__).parent
+FOLDERS = ("cpu", "dask", "gpu")
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--backend", choices=["cpu", "gpu"], default="cpu",
-                        help="gpu, as the first option: on a GPU, with other options and rows")  # fmt: skip
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW",
-                        help=f"of {', '.join(ROWS)}")  # fmt: skip
-    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="PEER",
-                        help=f"of {', '.join(PEERS)}; none: only this package")  # fmt: skip
-    parser.add_argument("--repeat", type=int, default=5, help="runs of each, at most (default 5)")
-    parser.add_argument("--output", type=Path, help="JSON file (default: benchmarks/results/DATE.json)")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the points: seconds, not minutes")
-    return parser.parse_args()
+def programs() -> dict[str, str]:
+    """Name -> first line of what a benchmark says of itself: those are the modules that have a `main`."""
+    found = {}
+    for folder in FOLDERS:
+        for path in sorted((HERE / folder).glob("*.py")):
+            tree = ast.parse(path.read_text())
+            if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
+                found[f"{folder}.{path.stem}"] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    return found
 
 
-def measure_all(rows: dict[str, Row], tools: list[Tool], repeat: int, quick: bool) -> Results:
-    """One process after the other, and a line on standard error for each."""
-    results: Results = {row: {} for row in rows}
-    for row in rows:
-        for tool in tools:
-            if row in tool.skip:
-                one = {"skipped": tool.skip[row]}
-            else:
-                one = measure_apart(tool.name, row, repeat, quick)
-            results[row][tool.name] = one
-            text = f"{row:8} {tool.name:8}"
-            if "median" in one:
-                runs, variant = len(one["seconds"]), one["variant"]
-                counts = ", ".join(f"{count:,}" for count in one["pairs"])
-                text += f"{one['median']:9.3f} s  runs: {runs}  pairs: {counts}  {variant}"
-            else:
-                text += "; ".join(f"  {key}: {reason}" for key, reason in one.items())
-            print(text.rstrip(), file=sys.stderr, flush=True)
-    return results
-
-
-def _output(quick: bool) -> Path:
-    now = f"{datetime.datetime.now():%Y-%m-%d-%H%M}"
-    return Path(__file__).parent / "results" / f"{now}{'-quick' if quick else ''}.json"
-
-
-def main() -> int:
-    """Run what the command line asks for; 1 if counts disagree."""
-    options = arguments()
-    if options.backend == "gpu":
-        raise SystemExit("--backend gpu comes first")
-    rows = {name: ROWS[name].quick() if options.quick else ROWS[name] for name in options.rows}
-    tools = [*OURS.values(), *installed(options.peers)]
-    known = environment(tools, VERSION) | {"source": source_digest()}
-    results = measure_all(rows, tools, options.repeat, options.quick)
-    changed = source_digest() != known["source"]
-    if changed:
-        print("The source of dask_simjoin changed during this run: repeat it.", file=sys.stderr)
-    wrong = disagreements(results, rows, {tool.name: tool for tool in tools})
-    report = {
-        "environment": known,
-        "unit": "CPU seconds of one core",
-        "quick": options.quick,
-        "source_changed": changed,
-        "disagreements": wrong,
-        "rows": {
-            name: {
-                "n": row.n, "dims": row.dims, "eps": row.eps, "goal": row.goal, "pairs": row.pairs,
-                "best_peer": best_peer(results[name], OURS), "tools": results[name],
-            }
-            for name, row in rows.items()
-        },
-    }  # fmt: skip
-    print(tables(results, rows, OURS))
-    path = options.output or _output(options.quick)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"\nWritten: {path}")
-    for line in wrong:
-        print(f"WRONG: {line}", file=sys.stderr)
-    return 1 if wrong else 0
+def main() -> None:
+    """Run the benchmark that the first argument names."""
+    known = programs()
+    if len(sys.argv) < 2 or sys.argv[1] not in known:
+        for name, what in known.items():
+            print(f"{name:28} {what.partition(': ')[2] or what}")
+        wanted = sys.argv[1] if len(sys.argv) > 1 else None
+        sys.exit(None if wanted in (None, "-h", "--help") else f"no benchmark is called {wanted!r}")
+    name = sys.argv.pop(1)
+    runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:3] == ["--backend", "gpu"]:
-        # it needs CuPy and cuDF
-        sys.exit(importlib.import_module("benchmarks.gpu").main(sys.argv[3:]))
-    sys.exit(main())
+    main()

@@ -3,11 +3,12 @@
 Importing this package gives Dask, pandas and cuDF DataFrames the accessor ``.simjoin``.
 """
 
-from dask_simjoin.accessor import SimJoinAccessor, register
-from dask_simjoin.clusterings import connected_components, dbscan, k_distances, optics
-from dask_simjoin.joins import count_pairs, neighbor_counts, self_join, with_row_id
-from dask_simjoin.neighbor_graphs import neighbor_graph
-from dask_simjoin.two_joins import join, knn_join
+from dask_simjoin.api.accessor import SimJoinAccessor, register
+from dask_simjoin.api.join import join
+from dask_simjoin.api.knn import k_distances, knn_join
+from dask_simjoin.api.neighbor_graph import neighbor_graph
+from dask_simjoin.api.self_join import count_pairs, neighbor_counts, self_join, with_row_id
+from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
 
 __version__ = "0.1.0"
 

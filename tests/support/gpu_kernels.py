@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from dask_simjoin.index.device import make_device_layout
-from dask_simjoin.kernels.cuda import load
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.index.gpu import make_device_layout
 
 
 def compile_all(wanted):

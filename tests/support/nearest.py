@@ -5,7 +5,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from dask_simjoin.backends.cpu_nearest import fresh
+from dask_simjoin.engine.cpu.nearest import fresh
 from tests.support.oracle import squared_distances
 from tests.support.points import KINDS, make_points
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.metrics import make_metric
-from dask_simjoin.norms import Norm, power
+from dask_simjoin.metrics.norms import Norm, power
 
 
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -1,0 +1,156 @@
+"""``python -m benchmarks cpu.clusters``: DBSCAN of a pandas DataFrame on one core, against scikit-learn.
+
+Points of 2 dimensions: uniform, with ten neighbours each, and blobs of different scales with noise.
+Every run is a process of its own, and tools take turns.  A peak of memory is told raw, and net of a
+process that imports the same, compiles the same and loads the same points, but clusters nothing.
+Labels of all runs must be equal to the last row; else the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cpu.clusters_worker import TOOLS, cluster_apart, save
+from benchmarks.harness.cluster_points import POINTS, Points
+from benchmarks.harness.lazy import known, progress, quiet, scratch, table
+from benchmarks.harness.lazy import save as save_report
+
+FASTER, LESS = 3.0, 3.0
+"""Goals: how many times less time and less memory than scikit-learn."""
+
+MOST_MEMORY = {10_000_000: 8e9}
+"""Goals: bytes of a process that clusters so many rows."""
+
+MEASURED = ("seconds", "cpu_seconds", "peak_rss")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.clusters", description=__doc__)
+    parser.add_argument("--points", nargs="+", choices=POINTS, default=list(POINTS), metavar="POINTS",
+                        help=f"of {', '.join(POINTS)}")  # fmt: skip
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--peer-rows", type=int, default=1_000_000,
+                        help="scikit-learn runs on so many rows at most (default 1,000,000)")  # fmt: skip
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each, one after the other (3)")
+    parser.add_argument("--patience", type=float, default=900, help="seconds until a run is given up")
+    parser.add_argument("--folder", type=Path, help="for temporary files")
+    parser.add_argument("--output", type=Path, help="JSON file")
+    return parser.parse_args()
+
+
+def measure(points: Points, n: int, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """All tools on `n` points: medians, runs, ratios, and whether labels agree."""
+    tools = TOOLS if n <= options.peer_rows else TOOLS[:1]
+    files = save(points.points(n), folder)
+    empty = {tool: cluster_apart(tool, points.name, files[tool], None, options.patience) for tool in tools}
+    runs: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
+    for k in range(options.repeat):
+        for tool in tools:
+            labels = folder / f"{tool}-labels.npy"
+            one = cluster_apart(tool, points.name, files[tool], labels, options.patience)
+            runs[tool].append(one)
+            progress(f"{points.name} {n:,}, {tool}, run {k + 1}: {one}")
+    found: dict[str, Any] = {
+        "rows": n, "eps": points.eps(n), "min_samples": points.min_samples,
+        **{tool: _summary(runs[tool], empty[tool]) for tool in tools},
+    }  # fmt: skip
+    digests = {one["digest"] for tool in tools for one in runs[tool] if "digest" in one}
+    found["labels_equal"] = len(digests) == 1
+    if len(digests) > 1 and len(tools) > 1 and all("digest" in runs[tool][-1] for tool in tools):
+        ours, peer = (np.load(folder / f"{tool}-labels.npy") for tool in tools)
+        found["rows_differ"] = int((ours != peer).sum())
+    return found | _ratios(found)
+
+
+def _summary(runs: list[dict[str, Any]], empty: dict[str, Any]) -> dict[str, Any]:
+    """Medians of the runs that ended; `empty`: the run that clustered nothing."""
+    failed = [one["failed"] for one in (*runs, empty) if "failed" in one]
+    if failed:
+        return {"failed": failed[0], "runs": runs, "loads": empty}
+    medians = {name: statistics.median(one[name] for one in runs) for name in MEASURED}
+    told = {name: runs[0][name] for name in ("clusters", "noise", "digest")}
+    net = medians["peak_rss"] - empty["peak_rss"]
+    return {**medians, "peak_rss_net": net, **told, "runs": runs, "loads": empty}
+
+
+def _ratios(found: dict[str, Any]) -> dict[str, Any]:
+    """Scikit-learn's time and memory by ours, and which goals are met; nothing of what failed."""
+    ours, peer = found["ours"], found.get("sklearn", {"failed": "not run"})
+    goals: dict[str, bool] = {}
+    ratios: dict[str, Any] = {"goals_met": goals}
+    most = MOST_MEMORY.get(found["rows"])
+    if "failed" not in ours and most:
+        goals[f"peak within {most / 1e9:g} GB"] = ours["peak_rss"] <= most
+    if "failed" not in ours and "failed" not in peer:
+        ratios["times_faster"] = peer["cpu_seconds"] / ours["cpu_seconds"]
+        ratios["times_faster_by_the_clock"] = peer["seconds"] / ours["seconds"]
+        ratios["times_less_memory"] = peer["peak_rss_net"] / ours["peak_rss_net"]
+        ratios["times_less_memory_raw"] = peer["peak_rss"] / ours["peak_rss"]
+        goals[f"{FASTER:g} times faster"] = ratios["times_faster"] >= FASTER
+        goals[f"{LESS:g} times less memory"] = ratios["times_less_memory"] >= LESS
+    return ratios
+
+
+def _print(results: list[dict[str, Any]]) -> None:
+    head = ["points", "rows", "clusters", "noise", "CPU s", "sklearn", "times faster", "MB above the points",
+            "sklearn", "times less", "peak MB", "sklearn", "labels equal"]  # fmt: skip
+    lines = []
+    for found in results:
+        ours, peer = found["ours"], found.get("sklearn", {})
+        times = [one.get("cpu_seconds") for one in (ours, peer)]
+        net, raw = (
+            [one[name] / 1e6 if name in one else None for one in (ours, peer)]
+            for name in ("peak_rss_net", "peak_rss")
+        )
+        lines.append(
+            [
+                found["points"], found["rows"], ours.get("clusters"), ours.get("noise"), *times,
+                found.get("times_faster"), *net, found.get("times_less_memory"), *raw,
+                found["labels_equal"] if "sklearn" in found else "not compared",
+            ]
+        )  # fmt: skip
+    print("One core, medians; what failed is empty:")
+    print(table(head, lines))
+    for found in results:
+        for goal, met in found["goals_met"].items():
+            print(f"{found['points']} {found['rows']:,}: {goal}: {'met' if met else 'NOT MET'}")
+        for tool in TOOLS:
+            if "failed" in found.get(tool, {}):
+                print(f"{found['points']} {found['rows']:,}: {tool} failed: {found[tool]['failed']}")
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if labels differ, or a run of ours failed."""
+    quiet()
+    options = arguments()
+    where = known()
+    where["versions"]["scikit-learn"] = importlib.metadata.version("scikit-learn")
+    before = [round(load, 2) for load in os.getloadavg()]
+    results = []
+    with scratch(options.folder) as folder:
+        # a process that compiles what is in no cache yet keeps memory that others do not need
+        for tool, file in save(POINTS[options.points[0]].points(1000), folder).items():
+            cluster_apart(tool, options.points[0], file, None, options.patience)
+    for n in options.rows:
+        for name in options.points:
+            with scratch(options.folder) as folder:
+                results.append({"points": name} | measure(POINTS[name], n, options, folder))
+    _print(results)
+    goals = {"times_faster": FASTER, "times_less_memory": LESS, "most_memory": MOST_MEMORY}
+    report = {"loadavg_before": before, "goals": goals, "results": results}
+    save_report("clusters", where, options, report, options.output)
+    good = all("failed" not in found["ours"] and found["labels_equal"] for found in results)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""``python -m benchmarks cpu.two_tables``: all pairs of two tables within a distance, index and join.
+
+All tools run in this process, on one core, in turn: what disturbs one run disturbs all tools alike.
+Variants of a peer are tried on a tenth of the points, and the fastest one is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.worker import THREADS, pin
+
+if __name__ == "__main__":
+    # before libraries count cores and read the environment
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    pin()
+
+import numpy as np
+import pandas as pd
+
+import dask_simjoin  # noqa: F401
+from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.points import SEED, Maker, _clusters, _exponential, _uniform
+from benchmarks.harness.report import environment, write
+from dask_simjoin.engine.cpu.backend import BACKEND
+from dask_simjoin.planning.statistics.moments import merge_moments, moments
+
+Join = Callable[[np.ndarray, np.ndarray, float], int]
+"""Two sets of points and a distance -> how many pairs were found and kept."""
+
+PART = 10
+"""By how much the number of points is divided for tries."""
+
+PATIENCE = 100.0
+"""A peer whose try tells that it takes more seconds than this is not run."""
+
+
+@dataclass(frozen=True)
+class TwoRow:
+    """Two data sets of the same kind, and a distance."""
+
+    make: Maker
+    left: int
+    right: int
+    dims: int
+    eps: float
+
+    def points(self) -> tuple[np.ndarray, np.ndarray]:
+        """Both sets of points, float64."""
+        every = self.make(np.random.default_rng(SEED), self.left + self.right, self.dims)
+        return every[: self.left], every[self.left :]
+
+
+ROWS = {
+    "unif2d": TwoRow(_uniform, 1_000_000, 1_000_000, 2, 0.2),
+    "unif2d-small": TwoRow(_uniform, 1_000_000, 50_000, 2, 0.5),
+    "expo2d": TwoRow(_exponential, 500_000, 500_000, 2, 0.0002),
+    "unif6d": TwoRow(_uniform, 200_000, 200_000, 6, 13.0),
+    "expo16d": TwoRow(_exponential, 100_000, 100_000, 16, 0.045),
+    "expo32d": TwoRow(_exponential, 50_000, 50_000, 32, 0.1),
+    "expo64d": TwoRow(_exponential, 50_000, 50_000, 64, 0.17),
+    "clus8d": TwoRow(_clusters, 100_000, 100_000, 8, 0.4),
+}
+
+
+def _ours(x: np.ndarray, y: np.ndarray, eps: float) -> int:
+    every = merge_moments([moments(x), moments(y)])
+    layout = BACKEND.layout("auto", every.lower, every.upper, every.mean, every.variance, eps * eps)
+    found = BACKEND.pairs(BACKEND.build(x, layout), BACKEND.build(y, layout), layout, same=False)
+    return len(found.left)
+
+
+def _verb(x: np.ndarray, y: np.ndarray, eps: float) -> int:
+    left, right = (pd.DataFrame(points, copy=False) for points in (x, y))
+    return len(left.simjoin.join(right, eps))
+
+
+def _matrix(leafsize: int, balanced: bool) -> Join:
+    def join(x: np.ndarray, y: np.ndarray, eps: float) -> int:
+        from scipy.spatial import cKDTree
+
+        trees = (cKDTree(z, leafsize, balanced_tree=balanced, compact_nodes=balanced) for z in (x, y))
+        return len(next(trees).sparse_distance_matrix(next(trees), eps, output_type="ndarray"))
+
+    return join
+
+
+def _ball_point(x: np.ndarray, y: np.ndarray, eps: float) -> int:
+    from scipy.spatial import cKDTree
+
+    return sum(map(len, cKDTree(y, balanced_tree=False).query_ball_point(x, eps)))
+
+
+def _ball_tree(x: np.ndarray, y: np.ndarray, eps: float) -> int:
+    from sklearn.neighbors import BallTree
+
+    return sum(map(len, BallTree(y, leaf_size=40).query_radius(x, eps)))
+
+
+def _kd_tree(x: np.ndarray, y: np.ndarray, eps: float) -> int:
+    from sklearn.neighbors import KDTree
+
+    return sum(map(len, KDTree(y, leaf_size=40).query_radius(x, eps)))
+
+
+def _sklearn_brute(x: np.ndarray, y: np.ndarray, eps: float) -> int:
+    from sklearn.neighbors import NearestNeighbors
+
+    searcher = NearestNeighbors(algorithm="brute").fit(y)
+    return sum(map(len, searcher.radius_neighbors(x, eps, return_distance=False)))
+
+
+def _faiss(rows: int) -> Join:
+    def join(x: np.ndarray, y: np.ndarray, eps: float) -> int:
+        import faiss
+
+        faiss.omp_set_num_threads(1)
+        centre = y.mean(axis=0)
+        data, queries = (np.ascontiguousarray(z - centre, dtype=np.float32) for z in (y, x))
+        index = faiss.IndexFlatL2(data.shape[1])
+        index.add(data)
+        found = [index.range_search(queries[k : k + rows], eps * eps) for k in range(0, len(x), rows)]
+        return sum(len(places) for _, _, places in found)
+
+    return join
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A peer: its module, whose version is reported, its variants, and on which rows it is not run."""
+
+    module: str
+    distribution: str
+    variants: dict[str, Join]
+    skip: dict[str, str] = field(default_factory=dict)
+
+
+_MANY_DIMS = ("expo16d", "expo32d", "expo64d")
+_TREES = dict.fromkeys(_MANY_DIMS, "trees compare nearly all points with all: minutes (estimated)")
+_FEW_DIMS = ("unif2d", "unif2d-small", "expo2d", "unif6d")
+_BRUTE = dict.fromkeys(_FEW_DIMS, "compares all points with all: minutes (estimated)")
+PEERS = {
+    "scipy": Peer(
+        "scipy",
+        "scipy",
+        {
+            f"cKDTree.sparse_distance_matrix, leafsize {n}, {splits} splits": _matrix(n, splits == "median")
+            for n in (8, 16, 32)
+            for splits in ("median", "midpoint")
+        }
+        | {"cKDTree.query_ball_point": _ball_point},
+        _TREES,
+    ),
+    "sklearn": Peer("sklearn", "scikit-learn", {"BallTree": _ball_tree, "KDTree": _kd_tree}, _TREES),
+    "sklearn-brute": Peer("sklearn", "scikit-learn", {"brute force": _sklearn_brute}, _BRUTE),
+    "faiss": Peer(
+        "faiss", "faiss-cpu", {f"IndexFlatL2, blocks of {n}": _faiss(n) for n in (4096, 16384)}, _BRUTE
+    ),
+}
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.two_tables", description=__doc__)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each tool (default 3)")
+    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    return parser.parse_args()
+
+
+def seconds_of(join: Join, sides: tuple[np.ndarray, np.ndarray], eps: float) -> tuple[float, int]:
+    """CPU seconds of one run, and the number of pairs."""
+    gc.collect()
+    began = time.process_time()
+    pairs = join(*sides, eps)
+    return time.process_time() - began, pairs
+
+
+def measure(name_of_row: str, peers: dict[str, Peer], repeat: int) -> dict[str, Any]:
+    """Medians, ratios and what was tried, for one data set."""
+    row = ROWS[name_of_row]
+    sides = row.points()
+    some = (np.ascontiguousarray(sides[0][::PART]), np.ascontiguousarray(sides[1][::PART]))
+    joins: dict[str, Join] = {"ours": _ours, "ours-verb": _verb}
+    tools: dict[str, dict[str, Any]] = {name: {} for name in joins}
+    for join in joins.values():
+        join(*some, row.eps)  # compiled and loaded
+    larger = row.eps * PART ** (1 / row.dims)  # as many neighbours as all points have
+    for name, peer in peers.items():
+        if name_of_row in peer.skip:
+            tools[name] = {"skipped": peer.skip[name_of_row]}
+            continue
+        tries = {label: round(seconds_of(join, some, larger)[0], 3) for label, join in peer.variants.items()}
+        best = min(tries, key=lambda label: tries[label])
+        tools[name] = {"variant": best, "tries": tries}
+        if tries[best] * PART > PATIENCE:
+            tools[name]["skipped"] = f"more than {tries[best] * PART:.0f} s"
+        else:
+            joins[name] = peer.variants[best]
+    for _ in range(repeat):
+        for name, join in joins.items():
+            took, pairs = seconds_of(join, sides, row.eps)
+            tools[name].setdefault("seconds", []).append(round(took, 3))
+            tools[name]["pairs"] = pairs
+            print(f"{name:14}{took:9.3f} s {pairs:12,}", file=sys.stderr, flush=True)
+    for name in joins:
+        tools[name]["median"] = statistics.median(tools[name]["seconds"])
+    rivals = {name: tools[name]["median"] for name in joins if not name.startswith("ours")}
+    best_peer = min(rivals, key=lambda name: rivals[name], default=None)
+    ratios = {
+        f"ratio_{name}": round(rivals[best_peer] / tools[name]["median"], 2) if best_peer else None
+        for name in ("ours", "ours-verb")
+    }
+    sizes = {"left": row.left, "right": row.right, "dims": row.dims, "eps": row.eps}
+    return sizes | {"best_peer": best_peer} | ratios | {"tools": tools}
+
+
+def main() -> None:
+    """Run what the command line asks for and print it as JSON."""
+    options = arguments()
+    peers = {name: PEERS[name] for name in options.peers if importlib.util.find_spec(PEERS[name].module)}
+    report: dict[str, Any] = {
+        "environment": environment(peers.values(), VERSION) | {"source": source_digest()},
+        "unit": "CPU seconds of one core, index and join",
+        "rows": {},
+    }
+    for name in options.rows:
+        print(name, file=sys.stderr, flush=True)
+        report["rows"][name] = measure(name, peers, options.repeat)
+    write(report, options.output)
+
+
+if __name__ == "__main__":
+    main()

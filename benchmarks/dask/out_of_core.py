@@ -1,0 +1,173 @@
+"""``python -m benchmarks dask.out_of_core``: a join of more data than the workers' memory, checked.
+
+Uniform points of the unit square lie in parquet files, each of which covers all of space.  Two
+workers join them and write the pairs to parquet; data and result are each at least twice as large
+as both workers' memory limits together, unless --rows says otherwise.  Afterwards number and
+checksum of the pairs are compared with an independent join by SciPy, strip by strip.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import shutil
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from dask.utils import format_bytes, parse_bytes
+
+from benchmarks.harness.lazy import (
+    eps_for,
+    fresh,
+    known,
+    progress,
+    quiet,
+    save,
+    scratch,
+    table,
+    write_uniform,
+)
+from benchmarks.harness.watch import KINDS, watched
+from benchmarks.oracles.strips import Digest, digest_of_files, independent_digest
+
+ROW_BYTES, PAIR_BYTES = 24, 16
+WORKERS = 2
+TIMES = 2
+"""How many times the workers' memory data and result are."""
+
+PART_ROWS = 500_000
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.out_of_core", description=__doc__)
+    parser.add_argument("--limit", default="700 MB", help="memory of each of the two workers")
+    parser.add_argument("--rows", type=int, help="default: twice the workers' memory, 24 B a row")
+    parser.add_argument("--pairs-per-row", type=float, help="default: twice the memory, 16 B a pair")
+    parser.add_argument("--partitions", type=int, help=f"default: of about {PART_ROWS:,} rows")
+    parser.add_argument("--ids", choices=("rows", "scattered"), default="rows",
+                        help="row numbers, or numbers from everywhere (a longer check)")  # fmt: skip
+    parser.add_argument("--partitioning", default="auto", choices=("auto", "entity", "spatial"))
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--patience", type=float, default=3600, help="seconds until a run is given up")
+    parser.add_argument("--seed", type=int, default=12345)
+    parser.add_argument("--folder", type=Path, help="for temporary files: on a disk, not in memory")
+    parser.add_argument("--no-check", action="store_true", help="leave out the independent join")
+    parser.add_argument("--output", type=Path, help="JSON file")
+    return parser.parse_args()
+
+
+def join_once(data: Path, eps: float, limit: int, options: argparse.Namespace, out: Path,
+              temporary: Path) -> dict[str, Any]:  # fmt: skip
+    """Join on a fresh cluster, and watch it; "failed" tells what was raised."""
+
+    def work(found: dict[str, Any]) -> None:
+        pairs = fresh(data).simjoin.self_join(
+            eps, on=["x", "y"], id="id", partitioning=options.partitioning
+        )  # fmt: skip
+        began = time.perf_counter()
+        found["outputs"] = pairs.npartitions
+        found["planning"] = time.perf_counter() - began
+        found.update(describe(pairs.expr.plan))
+        progress(f"planned in {found['planning']:.1f} s: {found['plan']}")
+        began = time.perf_counter()
+        pairs.to_parquet(out)
+        found["joining"] = time.perf_counter() - began
+
+    return watched(work, WORKERS, limit, options.patience, temporary)
+
+
+def describe(plan: Any) -> dict[str, Any]:
+    """Of a plan, for JSON."""
+    return {
+        "plan": repr(plan),
+        "partitioning": plan.partitioning,
+        "chunks": len(plan.chunks),
+        "block_pairs": len(plan),
+        "budget": {"chunk": plan.budget.chunk, "output": plan.budget.output},
+        "estimated": plan.estimate.total,
+    }
+
+
+def _check(runs: list[dict[str, Any]], expected: Digest | None) -> bool:
+    for run in runs:
+        if "failed" not in run:
+            run["exact"] = None if expected is None else run["digest"] == dataclasses.asdict(expected)
+    return all("failed" not in run and run["exact"] is not False for run in runs)
+
+
+def _print(runs: list[dict[str, Any]], limit: int) -> None:
+    names = ["planning s", "joining s", "pairs", "exact", "workers' peak RSS", "spilled", "paused"]
+    names += [*(f"files: {kind}" for kind in KINDS), "restarts"]
+    lines = []
+    for k, run in enumerate(runs):
+        peaks = " ".join(f"{peak / 1e6:.0f}" for peak in run["peak_rss"])
+        lines.append(
+            [
+                f"{k + 1}", run.get("planning"), run.get("joining"), run.get("digest", {}).get("pairs"),
+                run.get("exact"), f"{peaks} of {limit / 1e6:.0f} MB", format_bytes(run["spilled_peak"]),
+                f"{run['paused_share']:.0%}",
+                *(format_bytes(run["files_peak"][kind]) for kind in KINDS), run["restarts"],
+            ]
+        )  # fmt: skip
+    print(table(["run", *names], lines))
+    for k, run in enumerate(runs):
+        print(f"{k + 1}: {run.get('failed', 'done')}; {run.get('plan', 'not planned')}")
+    whole = [run["planning"] + run["joining"] for run in runs if "joining" in run]
+    if whole:
+        print(f"Planning and joining: {statistics.median(whole):.1f} s (median)")
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if a run failed or its pairs are wrong."""
+    quiet()
+    options = arguments()
+    limit = parse_bytes(options.limit)
+    memory = WORKERS * limit
+    rows = options.rows or math.ceil(TIMES * memory / ROW_BYTES)
+    # a little more, since pairs beyond the square's border are missing
+    wanted = options.pairs_per_row or 1.02 * TIMES * memory / PAIR_BYTES / rows
+    eps = eps_for(rows, 2 * wanted)
+    parts = options.partitions or max(2, round(rows / PART_ROWS))
+    where = known()
+    runs: list[dict[str, Any]] = []
+    expected = None
+    with scratch(options.folder) as folder:
+        data = folder / "data"
+        progress(f"{rows:,} rows in {parts} files, eps = {eps!r}, about {wanted * rows:,.0f} pairs")
+        write_uniform(data, rows, parts, options.seed, options.ids == "scattered")
+        for k in range(options.repeat):
+            out = folder / f"pairs-{k}"
+            run = join_once(data, eps, limit, options, out, folder / "dask")
+            if "failed" not in run:
+                run["result_file_bytes"] = sum(f.stat().st_size for f in out.glob("*.parquet"))
+                run["digest"] = dataclasses.asdict(digest_of_files(sorted(out.glob("*.parquet"))))
+            shutil.rmtree(out, ignore_errors=True)
+            progress(f"run {k + 1}: {run.get('failed') or run['digest']}")
+            runs.append(run)
+        if not options.no_check and any("digest" in run for run in runs):
+            began = time.perf_counter()
+            expected = independent_digest(sorted(data.glob("*.parquet")), eps, rows, folder / "strips")
+            progress(f"independently: {expected}, {time.perf_counter() - began:.0f} s")
+    good = _check(runs, expected)
+    share = {"data": rows * ROW_BYTES / memory, "result": (expected.pairs if expected else wanted * rows)}
+    share["result"] *= PAIR_BYTES / memory
+    print(
+        f"{rows:,} rows of {ROW_BYTES} B: {share['data']:.2f} times the memory of {WORKERS} workers of "
+        f"{format_bytes(limit)}; the result of {PAIR_BYTES} B a pair: {share['result']:.2f} times"
+    )
+    _print(runs, limit)
+    report = {
+        "rows": rows, "partitions": parts, "eps": eps, "limit": limit, "times_memory": share,
+        "expected": dataclasses.asdict(expected) if expected else None, "runs": runs,
+    }  # fmt: skip
+    save("out-of-core", where, options, report, options.output)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

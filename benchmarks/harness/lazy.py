@@ -1,0 +1,188 @@
+"""What the programs that measure lazy joins share: data on disk, schedulers, tables, reports."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib.metadata
+import itertools
+import json
+import logging
+import math
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from distributed import Client, LocalCluster
+
+from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.report import environment
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+_OF_DASK = "The inplace keyword in DataFrame"
+"""How a warning of Dask's parquet functions with pandas 3.1 begins; it says nothing of a join."""
+
+_copies = itertools.count()
+
+
+def quiet() -> None:
+    """Silence what tells nothing of a measurement, here and in the workers that are yet to start."""
+    warnings.filterwarnings("ignore", message=_OF_DASK)
+    os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_OF_DASK}")
+
+
+@contextlib.contextmanager
+def scratch(folder: Path | None) -> Iterator[Path]:
+    """A temporary folder (in `folder`, if given) for data and for what Dask writes."""
+    with tempfile.TemporaryDirectory(prefix="simjoin-", dir=folder) as name:
+        path = Path(name)
+        with dask.config.set({"temporary-directory": str(path / "dask")}):
+            yield path
+
+
+def write_part(frame: pd.DataFrame, folder: Path, number: int) -> None:
+    """Write one partition; names sort like numbers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # compressing random digits would only cost time
+    frame.to_parquet(folder / f"{number:06}.parquet", index=False, compression=None)
+
+
+def write_uniform(folder: Path, rows: int, parts: int, seed: int, scattered: bool = False) -> None:
+    """Points of the unit square (id, x, y), partition by partition, so each covers all of space.
+
+    `scattered`: ids are no row numbers, but numbers from everywhere, so that partitions' ranges of
+    ids meet.
+    """
+    cuts = [rows * k // parts for k in range(parts + 1)]
+    for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
+        random = np.random.default_rng((seed, k))
+        x, y = random.random((2, stop - start))
+        id = np.arange(start, stop, dtype=np.int64)
+        if scattered:  # times an odd number: every int64 once
+            id *= np.int64(-7046029254386353131)
+        write_part(pd.DataFrame({"id": id, "x": x, "y": y}), folder, k)
+
+
+def write_points(folder: Path, points: np.ndarray, parts: int) -> None:
+    """Points (n, d) as columns x0, x1, ... and their row numbers as ids."""
+    for k, some in enumerate(np.array_split(np.arange(len(points)), parts)):
+        columns = {f"x{c}": points[some, c] for c in range(points.shape[1])}
+        write_part(pd.DataFrame({"id": some} | columns), folder, k)
+
+
+def fresh(folder: Path, parts: int | None = None) -> dd.DataFrame:
+    """A Dask DataFrame of a folder's first partitions under names that Dask has not seen.
+
+    Dask gives out equal expressions as one as long as it is alive, and the plan with it: the same
+    files under the same names would be planned only once.
+    """
+    copy = folder.with_name(f"{folder.name}-{next(_copies)}")
+    copy.mkdir()
+    for file in sorted(folder.glob("*.parquet"))[:parts]:
+        (copy / file.name).hardlink_to(file)
+    return dd.read_parquet(copy)
+
+
+def eps_for(rows: int, neighbors: float) -> float:
+    """The distance within which a point of the unit square has so many others."""
+    return math.sqrt(neighbors / (math.pi * rows))
+
+
+def rows_of(pairs: dd.DataFrame) -> Any:
+    """The number of rows, lazily; every partition is made whole, and dropped when counted."""
+    return pairs.map_partitions(len).sum()
+
+
+@contextlib.contextmanager
+def running(workers: int, limit: str | int = "auto", threads: int = CORES,
+            logs: int = logging.ERROR) -> Iterator[Client | None]:  # fmt: skip
+    """Compute on a LocalCluster of one-thread processes; with `workers` 0 in threads of this process.
+
+    `logs` is the level of Dask's messages that are not silenced.
+    """
+    if not workers:
+        with dask.config.set(scheduler="threads", num_workers=threads):
+            yield None
+        return
+    cluster = LocalCluster(
+        n_workers=workers, threads_per_worker=1, memory_limit=limit, dashboard_address=":0",
+        silence_logs=logs,
+    )  # fmt: skip
+    with cluster, Client(cluster) as client:
+        # what is imported and loaded by the first task is none of any later one
+        client.run(_warm_up)
+        yield client
+
+
+def _warm_up() -> None:
+    import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+
+    quiet()
+    frame = pd.DataFrame({"x": np.arange(1000.0), "y": np.zeros(1000)})
+    frame.simjoin.self_join(1.5)
+
+
+def known() -> dict[str, Any]:
+    """Hardware, versions, and the state of the source."""
+    found = environment([], VERSION) | {"source": source_digest()}
+    for name in ("distributed", "scipy"):
+        found["versions"][name] = importlib.metadata.version(name)
+    return found
+
+
+def save(name: str, where: dict[str, Any], options: Any, report: dict[str, Any],
+         output: Path | None) -> None:  # fmt: skip
+    """Write a report; `where` is what `known` told before the run."""
+    changed = source_digest() != where["source"]
+    if changed:
+        print("The source of dask_simjoin changed during this run: repeat it.", file=sys.stderr)
+    path = output or RESULTS / name / f"{datetime.datetime.now():%Y-%m-%d-%H%M}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    asked = {k: v for k, v in vars(options).items() if not isinstance(v, Path)}
+    whole = {"environment": where, "options": asked, "source_changed": changed} | report
+    path.write_text(json.dumps(whole, indent=1) + "\n")
+    print(f"\nWritten: {path}")
+
+
+def table(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
+    """Columns of equal width, the first one flush left."""
+    cells = [list(head), *([text(value) for value in line] for line in lines)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(
+            [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
+        )
+        for line in cells
+    )
+
+
+def text(value: Any) -> str:
+    """A number as people read it."""
+    if value is None:
+        return "-"
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
+    return str(value)
+
+
+def ratios(values: Sequence[float]) -> list[float | None]:
+    """Each value by the one before it."""
+    return [None, *(b / a if a else None for a, b in itertools.pairwise(values))]
+
+
+def progress(line: str) -> None:
+    """A line on standard error, at once."""
+    print(line, file=sys.stderr, flush=True)

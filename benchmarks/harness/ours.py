@@ -1,0 +1,72 @@
+"""This package, from an array, from a pandas DataFrame and from a Dask DataFrame."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+
+import dask_simjoin
+from benchmarks.harness.points import Row
+from benchmarks.harness.timing import Join, Tool
+from dask_simjoin.engine.cpu.backend import BACKEND
+from dask_simjoin.engine.index.cpu import make_layout
+from dask_simjoin.planning.statistics.moments import moments
+
+VERSION = dask_simjoin.__version__
+
+
+def source_digest() -> str:
+    """A digest of this package's source: versions do not tell what is measured between releases."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(dask_simjoin.__file__).parent.rglob("*.*")):
+        if path.suffix in (".py", ".cu", ".cuh"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def engine(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (int32) of the pairs of the points `x` (n, d): what peers return."""
+    found = moments(x)
+    layout = make_layout("auto", found.lower, found.upper, found.mean, found.variance, eps * eps)
+    index = BACKEND.build(x, layout)
+    pairs = BACKEND.pairs(index, index, layout, same=True)
+    return pairs.left, pairs.right
+
+
+def join_pandas(frame: pd.DataFrame, eps: float) -> pd.DataFrame:
+    """Ids (int64) of the pairs of a pandas DataFrame."""
+    return frame.simjoin.self_join(eps)
+
+
+def join_dask(frame: pd.DataFrame, eps: float) -> pd.DataFrame:
+    """The same through a Dask DataFrame of one partition, its making and planning included."""
+    return dd.from_pandas(frame, npartitions=1).simjoin.self_join(eps).compute(scheduler="sync")
+
+
+def _frame(x: np.ndarray, run: int) -> pd.DataFrame:
+    """Columns of the points; labels begin at `run`, so that no plan of an earlier run is reused."""
+    columns = {f"x{k}": x[:, k].copy() for k in range(x.shape[1])}
+    return pd.DataFrame(columns, index=pd.RangeIndex(run, run + len(x)))
+
+
+def _only(join: Join) -> Any:
+    def variants(row: Row) -> dict[str, Join]:
+        return {"": join}
+
+    return variants
+
+
+def _tool(name: str, join: Join, **how: Any) -> Tool:
+    return Tool(name, _only(join), module="dask_simjoin", distribution="dask_simjoin", **how)
+
+
+OURS = {
+    "engine": _tool("engine", engine, count=lambda found: len(found[0])),
+    "pandas": _tool("pandas", join_pandas, count=len, prepare=_frame),
+    "dask": _tool("dask", join_dask, count=len, prepare=_frame),
+}

@@ -1,0 +1,71 @@
+"""Runs one measurement in a process of its own: one core, one thread, nothing left of others.
+
+``python -m benchmarks.harness.worker TOOL ROW REPEAT QUICK`` is what `measure_apart` starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+PATIENCE = 300
+"""Seconds after which a measurement is given up."""
+
+
+def run_apart(command: list[str], patience: float) -> dict[str, Any]:
+    """The JSON that a process on one thread prints at last, or "failed"."""
+    environment = os.environ | dict.fromkeys(THREADS, "1")
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=patience, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"given up after {patience:g} s"}
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:]
+        return {"failed": f"exit status {done.returncode}: {' '.join(last)}"}
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def measure_apart(tool: str, row: str, repeat: int, quick: bool) -> dict[str, Any]:
+    """Measure in a new process; the result has the key "failed" if there is none."""
+    command = [sys.executable, "-m", "benchmarks.harness.worker", tool, row, str(repeat), str(int(quick))]
+    result = run_apart(command, PATIENCE)
+    if "failed" in result:
+        return result
+    # more than 1 tells that something else ran as well and may have slowed this down
+    return result | {"load": round(os.getloadavg()[0], 2)}
+
+
+def pin() -> None:
+    """Stay on one core, where the system allows to say so."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def main() -> None:
+    """Measure what the command line says and print it as JSON."""
+    pin()
+    # imported late: libraries count cores and read the environment when they are imported
+    from benchmarks.harness.points import ROWS
+    from benchmarks.harness.timing import measure
+    from benchmarks.peers.joins import PEERS
+
+    name, row, repeat, quick = sys.argv[1:]
+    chosen = ROWS[row].quick() if int(quick) else ROWS[row]
+    if name in PEERS:
+        tool = PEERS[name]
+    else:
+        from benchmarks.harness.ours import OURS
+
+        tool = OURS[name]
+    print(json.dumps(measure(tool, chosen, int(repeat))))
+
+
+if __name__ == "__main__":
+    main()

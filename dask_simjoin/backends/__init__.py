@@ -1,1 +1,0 @@
-"""Backends: where arrays live and which kernels run."""

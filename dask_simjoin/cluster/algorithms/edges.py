@@ -1,0 +1,206 @@
+"""Edges between rows that are near each other, sorted by row, in memory or in files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.cluster.algorithms.scratch import Held, Store, kept
+from dask_simjoin.engine.base import backend_for, host_kernels
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.tasks.chunks import Chunk
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where edges go.
+
+    Attributes
+    ----------
+    directory : str
+        For files.
+    most : int
+        Bytes of each array up to which it stays in memory.
+    buffer : int
+        Pairs that are sorted at a time, and edges that are gathered.
+    """
+
+    directory: str
+    most: int
+    buffer: int
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Edges from the rows of a chunk, as runs that are each sorted by row.
+
+    Attributes
+    ----------
+    starts : list of (int, int)
+        Where each run begins in the rows and in the edges; and in the end where the last one ends.
+    rows, counts : Held
+        The rows (int32) that have edges in a run, and how many (int32).
+    others, squared : Held
+        The rows of the other chunk (int32), and squares of distances (float64).
+    """
+
+    starts: list[tuple[int, int]]
+    rows: Held
+    counts: Held
+    others: Held
+    squared: Held
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """All of its arrays."""
+        return self.rows, self.counts, self.others, self.squared
+
+
+class _Side:
+    """Collects the edges of the rows of one chunk."""
+
+    def __init__(self, rows: int, room: Room) -> None:
+        self._number = rows
+        self._starts = [(0, 0)]
+        kinds = (np.int32, np.int32, np.int32, np.float64)
+        self.stores = [Store(kind, room.directory, room.most) for kind in kinds]
+
+    def add(self, rows: np.ndarray, others: np.ndarray, squared: np.ndarray) -> None:
+        """Make one run of edges."""
+        ends = np.zeros(self._number + 1, np.int64)
+        out, values = np.empty(len(rows), np.int32), np.empty(len(rows))
+        host_kernels("optics").by_row(rows, others, squared, ends, out, values)
+        counts = np.diff(ends).astype(np.int32)
+        some = np.flatnonzero(counts)
+        columns: list[np.ndarray] = [some.astype(np.int32), counts[some], out, values]
+        for store, column in zip(self.stores, columns, strict=True):
+            store.append(column)
+        self._starts.append((self.stores[0].size, self.stores[2].size))
+
+    def finish(self) -> Runs:
+        """All runs."""
+        return Runs(self._starts, *(store.finish() for store in self.stores))
+
+
+class _Run:
+    """One run, from which pieces are read."""
+
+    def __init__(self, runs: Runs, number: int) -> None:
+        (first, self._edge), (last, _) = runs.starts[number : number + 2]
+        self._runs = runs
+        self.rows, self.counts = runs.rows[first:last], runs.counts[first:last]
+        self._before = np.append(0, np.cumsum(self.counts, dtype=np.int64))
+
+    def piece(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the edges of rows start ... stop-1 end (stop - start + 1,), the others, and the squares."""
+        first, last = np.searchsorted(self.rows, [start, stop])
+        ends = np.zeros(stop - start + 1, np.int64)
+        ends[self.rows[first:last] - start + 1] = self.counts[first:last]
+        some = slice(self._edge + int(self._before[first]), self._edge + int(self._before[last]))
+        return np.cumsum(ends), self._runs.others[some], self._runs.squared[some]
+
+
+def edges_of_block(q: Chunk, d: Chunk, layout: Any, room: Room, same: bool) -> tuple[Runs, Runs | None]:
+    """Edges of the pairs of two chunks, from the rows of either; of one with itself, in both directions."""
+    sides = [_Side(len(side["ids"]), room) for side in ((q,) if same else (q, d))]
+    waiting: list[tuple[np.ndarray, ...]] = []
+    number = 0
+
+    def sort() -> None:
+        nonlocal number
+        if not number:
+            return
+        left, right, squared = (np.concatenate(column) for column in zip(*waiting, strict=True))
+        if same:
+            twice = (np.concatenate(both) for both in ((left, right), (right, left), (squared, squared)))
+            sides[0].add(*twice)
+        else:
+            sides[0].add(left, right, squared)
+            sides[1].add(right, left, squared)
+        waiting.clear()
+        number = 0
+
+    def visitor(left: Any, right: Any, squared: Any) -> None:
+        nonlocal number
+        waiting.append(tuple(np.array(to_host(column)) for column in (left, right, squared)))
+        number += len(left)
+        if number >= room.buffer:
+            sort()
+
+    with kept(*(store for side in sides for store in side.stores)):
+        backend_for(q["example"]).visit(q, d, layout, visitor, same=same)
+        sort()
+    first, *second = [side.finish() for side in sides]
+    return first, second[0] if second else None
+
+
+@dataclass(frozen=True)
+class Reachable:
+    """What is reached from each row of a chunk.
+
+    Attributes
+    ----------
+    core : array (n,), float64
+        Core distances; inf: not a core row.
+    degree : array (n,), int32
+        Numbers of edges of each row.
+    others : Held
+        The nodes (int32) that they lead to.
+    reach : Held
+        Reachability distances of those from the row.
+    used : tuple of Held
+        What it was made of, to be discarded in the end: not before, as it may have to be made again.
+    """
+
+    core: np.ndarray
+    degree: np.ndarray
+    others: Held
+    reach: Held
+    used: tuple[Held, ...]
+
+
+def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], room: Room,
+                 *parts: Runs) -> Reachable:  # fmt: skip
+    """Core distances of the rows of a chunk, and the edges of its core rows.
+
+    `first_nodes`: for each of the parts the node of the first row that its edges lead to.
+    Numbers are rounded as scikit-learn does it, to 15 decimals.
+    """
+    runs = [
+        (_Run(part, number), node)
+        for part, node in zip(parts, first_nodes, strict=True)
+        for number in range(len(part.starts) - 1)
+    ]
+    degree = np.zeros(rows, np.int64)
+    for run, _ in runs:
+        degree[run.rows] += run.counts
+    total = np.append(0, np.cumsum(degree))
+    core, left = np.full(rows, np.inf), np.zeros(rows, np.int32)
+    others = Store(np.int32, room.directory, room.most)
+    reach = Store(np.float64, room.directory, room.most)
+    kernels, start = host_kernels("optics"), 0
+    with kept(others, reach):
+        while start < rows:
+            stop = int(np.searchsorted(total, total[start] + room.buffer, side="right")) - 1
+            stop = min(max(stop, start + 1), rows, start + room.buffer)
+            some = slice(start, stop)
+            number = int(total[stop] - total[start])
+            nodes, squared = np.empty(number, np.int32), np.empty(number)
+            at = total[start:stop] - total[start]
+            for run, node in runs:
+                kernels.append_rows(*run.piece(start, stop), node, at, nodes, squared)
+            far = np.full(stop - start, np.inf)
+            kernels.kth_smallest(total[start : stop + 1] - total[start], squared, min_samples - 1, far)
+            far = np.sqrt(far)
+            core[some] = np.round(np.where(far <= max_eps, far, np.inf), 15)
+            row = np.repeat(np.arange(stop - start), degree[some])
+            near = (squared <= max_eps * max_eps) & np.isfinite(core[some])[row]
+            row = row[near]
+            left[some] = np.bincount(row, minlength=stop - start)
+            others.append(nodes[near])
+            reach.append(np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15))
+            start = stop
+    used = tuple(held for part in parts for held in part.held if held.values is None)
+    return Reachable(core, left, others.finish(), reach.finish(), used)

@@ -1,0 +1,212 @@
+"""The minimum spanning forest of the core rows within `max_eps`, and an order of rows that it gives.
+
+The weight of an edge between two core rows is the distance from which on DBSCAN joins them: the largest of
+their distance and their core distances (the mutual reachability of Campello, Moulavi & Sander 2013,
+"Density-based clustering based on hierarchical density estimates", definition 4).  So the forest knows
+the core rows' clusters for every distance up to `max_eps`, and needs memory for rows, not for edges.
+
+Weights are squares, as decisions are made on them; edges of equal weight are ordered by their names, so the
+forest is the same whatever the chunks.  What is told to users is `least_eps` of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.cluster.algorithms.dbscan import NOWHERE
+from dask_simjoin.cluster.algorithms.optics import table_of, visit_in_order
+from dask_simjoin.engine.base import backend_for, host_kernels
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.row_numbers import Names, named
+
+BUFFER = 1 << 21
+"""Edges that are collected until only a forest of them is kept, at least."""
+
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Weights, and the names of both ends, the smaller first."""
+
+Attached = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Rows of a chunk that are no core rows, the least weights by which core rows reach them, and their names."""
+
+NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@np.errstate(over="ignore", under="ignore")
+def least_eps(squared: np.ndarray) -> np.ndarray:
+    """The least eps for which ``squared <= eps * eps`` in float64."""
+    eps = np.sqrt(squared)
+    for _ in range(2):
+        less = np.nextafter(eps, 0)
+        eps = np.where(
+            eps * eps < squared, np.nextafter(eps, np.inf), np.where(less * less >= squared, less, eps)
+        )
+    tiny = np.flatnonzero((squared > 0) & (squared < 1e-290))
+    low, high = np.zeros(len(tiny), np.int64), np.full(len(tiny), np.float64(1e-140)).view(np.int64)
+    while len(tiny) and (high - low > 1).any():  # there many numbers have the same square
+        middle = (low + high) // 2
+        enough = middle.view(np.float64) ** 2 >= squared[tiny]
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    eps[tiny] = high.view(np.float64)
+    return np.where(np.isinf(squared), np.inf, eps)
+
+
+def smallest_of_block(q: Chunk, d: Chunk, layout: Any, number: int, same: bool) -> list[np.ndarray]:
+    """For rows of both chunks squares (n, number) of the smallest distances to each other; inf: fewer."""
+    best = [np.full((len(side["ids"]), number), np.inf) for side in ((q,) if same else (q, d))]
+
+    def visitor(left: Any, right: Any, squared: Any) -> None:
+        away = to_host(squared)
+        for some, rows in ((best[0], left), (best[-1], right)):
+            host_kernels("optics").keep_smallest(some, to_host(rows), away)
+
+    backend_for(q["example"]).visit(q, d, layout, visitor, same=same)
+    return best
+
+
+def merge_smallest(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The smallest of what two blocks tell of a chunk's rows."""
+    return np.sort(np.concatenate([one, other], axis=1), axis=1)[:, : one.shape[1]]
+
+
+def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
+    """The forest by Kruskal's algorithm; `low`, `high`: nodes in the order of their names."""
+    order = np.argsort(weight)
+    host_kernels("optics").sort_ties(order, weight, low * np.int64(nodes) + high)
+    kept = np.empty(nodes, np.int64)
+    number = host_kernels("optics").spanning(low[order], high[order], np.arange(nodes), kept)
+    chosen = order[kept[:number]]
+    return weight[chosen], low[chosen], high[chosen]
+
+
+class _Block:
+    """Collects what two chunks (or one with itself) tell, of which it keeps a forest."""
+
+    def __init__(self, core: tuple[np.ndarray, np.ndarray], names: list[np.ndarray], same: bool) -> None:
+        self._core, self._same = core, same
+        self._names = np.sort(names[0] if same else np.concatenate(names))
+        self._nodes = [np.searchsorted(self._names, name) for name in names]
+        self._best = [np.full(len(c), np.inf) for c in core]
+        self._stem = [np.full(len(c), NOWHERE) for c in core]
+        if same:
+            self._best[1], self._stem[1] = self._best[0], self._stem[0]
+        self._forest: Edges = NO_EDGES
+        self._waiting: list[Edges] = []
+        self._number, self._most = 0, max(BUFFER, 4 * len(self._names))
+
+    def visitor(self, left: Any, right: Any, squared: Any) -> None:
+        """Take some pairs."""
+        rows, away = (to_host(left), to_host(right)), to_host(squared)
+        core = [c[i] for c, i in zip(self._core, rows, strict=True)]
+        taking = [np.isfinite(c) for c in core]
+        weight = np.maximum(np.maximum(*core), away)
+        both = taking[0] & taking[1]
+        one, other = (node[i[both]] for node, i in zip(self._nodes, rows, strict=True))
+        self._waiting.append((weight[both], np.minimum(one, other), np.maximum(one, other)))
+        for side in (0, 1):
+            some = taking[1 - side] & ~taking[side]
+            stems = self._nodes[1 - side][rows[1 - side][some]]
+            reach = np.maximum(core[1 - side][some], away[some])
+            host_kernels("optics").attach(rows[side][some], stems, reach, self._best[side], self._stem[side])
+        self._number += len(one)
+        if self._number >= self._most:
+            self._compress()
+
+    def _compress(self) -> None:
+        every = (np.concatenate(column) for column in zip(self._forest, *self._waiting, strict=True))
+        self._forest = _forest(len(self._names), *every)
+        self._waiting, self._number = [], 0
+
+    def finish(self) -> tuple[Edges, list[Attached]]:
+        """The forest, and what core rows reach the others, by names."""
+        self._compress()
+        weight, low, high = self._forest
+        attached: list[Attached] = []
+        for best, stem in list(zip(self._best, self._stem, strict=True))[: 1 if self._same else 2]:
+            rows = np.flatnonzero(best < np.inf)
+            attached.append((rows, best[rows], self._names[stem[rows]]))
+        return (weight, self._names[low], self._names[high]), attached
+
+
+def forest_of_block(q: Chunk, d: Chunk, core: tuple[np.ndarray, np.ndarray], names: list[np.ndarray],
+                    layout: Any, same: bool) -> tuple[Edges, list[Attached]]:  # fmt: skip
+    """The forest of the edges between two chunks (or in one), and what core rows reach the others.
+
+    `core`: squares of core distances of both chunks' rows; inf: not a core row.  `names`: of those rows.
+    """
+    block = _Block(core, names, same)
+    backend_for(q["example"]).visit(q, d, layout, block.visitor, same=same)
+    return block.finish()
+
+
+def row_names(rows: int, names: Names) -> np.ndarray:
+    """The names of all rows of a chunk."""
+    return to_host(named(np.arange(rows), names if isinstance(names, int) else to_host(names)))
+
+
+def merge_forests(*parts: Edges) -> Edges:
+    """The forest of all these edges; one after the other, so that no more than two are in memory twice."""
+    forest: Edges = NO_EDGES
+    for part in parts:
+        weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
+        names = np.unique(np.concatenate([low, high]))
+        low, high = np.searchsorted(names, low), np.searchsorted(names, high)
+        weight, low, high = _forest(len(names), weight, low, high)
+        forest = weight, names[low], names[high]
+    return forest
+
+
+def merge_attached(rows: int, *parts: Attached) -> Attached:
+    """The least of what several blocks tell of a chunk's rows."""
+    best, near = np.full(rows, np.inf), np.full(rows, NOWHERE)
+    for where, weight, name in parts:
+        host_kernels("optics").attach(where, name, weight, best, near)
+    found = np.flatnonzero(best < np.inf)
+    return found, best[found], near[found]
+
+
+def order_forest(names: list[np.ndarray], cores: list[np.ndarray], attached: list[Attached],
+                 forest: Edges) -> list[np.ndarray]:  # fmt: skip
+    """Put all rows in order: those of a forest's tree by Prim's algorithm, from its first row.
+
+    `names`: of the rows of each chunk.  The result is that of
+    `dask_simjoin.cluster.algorithms.optics.order_rows`, but for what distances mean: reachability is the
+    least eps for which DBSCAN joins a row to what is before it in its tree, core distance the least for
+    which it is a core row.
+    """
+    every = np.sort(np.concatenate([np.zeros(0, np.int64), *names]))
+    n = len(every)
+    core = np.empty(n)
+    places = [np.searchsorted(every, name) for name in names]
+    for place, some in zip(places, cores, strict=True):
+        core[place] = some
+    weight, low, high = forest
+    a, b = np.searchsorted(every, low), np.searchsorted(every, high)
+    leaves = [place[rows] for place, (rows, _, _) in zip(places, attached, strict=True)]
+    stems = [np.searchsorted(every, name) for _, _, name in attached]
+    left = np.concatenate([a, b, *stems]).astype(np.int32)
+    right = np.concatenate([b, a, *leaves]).astype(np.int32)
+    weights = least_eps(np.concatenate([weight, weight, *(some for _, some, _ in attached)]))
+    ends, nodes, away = np.zeros(n + 1, np.int64), np.empty(len(left), np.int32), np.empty(len(left))
+    host_kernels("optics").by_row(left, right, weights, ends, nodes, away)
+    rank = np.arange(n, dtype=np.int32)
+    at = (nodes.ctypes.data + 4 * ends[:-1], away.ctypes.data + 8 * ends[:-1])
+    place, reach, before = visit_in_order(rank, rank, np.isfinite(core), np.diff(ends).astype(np.int32), *at)
+    table = table_of(place, reach, least_eps(core), before)
+    return [table[some] for some in places]
+
+
+def forest_of_chunk(chunk: Chunk, layout: Any, min_samples: int) -> np.ndarray:
+    """The result (n, 4) for the rows of one chunk that is all there is."""
+    names = np.arange(len(chunk["ids"]))
+    number = max(1, min(min_samples - 1, len(names)))
+    core = core_of(smallest_of_block(chunk, chunk, layout, number, True)[0])
+    forest, attached = forest_of_block(chunk, chunk, (core, core), [names, names], layout, True)
+    return order_forest([names], [core], attached, forest)[0]
+
+
+def core_of(smallest: np.ndarray) -> np.ndarray:
+    """Squares of core distances (n,), from the smallest distances (n, min_samples - 1); inf: no core row."""
+    return smallest[:, -1].copy()

@@ -1,0 +1,231 @@
+"""Clusterings as estimators, in the manner of scikit-learn: for its users, and for arrays."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, TypeVar
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from dask.base import is_dask_collection
+
+from dask_simjoin.cluster import verbs as clusterings
+from dask_simjoin.cluster.verbs import cluster_optics_dbscan, cluster_optics_xi
+from dask_simjoin.engine.compat import to_host, values_of
+from dask_simjoin.errors import OptionError
+from dask_simjoin.options.frames import checked_spec, example_of
+from dask_simjoin.options.optional import optional
+from dask_simjoin.options.validate import check_choice, check_eps
+
+__all__ = ["DBSCAN", "OPTICS", "cluster_optics_dbscan", "cluster_optics_xi"]
+
+Self = TypeVar("Self", bound="_Estimator")
+
+
+class _Estimator:
+    """Parameters by name, and frames of arrays."""
+
+    labels_: Any
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; `deep` changes nothing."""
+        return {name: getattr(self, name) for name in self._names()}
+
+    def set_params(self: Self, **parameters: Any) -> Self:
+        """Set parameters by name; unknown ones are an error."""
+        names = self._names()
+        for name in parameters:
+            if name not in names:
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}; its parameters are {', '.join(names)}."
+                )
+        vars(self).update(parameters)
+        return self
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({given})"
+
+    def __sklearn_tags__(self) -> Any:
+        utils = optional("sklearn.utils", "scikit-learn", "Tags of scikit-learn")
+        return utils.Tags(estimator_type="clusterer", target_tags=utils.TargetTags(required=False))
+
+    def _frame(self, X: Any, eps: float) -> Any:
+        """A frame of what was given."""
+        if hasattr(X, "columns"):
+            frame = X
+        elif getattr(X, "ndim", np.ndim(X)) != 2 or hasattr(X, "tocsr"):
+            shape = getattr(X, "shape", np.shape(X))
+            raise OptionError(
+                f"X of shape {shape} is not allowed; use a dense array (n, d) of NumPy or Dask, or a "
+                "DataFrame."
+            )
+        elif isinstance(X, da.Array):
+            frame = dd.from_dask_array(X.rechunk({1: -1}))
+        else:
+            frame = pd.DataFrame(np.asarray(X))
+        meta = example_of(frame)
+        self.n_features_in_ = len(checked_spec(meta, eps, on=getattr(self, "on", None)).on)
+        return frame
+
+    def _as_given(self, column: Any, X: Any) -> Any:
+        """A column of a result in the manner of `X`: an array of an array, a Series of a frame."""
+        if isinstance(X, da.Array):
+            known = not getattr(self, "dropna", False)
+            return column.to_dask_array(lengths=X.chunks[0] if known else None)
+        return column if hasattr(X, "columns") else to_host(values_of(column))
+
+    def fit(self: Self, X: Any, y: Any = None) -> Self:
+        """Cluster the rows of `X`; see the subclass."""
+        raise NotImplementedError
+
+    def fit_predict(self, X: Any, y: Any = None) -> Any:
+        """`fit`, and the labels."""
+        return self.fit(X).labels_
+
+
+class DBSCAN(_Estimator):
+    """Clusters of rows by density, with the labels of ``sklearn.cluster.DBSCAN(algorithm="kd_tree")``.
+
+    Parameters
+    ----------
+    eps : float
+        Largest distance of neighbours.
+    min_samples : int
+        A row with at least so many rows within `eps`, itself included, is a core row.
+    on, metric, p, dropna, method, partitioning, blocksize
+        As in `SimJoinAccessor.dbscan`; `on` is for frames.  Of "haversine" an array has
+        latitudes and longitudes in degrees, and `eps` is in metres.
+
+    Attributes
+    ----------
+    labels_ : array or Series (n,), int64
+        After `fit`: the number of each row's cluster, or -1. A NumPy array of a NumPy array, lazy and a
+        Dask array of a Dask array, else a Series as `SimJoinAccessor.dbscan` gives it: of a Dask
+        DataFrame it is lazy, and `fit` has computed nothing.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_simjoin.cluster import DBSCAN
+    >>> x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [9.0, 9.0]])
+    >>> DBSCAN(eps=1.0, min_samples=2).fit_predict(x)
+    array([ 0,  0,  0, -1])
+    """
+
+    def __init__(self, eps: float = 0.5, *, min_samples: int = 5, metric: str = "euclidean", p: float = 2,
+                 on: Any = None, dropna: bool = False, method: str = "auto", partitioning: str = "auto",
+                 blocksize: Any = None) -> None:  # fmt: skip
+        self.eps, self.min_samples, self.metric, self.p, self.on = eps, min_samples, metric, p, on
+        self.dropna, self.method, self.partitioning, self.blocksize = dropna, method, partitioning, blocksize
+
+    def fit(self, X: Any, y: Any = None) -> DBSCAN:
+        """Cluster the rows of `X`.
+
+        Parameters
+        ----------
+        X : array (n, d) of NumPy or Dask, or a DataFrame of Dask, pandas or cuDF
+        y : ignored
+        """
+        parameters = self.get_params()
+        eps = parameters.pop("eps")
+        self.labels_ = self._as_given(clusterings.dbscan(self._frame(X, eps), eps, **parameters), X)
+        return self
+
+
+class OPTICS(_Estimator):
+    """Rows in the order of ``sklearn.cluster.OPTICS(algorithm="kd_tree")``, and clusters from it.
+
+    Parameters
+    ----------
+    max_eps : float
+        Largest distance of neighbours, finite: scikit-learn's default, infinity, would keep all pairs.
+    min_samples : int
+        A row with at least so many rows within `max_eps`, itself included, is a core row.
+    cluster_method : {"xi", "dbscan"}
+        How labels are found: see `cluster_optics_xi`, which needs scikit-learn, and `cluster_optics_dbscan`.
+    eps : float, optional
+        Of "dbscan", at most `max_eps`, which is the default.
+    xi, min_cluster_size, predecessor_correction
+        Of "xi".
+    mode : {"edges", "forest"}
+        As in `SimJoinAccessor.optics`: exactly scikit-learn's order, or one that needs less memory.
+    on, metric, p, dropna, method, partitioning, blocksize
+        As in `SimJoinAccessor.optics`; `on` is for frames.
+
+    Attributes
+    ----------
+    optics_ : DataFrame
+        After `fit`, what `SimJoinAccessor.optics` gives: lazy for a Dask DataFrame or array.
+    labels_, reachability_, core_distances_, predecessor_ : array or Series (n,)
+        In the order of the rows; lazy where `X` is.
+    ordering_ : array (n,), int64
+        The rows in order. Not of a Dask array or DataFrame: ``optics_["ordering"]`` has their places in it.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_simjoin.cluster import OPTICS
+    >>> x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [9.0, 9.0]])
+    >>> found = OPTICS(max_eps=5.0, min_samples=2, cluster_method="dbscan").fit(x)
+    >>> found.ordering_, found.reachability_, found.labels_
+    (array([0, 1, 2, 3]), array([inf,  1.,  1., inf]), array([ 0,  0,  0, -1]))
+    """
+
+    def __init__(self, max_eps: float = 0.5, *, min_samples: int = 5, cluster_method: str = "xi",
+                 eps: float | None = None, xi: float = 0.05, min_cluster_size: Any = None,
+                 predecessor_correction: bool = True, mode: str = "edges", metric: str = "euclidean",
+                 p: float = 2, on: Any = None, dropna: bool = False, method: str = "auto",
+                 partitioning: str = "auto", blocksize: Any = None) -> None:  # fmt: skip
+        self.max_eps, self.min_samples, self.cluster_method, self.eps = (
+            max_eps,
+            min_samples,
+            cluster_method,
+            eps,
+        )
+        self.xi, self.min_cluster_size, self.mode = xi, min_cluster_size, mode
+        self.metric, self.p = metric, p
+        self.predecessor_correction, self.on, self.dropna = predecessor_correction, on, dropna
+        self.method, self.partitioning, self.blocksize = method, partitioning, blocksize
+
+    def fit(self, X: Any, y: Any = None) -> OPTICS:
+        """Put the rows of `X` in order, and cluster them.
+
+        Parameters
+        ----------
+        X : array (n, d) of NumPy or Dask, or a DataFrame of Dask, pandas or cuDF
+        y : ignored
+        """
+        check_choice("cluster_method", self.cluster_method, ("xi", "dbscan"))
+        most = check_eps(self.max_eps, "max_eps")
+        eps = most if self.eps is None or self.cluster_method != "dbscan" else check_eps(self.eps, "eps")
+        if eps > most:
+            raise OptionError(f"eps={self.eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
+        found = clusterings.optics(
+            self._frame(X, self.max_eps), self.max_eps, self.min_samples, mode=self.mode, on=self.on,
+            metric=self.metric, p=self.p, dropna=self.dropna, method=self.method,
+            partitioning=self.partitioning, blocksize=self.blocksize,
+        )  # fmt: skip
+        self.optics_ = found
+        if self.cluster_method == "dbscan":
+            labels = cluster_optics_dbscan(found, eps)
+        else:
+            labels = cluster_optics_xi(
+                found, self.min_samples, xi=self.xi, min_cluster_size=self.min_cluster_size,
+                predecessor_correction=self.predecessor_correction,
+            )  # fmt: skip
+        self.labels_ = self._as_given(labels, X)
+        self.reachability_ = self._as_given(found["reachability"], X)
+        self.core_distances_ = self._as_given(found["core_distance"], X)
+        self.predecessor_ = self._as_given(found["predecessor"], X)
+        if not is_dask_collection(found):
+            self.ordering_ = np.argsort(to_host(values_of(found["ordering"])))
+        return self

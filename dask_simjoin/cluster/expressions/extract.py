@@ -1,0 +1,59 @@
+"""Lazy clusters from a result of OPTICS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.cluster.algorithms.extract import labels_of
+from dask_simjoin.engine.base import backend_for
+from dask_simjoin.expressions.aligned import Aligned
+from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.source import Sealed, pick, settled
+
+
+class Extracted(Aligned):
+    """Labels of all rows of a result, before it is known what they are combined with."""
+
+    _label = "simjoin_labels"
+    _parameters = ["frame", "source", "eps", "options", "meta", "chosen"]
+
+    def _values(self) -> Expr:
+        source = self._source.inner
+        how = self.operand("eps"), self.operand("options"), self._meta
+        return ExtractedParts(Sealed(settled(source)), *how, source.divisions, self.operand("chosen"))
+
+
+class ExtractedParts(PartitionsFiltered, Named):
+    """One task that finds the labels of all rows, and their partitions."""
+
+    _label = "simjoin_labels_rows"
+    _parameters = ["result", "eps", "options", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions")
+
+    def _layer(self) -> dict[Any, Any]:
+        result = self.operand("result").inner
+        layer = dict(result.__dask_graph__())
+        parts = [TaskRef(key) for key in result.__dask_keys__()]
+        whole = (f"simjoin_labels_found-{self.deterministic_token}", 0)
+        layer[whole] = Task(whole, _labels, self.operand("eps"), self.operand("options"), *parts)
+        for place, n in enumerate(self._partitions):
+            found, key = (f"simjoin_labels_of-{self.deterministic_token}", n), (self._name, place)
+            layer[found] = Task(found, pick, TaskRef(whole), n)
+            layer[key] = Task(key, _rows, TaskRef(found), parts[n], self._meta.name)
+        return layer
+
+
+def _labels(eps: float | None, options: Any, *parts: Any) -> list[np.ndarray]:
+    ends = np.cumsum([len(part) for part in parts])[:-1]
+    return np.split(labels_of(parts, eps, options), ends)
+
+
+def _rows(labels: np.ndarray, part: Any, name: str) -> Any:
+    backend = backend_for(part)
+    return backend.series(backend.xp.asarray(labels), part.index, name)

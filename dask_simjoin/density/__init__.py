@@ -1,1 +1,0 @@
-"""Clusterings that are built on joins, as pure functions of chunks and of arrays."""

@@ -1,0 +1,259 @@
+"""The CPU backend: pandas and NumPy, Numba kernels, one core per call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.engine.base import Measured, Pairs, Visitor, columns_like
+from dask_simjoin.engine.cpu import nearest as cpu_nearest
+from dask_simjoin.engine.cpu.kernels import components, finish
+from dask_simjoin.engine.cpu.kernels import regions as region_kernels
+from dask_simjoin.engine.cpu.kernels.stale import forget_stale
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
+from dask_simjoin.engine.cpu.methods.sinks import BITS, MOST_ROOM, Labels, Positions, Shown
+from dask_simjoin.engine.cpu.methods.sweep import count_pairs, find_pairs, part
+from dask_simjoin.engine.cpu.methods.tiles import build_tiles
+from dask_simjoin.engine.index import sweep as grid
+from dask_simjoin.engine.index import tiles
+from dask_simjoin.engine.index.cpu import METHODS, Layout, make_layout
+from dask_simjoin.engine.index.cpu_nearest import NearestLayout
+from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.engine.lists import lists_of, vectors
+from dask_simjoin.metrics.norms import Norm
+
+Index = dict[str, Any]
+
+ROOM_PER_POINT = 256
+"""Pairs of each point for which memory is reserved at first."""
+
+
+NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
+    "i": lambda dtype: f"Int{8 * dtype.itemsize}",
+    "u": lambda dtype: f"UInt{8 * dtype.itemsize}",
+    "b": lambda dtype: "boolean",
+}
+"""pandas' dtypes of numbers that may be missing: as float64 large ids would change."""
+
+
+class CpuBackend:
+    """See `Backend`."""
+
+    xp = np
+
+    methods = METHODS
+    most_dims = None
+
+    def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
+               threshold: float, norm: Norm = 2) -> Layout:  # fmt: skip
+        return make_layout(method, lower, upper, mean, variance, threshold, norm)
+
+    def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
+        if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
+            return vectors(frame[columns[0]])
+        x = np.empty((len(frame), len(columns)), order="F")
+        for k, name in enumerate(columns):
+            column = frame[name]
+            if isinstance(column.dtype, np.dtype):
+                x[:, k] = column.to_numpy()
+            else:
+                x[:, k] = column.to_numpy(dtype="float64", na_value=np.nan)
+        return x
+
+    def build(self, x: np.ndarray, layout: Layout | NearestLayout) -> Index:
+        if isinstance(layout, NearestLayout):
+            return cpu_nearest.build(x, np.arange(len(x)), layout)
+        if layout.grid is not None:
+            return grid.build(x, layout.grid, SWEEP_LANES)
+        return build_tiles(x, layout)
+
+    def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: Measured | None = None,
+              labels: tuple[Any, Any] | None = None, rows: tuple[int, int] | None = None,
+              kept: Any = None) -> Pairs:  # fmt: skip
+        if rows is None:
+            return _pairs(q, d, layout, same, same, distance, labels, kept)
+        start, stop = rows
+        some = part(q, layout, start, stop)
+        own = other = None
+        if labels is not None:
+            own = other = labels[0][start:stop], labels[1]
+        if not same:
+            return _pairs(some, d, layout, False, False, distance, other, kept, (start, 0))
+        rest = part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
+        if labels is not None:
+            own, other = (own[0], own[0]), (own[0], labels[0][stop:])  # type: ignore[index]
+        found = [
+            _pairs(some, some, layout, True, True, distance, own, kept, (start, start)),
+            _pairs(some, rest, layout, False, True, distance, other, kept, (start, stop)),
+        ]
+        left, right = (np.concatenate([f[k] for f in found]) for k in range(2))
+        away = np.concatenate([f.distance for f in found]) if distance else None
+        values = [np.concatenate(parts) for parts in zip(*(f.kept for f in found), strict=True)]
+        return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found), values)
+
+    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
+              rows: tuple[int, int] | None = None) -> None:  # fmt: skip
+        if rows is not None:
+            start, stop = rows
+            some = part(q, layout, start, stop)
+            self.visit(some, some if same else d, layout, visitor, same=same)
+            if same:
+                rest = part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
+                self.visit(some, rest, layout, visitor, same=False)
+            return
+        y = [s["cols"].T if layout.grid is not None else s["y"] for s in (q, d)]
+
+        def show(left: np.ndarray, right: np.ndarray) -> None:
+            totals = np.empty(len(left))
+            finish.measure(*y, left, right, kind_of(layout.norm), totals)
+            visitor(q["order"][left], d["order"][right], totals)
+
+        places = [np.arange(len(s["order"]), dtype=np.int32) for s in (q, d)]
+        _show(q, d, layout, same, places, show)
+
+    def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray, taking: tuple[Any, Any],
+                offset: int, *, same: bool) -> None:  # fmt: skip
+        def link(left: np.ndarray, right: np.ndarray) -> None:
+            components.link(parent, left, right, *taking, offset)
+
+        _show(q, d, layout, same, [s["order"] for s in (q, d)], link)
+
+    def link(self, parent: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
+        every = np.ones(len(parent), bool)
+        components.link(parent, left, right, every, every, 0)
+
+    def roots(self, parent: np.ndarray) -> None:
+        components.roots(parent)
+
+    def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Any, Any], low: tuple[Any, Any], *,
+               same: bool) -> None:  # fmt: skip
+        def lower(left: np.ndarray, right: np.ndarray) -> None:
+            components.lowest(left, right, *labels, *low)
+
+        _show(q, d, layout, same, [s["order"] for s in (q, d)], lower)
+
+    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Any:
+        counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if same else (q, d))]
+        if all(len(c) > SWEEP_LANES for c in counts):
+            count_pairs(q, d, layout, same, counts[0], counts[-1])
+        by_position = []
+        for side, count in zip((q, d), counts, strict=False):
+            n = len(count) - SWEEP_LANES
+            out = np.empty(n, np.int64)
+            out[side["order"][:n]] = count[:n]
+            by_position.append(out)
+        return by_position
+
+    def weights(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Any:
+        counts = [np.zeros(len(s["order"]), np.int64) for s in (q, d)]
+        if all(len(c) > SWEEP_LANES for c in counts):
+            # of one index with itself the kernels meet each pair once, from its earlier place
+            count_pairs(q, d, layout, same, *counts)
+        return counts[0][: len(counts[0]) - SWEEP_LANES]
+
+    def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
+                norm: Norm = 2, *,
+                everywhere: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+        own = np.empty(len(x), np.int64)
+        region_kernels.own_regions(x, regions.dim, regions.split, regions.child, own)
+        if everywhere and len(regions) == 1:  # whose tree has no node to start from
+            return own, np.arange(len(x)), own
+        until = np.full(len(x), len(regions)) if everywhere else own
+        room = len(x) // 4 + 64
+        while True:
+            rows, needing = np.empty(room, np.int64), np.empty(room, np.int64)
+            n = region_kernels.halo_regions(
+                x, *regions.arrays, until, reach, threshold, kind_of(norm), rows, needing
+            )
+            if n <= room:
+                return own, rows[:n], needing[:n]
+            room = n
+
+    def result(self, columns: dict[str, Any], rows: int) -> pd.DataFrame:
+        return pd.DataFrame(columns, index=pd.RangeIndex(rows), copy=False)
+
+    def values(self, frame: pd.DataFrame, name: Any, places: np.ndarray) -> Any:
+        column = frame[name]
+        return (column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array).take(places)
+
+    def plain(self, frame: pd.DataFrame, name: Any) -> Any:
+        dtype = frame[name].dtype
+        fixed = isinstance(dtype, np.dtype) and dtype.kind != "O" and dtype.itemsize in BITS
+        return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
+
+    def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
+        return pd.concat(frames, ignore_index=True)
+
+    def optional(self, dtype: Any) -> Any:
+        if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+            return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
+        return self.missing(dtype, 1).dtype  # intervals of integers become such of float64
+
+    def missing(self, dtype: Any, rows: int) -> Any:
+        return pd.Series([], dtype=dtype).reindex(range(rows))
+
+    def series(self, values: np.ndarray, index: pd.Index, name: str) -> pd.Series:
+        return pd.Series(values, index, name=name)
+
+    def rows(self, values: np.ndarray, index: pd.Index, example: Any) -> Any:
+        if example.ndim == 1:
+            return self.series(values.view(example.dtype), index, example.name)
+        return pd.DataFrame(columns_like(values, example, np), index)
+
+    def index(self, values: Any) -> pd.Index:
+        return pd.Index(values)
+
+    def memory(self) -> None:
+        return None
+
+
+forget_stale()
+BACKEND = CpuBackend()
+
+
+def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, distance: Measured | None,
+           labels: tuple[Any, Any] | None, kept: Any = None,
+           firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
+    """Pairs of two indexes; `one_chunk`: of parts of one chunk, so that the smaller position is left."""
+    sides, room = (q, d), 0
+    if all(len(s["order"]) > SWEEP_LANES for s in sides):
+        room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MOST_ROOM) + tiles.TILE**2
+    sink: Positions | Labels
+    if labels is None and distance is None:
+        sink = Positions(room)
+        names = [s["order"] for s in sides]
+    else:  # what the sink looks up lies in the index's order
+        names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
+        sink = Labels(
+            room // 2,
+            [
+                (s["cols"].T if layout.grid is not None else s["y"], s["order"], label)
+                for s, label in zip(sides, labels or [s["order"] for s in sides], strict=True)
+            ],
+            same=one_chunk,
+            distance=distance,
+            norm=kind_of(layout.norm),
+            kept=kept or ((), ()),
+            firsts=firsts,
+        )
+    decided = refused = 0
+    if room:
+        decided, refused = find_pairs(q, d, layout, same, names, sink)
+    else:
+        sink.end(0)
+    left, right, *more = sink.segments.whole
+    away = more.pop(0) if distance is not None else None
+    if one_chunk and not same and isinstance(sink, Positions):
+        left, right = np.minimum(left, right), np.maximum(left, right)
+    return Pairs(left, right, away, decided, refused, more)
+
+
+def _show(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
+          function: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
+    """Show all pairs to a function, some at a time, by these names of the places of both sides."""
+    if all(len(s["order"]) > SWEEP_LANES for s in (q, d)):
+        find_pairs(q, d, layout, same, names, Shown(function))

@@ -1,0 +1,60 @@
+"""Turns pairs of places in two indexes into labels of rows and distances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from dask_simjoin.engine.cpu.kernels.totals import add_term
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def label(q_order: Any, q_labels: Any, d_order: Any, d_labels: Any, same: bool, q_places: Any,
+          d_places: Any, left: Any, right: Any) -> None:  # fmt: skip
+    """Fill `left` and `right` with labels; with `same`, the smaller position comes first.
+
+    `q_order`, `d_order`: positions, `q_labels`, `d_labels`: labels, both by place in an index.
+    """
+    for n in range(q_places.size):
+        i, j = q_places[n], d_places[n]
+        a, b = q_labels[i], d_labels[j]
+        swap = same and d_order[j] < q_order[i]
+        left[n] = b if swap else a
+        right[n] = a if swap else b
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def orient(q_order: Any, d_order: Any, same: bool, q_places: Any, d_places: Any, q_first: int, d_first: int,
+           left: Any, right: Any) -> None:  # fmt: skip
+    """Fill `left` and `right` with places in a whole index, of whose parts those are that begin there.
+
+    With `same`, the smaller position comes first.
+    """
+    for n in range(q_places.size):
+        i, j = q_places[n], d_places[n]
+        swap = same and d_order[j] < q_order[i]
+        left[n] = d_first + j if swap else q_first + i
+        right[n] = q_first + i if swap else d_first + j
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def gather(values: Any, places: Any, out: Any) -> None:
+    """Fill `out` with the values at some places."""
+    for n in range(places.size):
+        out[n] = values[places[n]]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def measure(q_y: Any, d_y: Any, q_places: Any, d_places: Any, norm: Any, totals: Any) -> None:
+    """Fill `totals`, by the norm's formula; `q_y`, `d_y` (n, d): coordinates by place.
+
+    `norm`: see `totals.kind_of`.
+    """
+    dims = q_y.shape[1]
+    for n in range(q_places.size):
+        i, j = q_places[n], d_places[n]
+        total = 0.0
+        for k in range(dims):
+            total = add_term(total, q_y[i, k] - d_y[j, k], norm)
+        totals[n] = total

@@ -1,0 +1,41 @@
+"""What lies at an address: for loops in which arrays would cost the counting of references."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+from numba.extending import intrinsic
+
+from dask_simjoin.engine.cpu.kernels.vectors import F32, I64, const, load, store
+
+
+@intrinsic
+def mask_at(typingctx: Any, address: Any, i: Any) -> Any:
+    """Number `i` of the uint64 at an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return load(builder, builder.add(args[0], builder.mul(args[1], const(8))), I64, 8)
+
+    return types.uint64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def put_mask(typingctx: Any, address: Any, i: Any, mask: Any) -> Any:
+    """Write number `i` of the uint64 at an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        store(builder, args[2], builder.add(args[0], builder.mul(args[1], const(8))), 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.uint64), codegen
+
+
+@intrinsic
+def float32_at(typingctx: Any, address: Any, i: Any) -> Any:
+    """Number `i` of the float32 at an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return load(builder, builder.add(args[0], builder.mul(args[1], const(4))), F32, 4)
+
+    return types.float32(types.int64, types.int64), codegen

@@ -1,0 +1,205 @@
+"""Nearest neighbours of the points of one tile index among those of another.
+
+A tile of 64 queries goes through the other index's boxes nearest first, with a heap, until the nearest
+box left is further than the worst neighbour of each of its queries.  What prunes loses nothing: a box or
+point is left out only if a lower bound of its d2 is larger than the worst d2 kept, so that one as far
+as the worst is still asked for its name; or if that is 0 and no name in the box is smaller.  Of norms
+other than 2, d2 is their total.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from dask_simjoin.engine.cpu.kernels.nearest_scan import (
+    ALL,
+    MOST_GUESS,
+    NONE,
+    ONE,
+    SLACK,
+    begin,
+    scan,
+    set_limits,
+)
+from dask_simjoin.engine.cpu.kernels.nearest_simd import box_gaps
+from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES
+from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit, prefetch
+from dask_simjoin.engine.index.tiles import TILE
+
+LEVEL = 48
+"""Bits of a node's number below those of its level."""
+
+PREFETCHED = 4096
+"""Bytes of a tile that are asked for at once; a core follows longer ones by itself."""
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def _before(keys: Any, ties: Any, i: int, j: int) -> bool:
+    return bool(keys[i] < keys[j] or (keys[i] == keys[j] and ties[i] < ties[j]))
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def _swap(keys: Any, ties: Any, nodes: Any, i: int, j: int) -> None:
+    keys[i], keys[j] = keys[j], keys[i]
+    ties[i], ties[j] = ties[j], ties[i]
+    nodes[i], nodes[j] = nodes[j], nodes[i]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _push(keys: Any, ties: Any, nodes: Any, size: int, key: float, tie: int, node: int) -> None:
+    """Add to a heap of `size` with the smallest (key, tie) first."""
+    keys[size], ties[size], nodes[size] = key, tie, node
+    while size > 0:
+        up = (size - 1) >> 1
+        if not _before(keys, ties, size, up):
+            break
+        _swap(keys, ties, nodes, size, up)
+        size = up
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _pop(keys: Any, ties: Any, nodes: Any, size: int) -> None:
+    """Remove the first of a heap of `size`."""
+    size -= 1
+    keys[0], ties[0], nodes[0] = keys[size], ties[size], nodes[size]
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and _before(keys, ties, child + 1, child):
+            child += 1
+        if not _before(keys, ties, child, at):
+            break
+        _swap(keys, ties, nodes, child, at)
+        at = child
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, d_low: Any, d_high: Any,
+           d_tree: Any, d_least: Any, d_names: Any, terms: Any, same: bool, own_tiles: bool, bound2: float,
+           norm: Any, best_d2: Any, best_name: Any) -> None:  # fmt: skip
+    """Improve the neighbours of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
+
+    `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `same`: names are
+    of one frame, and a query is no neighbour of itself; `own_tiles`: the two indexes are one; `norm`: see
+    `totals.kind_of`, with the filter squares.
+    """
+    points, dims = len(q_names), q_low.shape[1]
+    k = best_d2.shape[1]
+    lower, upper, levels = d_tree
+    tiles = d_low.shape[0]
+    top = levels.size - 2
+    step = lower.strides[0]
+    keys = np.empty(tiles + lower.shape[0] + 1)
+    ties, nodes = np.empty(keys.size, np.int64), np.empty(keys.size, np.int64)
+    rows, own, worst = np.empty(TILE, np.int64), np.empty(TILE, np.int64), np.empty(TILE)
+    state = rows, own, worst, best_d2, best_name, d_names
+    kind = lower.dtype.type
+    reach, all_reach, gaps = np.empty(TILE, kind), np.empty(TILE, kind), np.empty(TILE, kind)
+    zero = kind(0)
+    limit = np.empty(TILE + 1, np.float32)
+    limit[TILE] = np.inf
+    lanes = np.zeros((TILE + 1, dims), np.float32)
+    work = (
+        np.empty(TILE), np.empty(TILE), np.empty(TILE, np.int64), np.empty(TILE + QUERIES, np.int64),
+        np.zeros(TILE + 1, np.uint64), lanes,
+    )  # fmt: skip
+    ahead_lines = min(d[0].strides[0], PREFETCHED) // 64
+    guess = np.inf
+    for a in range(q_low.shape[0]):
+        count = min(TILE, points - a * TILE)
+        valid = ALL if count == TILE else (ONE << np.uint64(count)) - ONE
+        begin(q, a, lanes)
+        reach[:] = kind(-1)
+        for t in range(count):
+            i = a * TILE + t
+            rows[t] = q_order[i]
+            worst[t] = best_d2[rows[t], k - 1]
+            own[t] = q_names[i] if same else -1
+        size = 1
+        keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
+        if own_tiles:
+            # the own tile comes first: its points are close, and so little is left to be looked at
+            _push(keys, ties, nodes, size, -1.0, -1, a)
+            size += 1
+        next_guess = np.inf
+        changed = valid
+        zeros, furthest, last = NONE, zero, np.uint64(0)
+        widest = ALL  # the lanes of which one has the furthest limit
+        while size > 0:
+            if changed != NONE:
+                stale = changed & widest != NONE
+                while changed != NONE:
+                    t = lowest_bit(changed)
+                    changed &= changed - ONE
+                    d2 = min(worst[t], bound2)
+                    first = min(d2, guess) if worst[t] == np.inf else d2
+                    set_limits(q, terms, a * TILE + t, t, d2, first, reach, limit)
+                    if worst[t] == 0.0:
+                        zeros |= ONE << np.uint64(t)
+                if stale:
+                    lane = 0
+                    for t in range(1, count):
+                        if reach[t] > reach[lane]:
+                            lane = t
+                    widest = ONE << np.uint64(lane)
+                    furthest = reach[lane]
+                    all_reach[:] = furthest
+                if zeros == valid:
+                    last = NONE
+                    for t in range(count):
+                        last = max(last, np.uint64(best_name[rows[t], k - 1]))
+            key, tie, node = keys[0], ties[0], nodes[0]
+            if key > furthest or (zeros == valid and key == 0 and np.uint64(tie) > last):
+                # where all neighbours are at distance 0 only smaller names are better, and boxes as near as
+                # this one come in the order of their smallest names
+                break
+            _pop(keys, ties, nodes, size)
+            size -= 1
+            level, number = (node >> LEVEL) - 1, node & ((1 << LEVEL) - 1)
+            if level >= 0:
+                group = levels[level] + number
+                mask = box_gaps(
+                    lower.ctypes.data + group * step, upper.ctypes.data + group * step, dims,
+                    q_low[a].ctypes.data, q_high[a].ctypes.data, all_reach.ctypes.data,
+                    gaps.ctypes.data, zero, norm,
+                )  # fmt: skip
+                boxes = tiles if level == 0 else levels[level] - levels[level - 1]
+                while mask != NONE:
+                    bit = lowest_bit(mask)
+                    mask &= mask - ONE
+                    child = number * TILE + bit
+                    if child >= boxes or (own_tiles and level == 0 and child == a):
+                        continue
+                    least = d_least[group, bit]
+                    if zeros == valid and np.uint64(least) > last:
+                        continue
+                    _push(keys, ties, nodes, size, np.float64(gaps[bit]), least, (level << LEVEL) | child)
+                    size += 1
+                continue
+            b = number
+            if size > 0 and nodes[0] >> LEVEL == 0:
+                # the next tile comes into the cache while this one is worked on
+                ahead = d[0].ctypes.data + nodes[0] * d[0].strides[0]
+                for line in range(ahead_lines):
+                    prefetch(ahead + line * 64)
+            at = q[0].ctypes.data + a * q[0].strides[0]
+            wanted = valid & box_gaps(
+                at, at, dims, d_low[b].ctypes.data, d_high[b].ctypes.data, reach.ctypes.data,
+                gaps.ctypes.data, zero, norm,
+            )  # fmt: skip
+            idle = wanted & zeros
+            while idle != NONE:
+                t = lowest_bit(idle)
+                idle &= idle - ONE
+                if d_least[b >> 6, b & 63] > best_name[rows[t], k - 1]:
+                    wanted &= ~(ONE << np.uint64(t))
+            if wanted != NONE:
+                changed = scan(q, d, a, b, wanted, state, limit, bound2, guess, norm, work)
+                if next_guess == np.inf and k < TILE and worst[count - 1] < MOST_GUESS:
+                    next_guess = worst[count - 1] * SLACK
+        guess = next_guess

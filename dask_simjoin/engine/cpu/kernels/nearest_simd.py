@@ -1,0 +1,176 @@
+"""Explicit SIMD of the nearest neighbours: totals and gaps of a tile, with limits of their own.
+
+Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from dask_simjoin.engine.cpu.kernels.tile_simd import REGISTER
+from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, larger, zeros
+from dask_simjoin.engine.cpu.kernels.vectors import F32, F64, bits, const, load, splat, store
+from dask_simjoin.engine.index.tiles import TILE
+
+VECTORS = 4
+"""Vectors of totals that are kept in registers at a time."""
+
+UNROLLED_DIMS = 4
+"""Up to here there is code without a loop over dimensions."""
+
+
+def _by_dims(builder: Any, dims: Any, kind: Any, emit: Callable[[int | None], None]) -> None:
+    """Run ``emit(d)`` for the few dimensions with code of their own, ``emit(None)`` for others."""
+    if kind.instance_class is not Squares:
+        emit(None)
+        return
+    done = builder.append_basic_block("dims.done")
+    general = builder.append_basic_block("dims.any")
+    switch = builder.switch(dims, general)
+    for d in range(1, UNROLLED_DIMS + 1):
+        block = builder.append_basic_block(f"dims.{d}")
+        switch.add_case(const(d), block)
+        builder.position_at_end(block)
+        emit(d)
+        builder.branch(done)
+    builder.position_at_end(general)
+    emit(None)
+    builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _totals(builder: Any, dims: Any, unrolled: int | None, vector: Any, kind: Any, norm: Any,
+            differences: Callable[[Any], Callable[[int], Any]]) -> list[Any]:  # fmt: skip
+    """Totals over the dimensions, in their order; `differences(k)(n)` emits vector n of dimension k."""
+    slots = zeros(builder, vector, VECTORS)
+
+    def step(k: Any) -> None:
+        add_terms(builder, kind, norm, slots, differences(k))
+
+    if unrolled is None:
+        with cgutils.for_range_slice(builder, const(0), dims, const(1)) as (k, _):
+            step(k)
+    else:
+        for k in range(unrolled):
+            step(const(k))
+    return [builder.load(slot) for slot in slots]
+
+
+@intrinsic
+def tile_totals(typingctx: Any, tile: Any, dims: Any, point: Any, limit: Any, out: Any,
+                norm: Any) -> Any:  # fmt: skip
+    """Totals of 64 points and one: the definition; mask of those within `limit`.
+
+    `tile`: address of float64 [dims][64]; `point`: of the point's first coordinate in its tile;
+    `out`: of the 64 float64 to write.
+    """
+    sig = types.uint64(*(types.int64,) * 3, types.float64, types.int64, norm)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        tile_, dims_, point_, limit_, out_, norm_ = args
+        vector = ir.VectorType(F64, REGISTER // 8)
+        width = REGISTER
+        mask = cgutils.alloca_once_value(builder, const(0))
+
+        def emit(unrolled: int | None) -> None:
+            bound = splat(builder, limit_, vector)
+            for first in range(0, TILE // vector.count, VECTORS):
+
+                def differences(k: Any, first: int = first) -> Any:
+                    offset = builder.mul(k, const(TILE * 8))
+                    row = builder.add(tile_, offset)
+                    p = splat(builder, load(builder, builder.add(point_, offset), F64, 8), vector)
+
+                    def difference(n: int) -> Any:
+                        z = load(builder, builder.add(row, const((first + n) * width)), vector, 8)
+                        return builder.fsub(z, p)
+
+                    return difference
+
+                totals = _totals(builder, dims_, unrolled, vector, norm, norm_, differences)
+                for g, total in enumerate(totals, first):
+                    store(builder, total, builder.add(out_, const(g * width)), 8)
+                    near = bits(builder, builder.fcmp_ordered("<=", total, bound))
+                    near = builder.shl(near, const(g * vector.count))
+                    builder.store(builder.or_(builder.load(mask), near), mask)
+
+        _by_dims(builder, dims_, norm, emit)
+        return builder.load(mask)
+
+    return sig, codegen
+
+
+@intrinsic
+def lanes_within(typingctx: Any, numbers: Any, limit: Any) -> Any:
+    """Mask of those of 64 float64, at an address, that are at most `limit`."""
+    sig = types.uint64(types.int64, types.float64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        vector = ir.VectorType(F64, REGISTER // 8)
+        bound = splat(builder, args[1], vector)
+        mask: Any = const(0)
+        for g in range(TILE // vector.count):
+            number = load(builder, builder.add(args[0], const(g * REGISTER)), vector, 8)
+            near = bits(builder, builder.fcmp_ordered("<=", number, bound))
+            mask = builder.or_(mask, builder.shl(near, const(g * vector.count)))
+        return mask
+
+    return sig, codegen
+
+
+@intrinsic
+def box_gaps(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: Any, limits: Any,
+             out: Any, kind: Any, norm: Any) -> Any:  # fmt: skip
+    """Totals of the gaps of 64 boxes to one box; mask of the boxes whose gap is within their limit.
+
+    `lower`, `upper`: addresses of [dims][64] numbers (the same one for points); `low`, `high`:
+    of the box's bounds; `limits`: of 64 limits; `out`: of 64 numbers to write.  All are of the type of
+    `kind`, a number.  In float64 a gap is computed with the operations of totals, in their order: rounding
+    is monotone, so it is at most the total of any two points of the boxes as computed.
+    """
+    sig = types.uint64(*(types.int64,) * 7, kind, norm)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lower_, upper_, dims_, low_, high_, limits_, out_, _, norm_ = args
+        number, size = (F32, 4) if sig.args[7] == types.float32 else (F64, 8)
+        vector = ir.VectorType(number, REGISTER // size)
+        width = REGISTER
+        mask = cgutils.alloca_once_value(builder, const(0))
+        zero = ir.Constant(vector, [0.0] * vector.count)
+
+        def emit(unrolled: int | None) -> None:
+            for first in range(0, TILE // vector.count, VECTORS):
+
+                def gaps(k: Any, first: int = first) -> Any:
+                    offset = builder.mul(k, const(size))
+                    lo = splat(builder, load(builder, builder.add(low_, offset), number, size), vector)
+                    hi = splat(builder, load(builder, builder.add(high_, offset), number, size), vector)
+                    row = builder.mul(k, const(TILE * size))
+
+                    def gap(n: int) -> Any:
+                        at = builder.add(row, const((first + n) * width))
+                        a = builder.fsub(load(builder, builder.add(lower_, at), vector, size), hi)
+                        b = builder.fsub(lo, load(builder, builder.add(upper_, at), vector, size))
+                        return larger(builder, larger(builder, a, b), zero)
+
+                    return gap
+
+                totals = _totals(builder, dims_, unrolled, vector, norm, norm_, gaps)
+                for g, total in enumerate(totals, first):
+                    at = const(g * width)
+                    store(builder, total, builder.add(out_, at), size)
+                    limit = load(builder, builder.add(limits_, at), vector, size)
+                    near = bits(builder, builder.fcmp_ordered("<=", total, limit))
+                    near = builder.shl(near, const(g * vector.count))
+                    builder.store(builder.or_(builder.load(mask), near), mask)
+
+        _by_dims(builder, dims_, norm, emit)
+        return builder.load(mask)
+
+    return sig, codegen

@@ -1,0 +1,209 @@
+"""OPTICS: the smallest distances of rows, edges by row, and the order in which rows are reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+from dask_simjoin.engine.cpu.kernels.components import find
+from dask_simjoin.engine.cpu.kernels.vectors import F64, I32, I64, const, load
+
+
+@intrinsic
+def _int32_at(typingctx: Any, address: Any, place: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        where = builder.add(args[0], builder.mul(args[1], const(4)))
+        return builder.sext(load(builder, where, I32, 4), I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def _float64_at(typingctx: Any, address: Any, place: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return load(builder, builder.add(args[0], builder.mul(args[1], const(8))), F64, 8)
+
+    return types.float64(types.int64, types.int64), codegen
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def keep_smallest(best: Any, rows: Any, values: Any) -> None:
+    """Put values of rows among the smallest that each row has: `best` (n, k), ascending."""
+    k = best.shape[1]
+    for n in range(rows.size):
+        row, value = best[rows[n]], values[n]
+        at = k
+        while at > 0 and row[at - 1] > value:
+            at -= 1
+        for m in range(k - 1, at, -1):
+            row[m] = row[m - 1]
+        if at < k:
+            row[at] = value
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def by_row(rows: Any, others: Any, values: Any, ends: Any, out: Any, out_values: Any) -> None:
+    """Sort edges by row: `ends` (n + 1,), zeros at first, tells where each row's begin and end."""
+    for n in range(rows.size):
+        ends[rows[n] + 1] += 1
+    for i in range(1, ends.size):
+        ends[i] += ends[i - 1]
+    for n in range(rows.size - 1, -1, -1):
+        # the place behind a row's last edge goes down to its first one
+        at = ends[rows[n] + 1] - 1
+        ends[rows[n] + 1] = at
+        out[at], out_values[at] = others[n], values[n]
+    for i in range(1, ends.size - 1):
+        ends[i] = ends[i + 1]
+    ends[ends.size - 1] = rows.size
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def append_rows(ends: Any, others: Any, values: Any, node: int, at: Any, out: Any, out_values: Any) -> None:
+    """Put edges of rows behind those that each has already.
+
+    `ends` (n + 1,): where each row's begin and end; `others`: rows of which the first is a `node`;
+    `at` (n,): where each row's next edge goes.
+    """
+    for i in range(at.size):
+        to = at[i]
+        for e in range(ends[i], ends[i + 1]):
+            out[to], out_values[to] = others[e] + node, values[e]
+            to += 1
+        at[i] = to
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def kth_smallest(ends: Any, values: Any, k: int, out: Any) -> None:
+    """The k-th smallest value of each row that has so many; `ends` (n + 1,): where each row's are."""
+    for i in range(out.size):
+        if ends[i + 1] - ends[i] >= k:
+            out[i] = np.partition(values[ends[i] : ends[i + 1]], k - 1)[k - 1]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def order(rank: Any, by_rank: Any, expands: Any, degree: Any, nodes_at: Any, weights_at: Any, reach: Any,
+          before: Any, place: Any, heap: Any, where: Any) -> None:  # fmt: skip
+    """Visit all nodes, the nearest to what was visited first, the one of the lowest rank where several are.
+
+    A binary heap holds the nodes that have been reached; where it is empty, the first node by rank that
+    has not been visited is next.
+
+    Parameters
+    ----------
+    rank, by_rank : array (n,), int32
+        The rank of each node, and the nodes by rank.
+    expands : array (n,), bool
+        Whether others are reached from a node.
+    degree : array (n,), int32
+        Numbers of edges of each node.
+    nodes_at, weights_at : array (n,), int64
+        Addresses of the first of their other ends (int32) and weights (float64).
+    reach, before, place : array (n,)
+        Filled in: the least weight by which a node was reached (inf at first), from which node (-1 at first),
+        and its place in the order (-1 at first).
+    heap, where : array (n,), int32
+        Room to work in.
+    """
+    size, seed = 0, 0
+    for done in range(rank.size):
+        if size == 0:
+            while place[by_rank[seed]] >= 0:
+                seed += 1
+            p = by_rank[seed]
+        else:
+            p = heap[0]
+            size -= 1
+            last = heap[size]
+            at = 0
+            while True:
+                child = 2 * at + 1
+                if child >= size:
+                    break
+                if child + 1 < size:
+                    a, b = heap[child], heap[child + 1]
+                    if reach[b] < reach[a] or (reach[b] == reach[a] and rank[b] < rank[a]):
+                        child += 1
+                c = heap[child]
+                if reach[last] < reach[c] or (reach[last] == reach[c] and rank[last] < rank[c]):
+                    break
+                heap[at] = c
+                where[c] = at
+                at = child
+            if size:
+                heap[at] = last
+                where[last] = at
+        place[p] = done
+        if not expands[p]:
+            continue
+        for e in range(degree[p]):
+            q = _int32_at(nodes_at[p], e)
+            weight = _float64_at(weights_at[p], e)
+            if place[q] >= 0 or not weight < reach[q]:
+                continue
+            if before[q] < 0:
+                at = size
+                size += 1
+            else:
+                at = where[q]
+            reach[q] = weight
+            before[q] = p
+            while at > 0:
+                c = heap[(at - 1) // 2]
+                if reach[c] < weight or (reach[c] == weight and rank[c] < rank[q]):
+                    break
+                heap[at] = c
+                where[c] = at
+                at = (at - 1) // 2
+            heap[at] = q
+            where[q] = at
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def spanning(left: Any, right: Any, parent: Any, kept: Any) -> int:
+    """Keep the edges that join sets of nodes, in their order; their number."""
+    number = 0
+    for n in range(left.size):
+        a, b = find(parent, left[n]), find(parent, right[n])
+        if a != b:
+            if a < b:
+                parent[b] = a
+            else:
+                parent[a] = b
+            kept[number] = n
+            number += 1
+    return number
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def sort_ties(order: Any, weight: Any, key: Any) -> None:
+    """Put what `order` sorts by weight in the order of a second key where weights are equal."""
+    start = 0
+    for stop in range(1, order.size + 1):
+        if stop < order.size and weight[order[stop]] == weight[order[start]]:
+            continue
+        if stop - start > 32:
+            some = order[start:stop].copy()
+            order[start:stop] = some[np.argsort(key[some])]
+        else:
+            for n in range(start + 1, stop):
+                moved = order[n]
+                at = n
+                while at > start and key[order[at - 1]] > key[moved]:
+                    order[at] = order[at - 1]
+                    at -= 1
+                order[at] = moved
+        start = stop
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def attach(rows: Any, names: Any, weights: Any, best: Any, best_name: Any) -> None:
+    """Note for rows the least weight by which they were met, and the least name with that weight."""
+    for n in range(rows.size):
+        i, w = rows[n], weights[n]
+        if w < best[i] or (w == best[i] and names[n] < best_name[i]):
+            best[i] = w
+            best_name[i] = names[n]

@@ -1,0 +1,218 @@
+"""Which points of a tile are near some queries: by the 8-bit filter, by the float32 one, or decided at once.
+
+What is known of a side, a tuple of one or two of those of `sides`, says which by its type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+
+from dask_simjoin.engine.cpu.kernels.memory import float32_at, mask_at, put_mask
+from dask_simjoin.engine.cpu.kernels.pair_simd import squares, total_of
+from dask_simjoin.engine.cpu.kernels.quantized_simd import quantized_filter
+from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered
+from dask_simjoin.engine.cpu.kernels.tile_simd import (
+    count_bits,
+    lowest_bit,
+    prefetch,
+    tile_decide,
+    tile_filter,
+)
+from dask_simjoin.engine.filters.int8 import STEP
+from dask_simjoin.engine.index.tiles import TILE
+
+ONE = np.uint64(1)
+NONE = np.uint64(0)
+ALL = np.uint64(2**64 - 1)
+
+FOUR = 2 * TILE
+"""Where those of four queries are written, behind a tile's: 4 of points that may be near, 4 of sure ones."""
+
+SCORE, PAUSE = FOUR + 8, FOUR + 9
+"""Where the 8-bit filter remembers how it does."""
+
+STATES = FOUR + 10
+"""Numbers (uint64) in all."""
+
+FEW = 24
+"""Candidates of 4 queries in a tile up to which each is tried by itself: the float32 filter of all 256 takes
+as long."""
+
+WORST = np.uint64(64)
+"""Of a score that counts how much more often there were more: then the 8-bit filter pauses."""
+
+PAUSED = np.uint64(256)
+"""Tiles for which it does."""
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def _address(z: int, dims: int, size: int, i: int) -> int:
+    """Of point `i`'s first coordinate in tiles."""
+    return z + ((i // TILE) * dims * TILE + i % TILE) * size
+
+
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def _filtered(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any) -> Any:
+    """The float32 filter."""
+    own, other = q[0], d[0]
+    z, dims, s = own.z, own.dims, float32_at(other.sure, b)
+    return tile_filter(
+        other.z + b * dims * (4 * TILE), other.term + b * (4 * TILE), dims, _address(z, dims, 4, i0),
+        _address(z, dims, 4, i1), _address(z, dims, 4, i2), _address(z, dims, 4, i3),
+        float32_at(own.term, i0), float32_at(own.term, i1), float32_at(own.term, i2),
+        float32_at(own.term, i3), float32_at(own.sure, i0) + s, float32_at(own.sure, i1) + s,
+        float32_at(own.sure, i2) + s, float32_at(own.sure, i3) + s, masks + 8 * FOUR,
+    )  # fmt: skip
+
+
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def _quantized(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any) -> Any:
+    """The 8-bit filter, and where it lets through too much the float32 one."""
+    own, other, row = q[1], d[1], d[0].dims * 8
+    passing = mask_at(other.marked, b)
+    union = passing | quantized_filter(
+        other.tiles + b * (own.steps * STEP * TILE), other.first + b * (4 * TILE), own.steps, own.queries,
+        own.take, i0, i1, i2, i3, own.least, passing, masks + 8 * FOUR,
+    )  # fmt: skip
+    score = mask_at(masks, SCORE)
+    fewer = score - ONE if score != NONE else score
+    if union == NONE:
+        put_mask(masks, SCORE, fewer)
+        return NONE
+    number = 0
+    for t in range(FOUR, FOUR + 4):
+        number += count_bits(mask_at(masks, t))
+    if number > FEW:
+        put_mask(masks, SCORE, score + ONE)
+        return _filtered(q, d, b, i0, i1, i2, i3, masks, norm)
+    put_mask(masks, SCORE, fewer)
+    for t in range(FOUR, FOUR + 4):
+        put_mask(masks, t + 4, NONE)
+        mask = mask_at(masks, t)
+        while mask != NONE:  # they are tried once all queries of the tile are through
+            at = d[0].y + (b * TILE + lowest_bit(mask)) * row
+            mask &= mask - ONE
+            for line in range(0, row, 64):
+                prefetch(at + line)
+    return union
+
+
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def _decided(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any) -> Any:
+    """The decision."""
+    own, other = q[0], d[0]
+    tile = other.z + b * other.dims * (8 * TILE)
+    union = NONE
+    last = -1
+    for t, i in enumerate((i0, i1, i2, i3)):
+        mask = NONE
+        if i != last:
+            mask = tile_decide(tile, other.dims, _address(own.z, own.dims, 8, i), own.threshold, norm)
+        put_mask(masks, FOUR + t, mask)
+        put_mask(masks, FOUR + t + 4, mask)
+        union |= mask
+        last = i
+    return union
+
+
+def _in_fours(some: Any) -> Any:
+    """A function for all queries `near` of one that is for four of them."""
+
+    @njit(nogil=True, error_model="numpy", forceinline=True)
+    def every(
+        q: Any, d: Any, a: int, b: int, near: Any, ahead: int, share: int, masks: int, norm: Any
+    ) -> Any:
+        hit, i = NONE, a * TILE
+        while near != NONE:
+            # the next tile comes into the cache while this one is worked on
+            for line in range(share):
+                prefetch(ahead + line * 64)
+            ahead += share * 64
+            t0 = lowest_bit(near)
+            near &= near - ONE
+            t1 = lowest_bit(near) if near != NONE else t0
+            near &= near - ONE if near != NONE else NONE
+            t2 = lowest_bit(near) if near != NONE else t1
+            near &= near - ONE if near != NONE else NONE
+            t3 = lowest_bit(near) if near != NONE else t2
+            near &= near - ONE if near != NONE else NONE
+            if some(q, d, b, i + t0, i + t1, i + t2, i + t3, masks, norm) == NONE:
+                continue
+            # the first of those that are the same is written last: a decision tells no other's
+            for t, place in ((t3, 3), (t2, 2), (t1, 1), (t0, 0)):
+                put_mask(masks, t, mask_at(masks, FOUR + place))
+                put_mask(masks, TILE + t, mask_at(masks, FOUR + 4 + place))
+                hit |= ONE << np.uint64(t)
+        return hit
+
+    return every
+
+
+_all_filtered, _all_quantized, _all_decided = (_in_fours(some) for some in (_filtered, _quantized, _decided))
+
+
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def _coarse_first(q: Any, d: Any, a: int, b: int, near: Any, ahead: int, share: int, masks: int,
+                  norm: Any) -> Any:  # fmt: skip
+    """The 8-bit filter for the queries that it serves, while it serves."""
+    marked = mask_at(q[1].marked, a)
+    pause = mask_at(masks, PAUSE)
+    if pause != NONE or mask_at(d[1].marked, b) == ALL:
+        marked = ALL
+        put_mask(masks, PAUSE, pause - ONE if pause != NONE else pause)
+    elif mask_at(masks, SCORE) > WORST:
+        put_mask(masks, SCORE, WORST // np.uint64(2))
+        put_mask(masks, PAUSE, PAUSED)
+    hit = NONE
+    if near & marked != NONE:
+        hit = _all_filtered(q, d, a, b, near & marked, ahead, 0, masks, norm)
+    return hit | _all_quantized(q, d, a, b, near & ~marked, ahead, share, masks, norm)
+
+
+def scan(q: Any, d: Any, a: int, b: int, near: Any, ahead: int, share: int, masks: int, norm: Any) -> Any:
+    """Which queries of tile `a`, of those of the mask `near`, are near points of tile `b`.
+
+    `masks`: address of `STATES` uint64; of the queries that are, number t is the mask of the points that may
+    be near query t, and number 64 + t of those that surely are.  `share` cache lines, from `ahead` on, are
+    asked for with every four queries.
+    """
+    raise NotImplementedError
+
+
+@overload(scan, inline="always")
+def _scan_overload(q, d, a, b, near, ahead, share, masks, norm):  # type: ignore[no-untyped-def]
+    first = _all_filtered if q.types[0].instance_class is Filtered else _all_decided
+    chosen = _coarse_first if len(q.types) == 2 else first
+    return lambda q, d, a, b, near, ahead, share, masks, norm: chosen(
+        q, d, a, b, near, ahead, share, masks, norm
+    )
+
+
+def within(q: Any, d: Any, i: int, j: int, threshold: float) -> bool:
+    """The float64 decision of a pair that a filter let through; of squares, which filters serve."""
+    raise NotImplementedError
+
+
+@overload(within, inline="always")
+def _within_overload(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
+    if q.types[0].instance_class is Decided:
+        return lambda q, d, i, j, threshold: True  # all that a scan finds is sure
+
+    def one_by_one(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
+        dims = q[0].dims
+        return total_of(q[0].y + i * dims * 8, d[0].y + j * dims * 8, dims) <= threshold
+
+    def at_once(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
+        # sums of the same d squares, whatever is added first, differ by a factor of 1 + d 2**-52 at most
+        dims = q[0].dims
+        one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
+        total, slack = squares(one, two, dims), threshold * ((dims + 8) * 2.0**-52)
+        if total > threshold + slack:
+            return False
+        return total < threshold - slack or total_of(one, two, dims) <= threshold
+
+    return at_once if len(q.types) == 2 else one_by_one

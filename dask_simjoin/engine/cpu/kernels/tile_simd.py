@@ -1,0 +1,252 @@
+"""Explicit SIMD of the tile engine: points and boxes against tiles of 64.
+
+Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import llvmlite.binding
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, larger, zeros
+from dask_simjoin.engine.cpu.kernels.vectors import (
+    F32,
+    F64,
+    I1,
+    I32,
+    bits,
+    call,
+    const,
+    load,
+    splat,
+    store,
+    suffix,
+)
+from dask_simjoin.engine.index.tiles import TILE
+
+_WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f"))
+
+REGISTER = 64 if _WIDE else 32
+"""Bytes of a vector: of a register of AVX-512 or AVX2, or of two of NEON."""
+
+PASSES = 1 if _WIDE else 4
+"""Parts of a tile that the filter goes through one by one: with its sums in 8 of 16 registers
+they are not spilled to memory (5 times as slow in 16 dimensions); AVX-512 holds 16 in 32."""
+
+
+@intrinsic
+def lowest_bit(typingctx: Any, mask: Any) -> Any:
+    """Number of the lowest bit set in `mask` (undefined for 0)."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(I1, 1))
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def count_bits(typingctx: Any, mask: Any) -> Any:
+    """Number of bits set in `mask`."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Ask for the cache line at an address: it will be read soon."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        line = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+        flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # to read, keep close, data
+        call(builder, "llvm.prefetch.p0", ir.VoidType(), line, *flags)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+def _lanes(kind: ir.Type) -> tuple[ir.VectorType, int, int]:
+    """Vector type, vectors of one tile, bytes of one number."""
+    size = 4 if kind == F32 else 8
+    width = REGISTER // size
+    return ir.VectorType(kind, width), TILE // width, size
+
+
+def _accumulate(builder: Any, dims: Any, step: Any, unroll: int) -> None:
+    """Run `step(k)` for k = 0 ... dims-1, `unroll` at a time, then the rest one by one."""
+    whole = builder.mul(builder.sdiv(dims, const(unroll)), const(unroll))
+    with cgutils.for_range_slice(builder, const(0), whole, const(unroll)) as (k, _):
+        for u in range(unroll):
+            step(builder.add(k, const(u)))
+    with cgutils.for_range_slice(builder, whole, dims, const(1)) as (k, _):
+        step(k)
+
+
+def _join_bits(builder: Any, masks: list[Any]) -> Any:
+    """Vectors of booleans side by side as one 64-bit mask."""
+    joined = bits(builder, masks[0])
+    for g, mask in enumerate(masks[1:], 1):
+        more = builder.shl(bits(builder, mask), const(g * mask.type.count))
+        joined = builder.or_(joined, more)
+    return joined
+
+
+def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c in one rounding or two, whichever is faster: for filters only."""
+    return call(builder, f"llvm.fmuladd.{suffix(a.type)}", a.type, a, b, c)
+
+
+@intrinsic
+def tile_filter(typingctx: Any, tile: Any, start: Any, dims: Any, p0: Any, p1: Any, p2: Any,
+                p3: Any, h0: Any, h1: Any, h2: Any, h3: Any, s0: Any, s1: Any, s2: Any, s3: Any,
+                out: Any) -> Any:  # fmt: skip
+    """float32 filter of 4 queries against a tile: is (start - h) + <z, p> >= 0, is it >= s?
+
+    `tile`: address of float32 [dims][64]; `start`: of the 64 float32 that the sums begin
+    with; `p0..p3`: of the queries' first coordinates in their tile.  Returns the union of the
+    four masks of the first question; if that is not 0 they are written at `out`, and those of
+    the second behind.
+    """
+    sig = types.uint64(*(types.int64,) * 7, *(types.float32,) * 8, types.int64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        points, out_ = args[3:7], args[15]
+        vector, groups, size = _lanes(F32)
+        width = vector.count * size
+        groups //= PASSES
+        masks = [cgutils.alloca_once_value(builder, const(0)) for _ in range(2 * len(points))]
+        for part in range(PASSES):
+            first = part * groups
+            filter_part(builder, args, vector, range(first, first + groups), width, size, masks)
+        near = [builder.load(mask) for mask in masks[: len(points)]]
+        union = functools.reduce(builder.or_, near)
+        with builder.if_then(builder.icmp_unsigned("!=", union, const(0)), likely=False):
+            for q, mask in enumerate(masks):
+                store(builder, builder.load(mask), builder.add(out_, const(8 * q)), 8)
+        return union
+
+    def filter_part(builder: Any, args: Any, vector: Any, part: range, width: int, size: int,
+                    masks: list[Any]) -> None:  # fmt: skip
+        """Some vectors of the tile: adds their bits to the masks."""
+        tile_, start_, dims_ = args[:3]
+        points, limits, sures = args[3:7], args[7:11], args[11:15]
+        slots = [[cgutils.alloca_once(builder, vector) for _ in part] for _ in points]
+        for g, group in enumerate(part):
+            begin = load(builder, builder.add(start_, const(group * width)), vector, size)
+            for q, limit in enumerate(limits):
+                builder.store(builder.fsub(begin, splat(builder, limit, vector)), slots[q][g])
+
+        def step(k: Any) -> None:
+            at = builder.mul(k, const(TILE * size))
+            row = builder.add(tile_, at)
+            point = [splat(builder, load(builder, builder.add(p, at), F32, size), vector) for p in points]
+            for g, group in enumerate(part):
+                z = load(builder, builder.add(row, const(group * width)), vector, size)
+                for q, p in enumerate(point):
+                    slot = slots[q][g]
+                    builder.store(_multiply_add(builder, z, p, builder.load(slot)), slot)
+
+        _accumulate(builder, dims_, step, 4)
+        # a sum's sign bit is its verdict, so one AND over all sums tells that nothing is near
+        integers = ir.VectorType(I32, vector.count)
+        signs = [[builder.bitcast(builder.load(v), integers) for v in row] for row in slots]
+        zero = ir.Constant(integers, [0] * vector.count)
+        together = functools.reduce(builder.and_, [v for row in signs for v in row])
+        some = bits(builder, builder.icmp_signed(">=", together, zero))
+        shift = const(part[0] * vector.count)
+        with builder.if_then(builder.icmp_unsigned("!=", some, const(0)), likely=False):
+            for q, (row, bound) in enumerate(zip(slots, sures, strict=True)):
+                least = splat(builder, bound, vector)
+                near = [builder.icmp_signed(">=", v, zero) for v in signs[q]]
+                sure = [builder.fcmp_ordered(">=", builder.load(v), least) for v in row]
+                for mask, found in ((masks[q], near), (masks[q + len(points)], sure)):
+                    more = builder.shl(_join_bits(builder, found), shift)
+                    builder.store(builder.or_(builder.load(mask), more), mask)
+
+    return sig, codegen
+
+
+@intrinsic
+def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, threshold: Any, norm: Any) -> Any:
+    """Mask of a tile's points whose totals with one point are within the threshold: the float64 decision.
+
+    `tile`: address of float64 [dims][64]; `point`: of the point's first coordinate in its tile.
+    """
+    sig = types.uint64(*(types.int64,) * 3, types.float64, norm)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        tile_, dims_, point_, threshold_, norm_ = args
+        vector, groups, size = _lanes(F64)
+        limit = splat(builder, threshold_, vector)
+        # what is not decided after a filter goes through a tile in parts whose totals stay in registers
+        parts = 1 if norm.instance_class is Squares else PASSES
+        near = []
+        for part in range(parts):
+            slots = zeros(builder, vector, groups // parts)
+
+            def step(k: Any, slots: list[Any] = slots, first: int = part * len(slots)) -> None:
+                row = builder.add(tile_, builder.mul(k, const(TILE * size)))
+                at = builder.add(point_, builder.mul(k, const(TILE * size)))
+                p = splat(builder, load(builder, at, F64, size), vector)
+
+                def difference(g: int) -> Any:
+                    at = builder.add(row, const((first + g) * vector.count * size))
+                    return builder.fsub(load(builder, at, vector, size), p)
+
+                add_terms(builder, norm, norm_, slots, difference)
+
+            _accumulate(builder, dims_, step, 2 if parts == 1 else 1)
+            near += [builder.fcmp_ordered("<=", builder.load(slot), limit) for slot in slots]
+        return _join_bits(builder, near)
+
+    return sig, codegen
+
+
+@intrinsic
+def boxes_near(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: Any,
+               limit: Any, norm: Any) -> Any:  # fmt: skip
+    """Mask of the 64 boxes that are within reach of one box.
+
+    `lower`, `upper`: addresses of [dims][64] numbers (the same one for points);
+    `low`, `high`: of the box's bounds; `limit`: largest total, whose type (float32 or
+    float64) is the type of all of them.  The gaps are added in the order and with the
+    operations of the total itself, so in float64 rounding, which is monotone, keeps the
+    bound a bound.
+    """
+    sig = types.uint64(*(types.int64,) * 5, limit, norm)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lower_, upper_, dims_, low_, high_, limit_, norm_ = args
+        kind = F32 if sig.args[5] == types.float32 else F64
+        vector, groups, size = _lanes(kind)
+        zero = ir.Constant(vector, [0.0] * vector.count)
+        slots = zeros(builder, vector, groups)
+
+        def step(k: Any) -> None:
+            offset = builder.mul(k, const(size))
+            lo = splat(builder, load(builder, builder.add(low_, offset), kind, size), vector)
+            hi = splat(builder, load(builder, builder.add(high_, offset), kind, size), vector)
+            row = builder.mul(k, const(TILE * size))
+
+            def gap(g: int) -> Any:
+                at = builder.add(row, const(g * vector.count * size))
+                a = builder.fsub(load(builder, builder.add(lower_, at), vector, size), hi)
+                b = builder.fsub(lo, load(builder, builder.add(upper_, at), vector, size))
+                return larger(builder, larger(builder, a, b), zero)
+
+            add_terms(builder, norm, norm_, slots, gap)
+
+        _accumulate(builder, dims_, step, 2)
+        bound = splat(builder, limit_, vector)
+        near = [builder.fcmp_ordered("<=", builder.load(slot), bound) for slot in slots]
+        return _join_bits(builder, near)
+
+    return sig, codegen

@@ -1,0 +1,163 @@
+"""Builds the CPU's tile indexes and runs the kernel that joins them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels import pack
+from dask_simjoin.engine.cpu.kernels.quantized_simd import AVAILABLE
+from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized
+from dask_simjoin.engine.cpu.kernels.tiles import join
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
+from dask_simjoin.engine.cpu.methods.sinks import Sink
+from dask_simjoin.engine.filters.int8 import STEP
+from dask_simjoin.engine.filters.int8 import Quantized as Constants
+from dask_simjoin.engine.index import kdorder
+from dask_simjoin.engine.index.cpu import Layout
+from dask_simjoin.engine.index.tiles import TILE, aligned, aligned_empty, box_tree
+
+Index = dict[str, Any]
+
+
+def build_tiles(x: np.ndarray, layout: Layout) -> Index:
+    """The index of points for tiles."""
+    n, d = x.shape
+    order = kdorder.kd_order(x, layout.cut, TILE, layout.fan_out)
+    x = np.ascontiguousarray(x)  # points are gathered row by row
+    number = -(-n // TILE)
+    kind = np.float64 if layout.filter is None else np.float32
+    z = aligned_empty((number, d, TILE), kind)
+    y = np.empty((n, d))
+    low, high = np.empty((number, d), kind), np.empty((number, d), kind)
+    index: Index = {"y": y, "z": z, "low": low, "high": high}
+    if layout.filter is None:
+        pack.pack_exact(x, order, y, z, low, high)
+    else:
+        f = layout.filter
+        index["start"] = aligned_empty((number, TILE), kind)
+        index["limit"], index["sure"] = np.empty(n, kind), np.empty(n, kind)
+        index["tile_sure"] = np.empty(number, kind)
+        index["norm"] = pack.pack_filter(
+            x, order, np.array(f.centre), f.scale, f.kappa, f.eps2, f.sure, y, z,
+            index["start"], index["limit"], index["sure"], index["tile_sure"], low, high,
+        )  # fmt: skip
+        if layout.quantized is not None and AVAILABLE:
+            index |= _quantized(y, layout.quantized)
+    if n:
+        lower, upper, levels = box_tree(low, high)
+        index |= {"lower": lower, "upper": upper, "levels": levels}
+    places = np.zeros(n + SWEEP_LANES, np.int32)
+    places[:n] = order
+    index["order"] = places
+    return index
+
+
+def _quantized(y: np.ndarray, c: Constants) -> Index:
+    n, d = y.shape
+    tile, steps = -(-n // TILE), -(-d // STEP)
+    found = {
+        "queries": np.zeros((n, steps, STEP), np.int8),
+        "tiles": aligned_empty((tile, steps, TILE, STEP), np.uint8),
+        "take": np.empty((n, 2), np.int16),
+        "first": aligned_empty((tile, TILE, 2), np.int16),
+        "marked": np.zeros(tile, np.uint64),
+    }
+    found["tiles"][...] = 128
+    found["first"][-1:] = 0
+    pack.pack_quantized(y, np.array(c.centre), c.scale, c.outer, c.most, c.bias, *found.values())
+    return found
+
+
+def part_of_tiles(index: Index, start: int, stop: int) -> Index:
+    """The index of the points at places start ... stop-1, the first of which begins a tile."""
+    some, tile = slice(start, stop), slice(start // TILE, -(-stop // TILE))
+    part: Index = {
+        name: index[name][tile]
+        for name in ("z", "low", "high", "start", "tile_sure", "tiles", "first", "marked")
+        if name in index
+    }
+    part |= {name: index[name][some] for name in ("y", "limit", "sure", "queries", "take") if name in index}
+    if "norm" in index:
+        part["norm"] = index["norm"]
+    if stop > start:
+        lower, upper, levels = box_tree(part["low"], part["high"])
+        part |= {"lower": lower, "upper": upper, "levels": levels}
+    part["order"] = index["order"][start : stop + SWEEP_LANES]
+    return part
+
+
+def _at(array: np.ndarray) -> tuple[int, int]:
+    """Where an array lies, and bytes of each of its parts."""
+    return array.ctypes.data, array.strides[0]
+
+
+def _sides(q: Index, d: Index, layout: Layout) -> tuple[Any, Any, tuple[int, int]]:
+    """What the kernel is told of both sides, and which vectors it reads first: while the arrays live."""
+    dims = q["y"].shape[1]
+    if layout.filter is None:
+        own, other = ((Decided(side["z"].ctypes.data, dims, layout.threshold),) for side in (q, d))
+        return own, other, _at(d["z"])
+    terms = (("limit", "sure"), ("start", "tile_sure"))
+    sides: list[tuple[Any, ...]] = [
+        (Filtered(dims, *(side[name].ctypes.data for name in ("z", *names, "y"))),)
+        for side, names in zip((q, d), terms, strict=True)
+    ]
+    if not AVAILABLE or not ("tiles" in q and "tiles" in d):
+        return sides[0], sides[1], _at(d["z"])
+    assert layout.quantized is not None
+    steps, least = q["queries"].shape[1], np.int32(2 * layout.quantized.bias)
+    for k, side in enumerate((q, d)):
+        at = {name: side[name].ctypes.data for name in ("queries", "take", "tiles", "first", "marked")}
+        sides[k] += (Quantized(**at, steps=steps, least=least),)
+    return sides[0], sides[1], _at(d["tiles"])
+
+
+_NO_PAIRS, _NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
+
+
+def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray], state: np.ndarray,
+               out: tuple[np.ndarray, np.ndarray] = _NO_PAIRS, room: int = 0,
+               counts: tuple[np.ndarray, np.ndarray] | None = None) -> int:  # fmt: skip
+    most: Any = layout.threshold
+    if layout.filter is not None:
+        most = layout.filter.box_reach(max(q["norm"], d["norm"]))
+    q_terms, d_terms, swept = _sides(q, d, layout)
+    tree = (d["lower"], d["upper"], d["levels"])
+    done: int = join(
+        q_terms, _at(q["z"]), q["low"], q["high"], names[0], len(q["y"]), d_terms, swept, d["low"],
+        d["high"], tree, names[1], most, layout.threshold, kind_of(layout.norm), same, *out, 0, room,
+        counts is not None, *(counts or _NO_COUNTS), state,
+    )  # fmt: skip
+    return done
+
+
+def _align(q: Index, d: Index) -> tuple[Index, Index]:
+    """Vectors that were unpickled may straddle cache lines: copies that do not."""
+    names = [name for name in ("z", "start", "tiles", "first", "lower", "upper") if name in d]
+    fixed = d | {name: aligned(d[name]) for name in names}
+    return (fixed if q is d else q | {"z": aligned(q["z"])}), fixed
+
+
+def tile_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
+               sink: Sink) -> tuple[int, int]:  # fmt: skip
+    """Write all pairs of two indexes to a sink; how many only float64 could tell, and how many it refused."""
+    q, d = _align(q, d)
+    state = np.zeros(5, np.int64)
+    while True:
+        n = _tile_join(q, d, layout, same, names, state, (sink.left, sink.right), sink.room)
+        if state[2] == 0:
+            sink.end(n)
+            return int(state[3]), int(state[4])
+        sink.full(n, int(state[2]))
+
+
+def tile_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
+                d_counts: np.ndarray) -> None:  # fmt: skip
+    """Add up the pairs of each place of both sides."""
+    q, d = _align(q, d)
+    names = [s["order"] for s in (q, d)]
+    state = np.zeros(5, np.int64)
+    _tile_join(q, d, layout, same, names, state, counts=(q_counts, d_counts))

@@ -1,0 +1,132 @@
+"""Nearest neighbours on the CPU: the index of a chunk, and the search of one chunk in another."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels import nearest as kernels
+from dask_simjoin.engine.cpu.kernels import pack
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.index import kdorder, tiles
+from dask_simjoin.engine.index.cpu_nearest import NO_NAME, NearestLayout, make_nearest_layout, smallest_names
+
+Index = dict[str, Any]
+
+
+def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout) -> Index:
+    """Index of a chunk's points, to be searched and to search with: a plain dict of arrays.
+
+    Parameters
+    ----------
+    x : array (n, d), float64, finite
+    names : array (n,), int64
+        What neighbours are called by; not negative, each once in a frame.
+    layout : NearestLayout
+        Of all chunks that are to meet.
+    """
+    n, d = x.shape
+    order = kdorder.kd_order(x, layout.cut, tiles.TILE, layout.fan_out)
+    x = np.ascontiguousarray(x)  # points are gathered row by row
+    number = -(-n // tiles.TILE)
+    f = layout.filter
+    kind = np.float64 if f is None else np.float32
+    z = tiles.aligned_empty((number, d, tiles.TILE), kind)
+    low, high = np.empty((number, d), kind), np.empty((number, d), kind)
+    y = np.empty((n, d))
+    index: Index = {
+        "z": z,
+        "low": low,
+        "high": high,
+        "names": np.asarray(names, np.int64)[order],
+        "order": order,
+    }
+    if f is None:
+        pack.pack_exact(x, order, y, z, low, high)
+    else:
+        index["y"] = y
+        index["start"] = tiles.aligned_empty((number, tiles.TILE), kind)
+        index["half_norm"] = np.empty(n, kind)
+        index["norm"] = pack.pack_filter(
+            x, order, np.array(f.centre), f.scale, f.kappa, 0.0, 0.0, y, z, index["start"],
+            index["half_norm"], np.empty(n, kind), np.empty(number, kind), low, high,
+        )  # fmt: skip
+    if n:
+        index["lower"], index["upper"], index["levels"] = tiles.box_tree(low, high)
+        index["least"] = smallest_names(index["names"], index["levels"])
+    return index
+
+
+def renamed(index: Index, names: Any) -> Index:
+    """The index with other names: of all rows (n,), in their order, or what to add to each place.
+
+    `build` was given the rows' places as names.
+    """
+    if isinstance(names, int):
+        least = index["least"] if "least" in index else np.zeros(0, np.int64)
+        least = np.where(least == NO_NAME, NO_NAME, least + names)
+        return index | {"names": index["names"] + names, "least": least}
+    own = np.asarray(names, np.int64)[index["order"]]
+    return index | {"names": own} | ({"least": smallest_names(own, index["levels"])} if len(own) else {})
+
+
+def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The state of queries that met nothing: totals, inf, and names, -1, both (rows, k)."""
+    return np.full((rows, k), np.inf), np.full((rows, k), -1, np.int64)
+
+
+def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best_name: np.ndarray, *,
+            same: bool, bound2: float = math.inf) -> None:  # fmt: skip
+    """Improve the k nearest neighbours of a chunk's points by the points of another chunk, in place.
+
+    Neighbours are ordered by (total, name).  The result of meeting several chunks, each once, depends
+    neither on their order nor on how points were dealt to them.  Where a total overflows it is inf, and
+    such a neighbour is one still.
+
+    Parameters
+    ----------
+    q, d : dict of arrays
+        Indexes, as `build` made them, of the queries and of the data.
+    layout : NearestLayout
+        With which both were built.
+    best_d2, best_name : array (queries, k), C-contiguous, float64 and int64
+        The state: rows in the order of the chunk's rows, each sorted; see `fresh`.  Of norms other than
+        2, `best_d2` holds their totals.
+    same : bool
+        Whether names are of one frame: then a row is no neighbour of itself.
+    bound2 : float
+        Largest total of a neighbour.
+    """
+    if not (len(q["names"]) and len(d["names"]) and best_d2.shape[1]):
+        return
+    own = q is d
+    d = d | {name: tiles.aligned(d[name]) for name in ("z", "start", "lower", "upper") if name in d}
+    q_z = d["z"] if own else tiles.aligned(q["z"])
+    f = layout.filter
+    if f is None:
+        q_terms, d_terms, terms = (q_z,), (d["z"],), (0.0,) * 5
+    else:
+        q_terms, d_terms = (q_z, q["half_norm"], q["y"]), (d["z"], d["start"], d["y"])  # type: ignore[assignment]
+        terms = (
+            f.scale * f.scale, f.kappa, layout.dims * 2.0**-140, 8.0 * layout.dims,
+            float(max(q["norm"], d["norm"])),
+        )  # fmt: skip
+    kernels.search(
+        q_terms, q["low"], q["high"], q["names"], q["order"], d_terms, d["low"], d["high"],
+        (d["lower"], d["upper"], d["levels"]), d["least"], d["names"], terms, same, own, bound2,
+        kind_of(layout.norm), best_d2, best_name,
+    )  # fmt: skip
+
+
+class CpuSearcher:
+    """See `Searcher`."""
+
+    layout = staticmethod(make_nearest_layout)
+    renamed = staticmethod(renamed)
+    fresh = staticmethod(fresh)
+    nearest = staticmethod(nearest)
+
+
+SEARCHER = CpuSearcher()

@@ -1,0 +1,174 @@
+"""The float16 vectors of the tensor cores' filter, and why it loses no pair.
+
+h is a (see `dask_simjoin.engine.filters.bounds`) rounded to float16, and r = |a - h|, computed in float64
+for each point and rounded up.  A pair has |a_i - a_j| <= E = `outer`, so with N = |h|**2
+
+    N_i + N_j - 2<h_i, h_j>  <=  (E + r_i + r_j)**2  <=  T_i + T_j,     T = E**2/2 + 2 E r + 2 r**2
+
+(the last as 2 r_i r_j <= r_i**2 + r_j**2): a bound for each point by itself.  What the tensor cores compute
+is Q = s_i + s_j + <h_i, h_j>, with s near (T - N)/2, so Q >= 0 for every pair if s makes up for what they
+round.
+
+**What they round.**  Products of float16 numbers are exact in float32.  They are added to the sum so far in
+groups of 4 to 16; in a group every summand is aligned to the largest and cut to at least 23 bits after it,
+and the result is cut again (Fasi, Higham, Mikaitis & Pranesh 2021, "Numerical behavior of NVIDIA tensor
+cores", section 4; the vendor documents none of this).  Cutting m + 1 summands and the result errs by
+(m + 2) 2**-23 M, M bounding them all, so over K products by at most K (1 + 2/4) 2**-23 M; twice that is
+assumed: g M with g = 3 K 2**-23.  (A test measures it, so far on an H200, compute capability 9.0; those
+authors did on 7.0, 7.5 and 8.0.)  Any products of coordinates add up to at most (N_i + N_j)/2, and
+|s| <= (N + T)/2 and a little, so M = P_i + P_j with P = N + T + 1 is large enough, and
+
+    s = (T - N)/2 + g P + 2**-24 + 2**-30 |s|
+
+suffices: the last two make up for writing s as the sum of three float16 numbers, each the rounded rest of
+what the ones before it leave (what stays is below 2**-33 |s|, or below 2**-25 where they underflow), and
+leave Q above 0.
+
+**Sure.**  |a_i - a_j| <= I = `inner` makes a pair, and so does |h_i - h_j| <= I - r_i - r_j.  As
+(I - r)**2 >= I**2 - 2 I r for r >= 0, it is enough that N_i + N_j - 2<h_i, h_j> <= G_i + G_j with
+G = I**2/2 - 2 I r; where I < r_i + r_j the right side is below 0, and so never reached.  In terms of Q that
+is Q >= v_i + v_j with v = (T - G)/2 + 2 g P + 2**-23 + 2**-29 |s|.
+
+A vector is h, zeros up to a multiple of 16 less 8, and (s0, s1, s2, 0, 1, 1, 1, 0); a place without a point
+has h = 0 and s0 = -60000.
+
+**Nearest neighbours.**  There E is a query's own, that of the worst neighbour it has.  With R the largest r_j
+of the data, (E + r_i + r_j)**2 <= T_i + T_j for
+
+    T_i = E**2 + 2 E (r_i + R) + 2 r_i**2,    T_j = 2 r_j**2,
+
+so that vectors do not depend on E, and s_i (`query_term`) follows E as it shrinks.  The rest is as above.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.filters.bounds import Bounds
+
+TILE = 128
+"""Points of a tile; queries come in blocks of two tiles."""
+
+MAX_DIMS = 200
+"""Most dimensions: a query's vectors stay in registers."""
+
+STAGE = 512
+"""Pairs that a warp stages in shared memory; 8 warps a block."""
+
+NOWHERE = -60000.0
+
+
+def width(dims: int) -> int:
+    """Numbers of a vector."""
+    return -(-(dims + 8) // 16) * 16
+
+
+def shared_bytes(dims: int, *, counting: bool = False) -> int:
+    """Shared memory that a block of the kernel asks for when it is launched."""
+    return 2 * TILE * (width(dims) + 8) * 2 + (0 if counting else 8 * STAGE * 4)
+
+
+def shared_in_all(dims: int) -> int:
+    """The same, with what the kernel has anyway: lists of tiles, and the queries' box."""
+    return shared_bytes(dims) + 9216 + 8 * dims
+
+
+def search_bytes(dims: int, listed: int = 0) -> int:
+    """Shared memory that a block of the search asks for, with lists of so many neighbours of each query."""
+    return 2 * TILE * (width(dims) + 8) * 2 + 2 * TILE * listed * 16
+
+
+def shared_in_search(dims: int, listed: int = 0) -> int:
+    """The same, with what the kernel has anyway: the queries' box and last numbers, and what waits."""
+    return search_bytes(dims, listed) + 15360 + 8 * dims
+
+
+def make_vectors(a: Any, bounds: Bounds, xp: Any = np) -> tuple[Any, Any]:
+    """The vectors of scaled points, and how large a product must be to be sure.
+
+    Parameters
+    ----------
+    a : array (n, d), float64
+        Points in the index's order, centred and scaled.
+    bounds : Bounds
+    xp : module
+        NumPy or CuPy.
+
+    Returns
+    -------
+    vectors : array (n up to a multiple of 256, width), float16
+    sure : array (as many,), float32
+        v, for each point the largest of its tile.
+    """
+    vectors, norm, r = _rounded(a, xp)
+    n, k = len(a), vectors.shape[1]
+    outer, inner = bounds.outer, bounds.inner
+    t = outer**2 / 2 + 2 * outer * r + 2 * r * r
+    g = 3 * k * 2.0**-23
+    p = norm + t + 1
+    s = (t - norm) / 2 + g * p + 2.0**-24
+    s += 2.0**-30 * xp.abs(s)
+    sure = (t - inner**2 / 2 + 2 * inner * r) / 2 + 2 * g * p + 2.0**-23 + 2.0**-29 * xp.abs(s)
+    _finish(vectors, n, s)
+    padded = xp.zeros(len(vectors), xp.float32)
+    # the kernel adds two of these in float32
+    padded[:n] = sure * (1 + 2.0**-20)
+    return vectors, xp.repeat(padded.reshape(-1, TILE).max(axis=1), TILE)
+
+
+def make_nearest_vectors(a: Any, xp: Any = np) -> tuple[Any, Any, Any]:
+    """The vectors of scaled points that are searched for neighbours, and N and r of each.
+
+    Parameters
+    ----------
+    a : array (n, d), float64
+        Points in the index's order, centred and scaled.
+    xp : module
+        NumPy or CuPy.
+
+    Returns
+    -------
+    vectors : array (n up to a multiple of 256, width), float16
+    norm, error : array (n,), float64
+    """
+    vectors, norm, r = _rounded(a, xp)
+    t = 2 * r * r
+    g = 3 * vectors.shape[1] * 2.0**-23
+    s = (t - norm) / 2 + g * (norm + t + 1) + 2.0**-24
+    s += 2.0**-30 * xp.abs(s)
+    _finish(vectors, len(a), s)
+    return vectors, norm, r
+
+
+def query_term(outer: Any, norm: Any, error: Any, most_error: float, width: int) -> Any:
+    """s_i of queries that want neighbours not further than `outer`, E: as the kernel computes it."""
+    t = outer**2 + 2 * outer * (error + most_error) + 2 * error**2
+    s = (t - norm) / 2 + 3 * width * 2.0**-23 * (norm + t + 1) + 2.0**-24
+    return s + 2.0**-30 * abs(s)
+
+
+def _rounded(a: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """Vectors without their last eight numbers, N and r."""
+    n, d = a.shape
+    rows = -(-n // (2 * TILE)) * 2 * TILE
+    vectors = xp.zeros((rows, width(d)), xp.float16)
+    vectors[:n, :d] = a
+    h = vectors[:n, :d].astype(xp.float64)
+    norm = (h * h).sum(axis=1)
+    h -= a
+    h *= h
+    # 2**-50: the sum's own rounding, and that of the scaled points
+    r = xp.sqrt(h.sum(axis=1)) * (1 + 2.0**-40) + xp.sqrt(norm) * 2.0**-50
+    return vectors, norm, r
+
+
+def _finish(vectors: Any, n: int, s: Any) -> None:
+    """Write the last eight numbers; `s`, of the first `n`, is used up."""
+    k = vectors.shape[1]
+    vectors[n:, k - 8] = NOWHERE
+    for place in range(3):
+        vectors[:n, k - 8 + place] = s
+        s -= vectors[:n, k - 8 + place].astype(np.float64)
+    vectors[:, k - 4 : k - 1] = 1

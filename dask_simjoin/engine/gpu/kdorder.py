@@ -1,0 +1,51 @@
+"""The kd order of points on a GPU: `dask_simjoin.engine.index.kdorder.kd_order` in few kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.index.kdorder import LEAST_SPAN, SAMPLE, VALUE_BITS
+
+THREADS = 256
+assert SAMPLE == 32  # lanes of a warp
+
+
+def kd_order(x: Any, dims: tuple[int, ...], tile: int, fan_out: int, xp: Any = cupy) -> Any:
+    """Positions (n,), int32, of the points of `x` (n, d), float64, in kd order; see the host's."""
+    n = len(x)
+    if n <= tile:
+        return cupy.arange(n, dtype=cupy.int32)
+    blocks = min(-(-n // THREADS), 1 << 16)
+
+    def run(name: str, *arguments: Any, grid: int = blocks) -> None:
+        function = load.kernel("order", name, DIMS=1, EXACT=True, VALUE_BITS=VALUE_BITS)
+        function((grid,), (THREADS,), arguments)
+
+    count, number = np.int32(n), np.int32(len(dims))
+    values = cupy.empty((len(dims), n), cupy.int32)
+    order, keys = cupy.empty(n, cupy.int32), cupy.empty(n, cupy.uint64)
+    steps = (np.int64(step // x.itemsize) for step in x.strides)
+    columns = cupy.asarray(np.array(dims, np.int32))
+    span = np.float64(LEAST_SPAN)
+    run("quantise", x, *steps, columns, x.min(axis=0), x.max(axis=0), span, count, number, values, order)
+    place_bits = (n - 1).bit_length()
+    size = tile << (-(-n // tile) - 1).bit_length()
+    while size > tile:
+        parts = -(-n // size)
+        widest = cupy.empty(parts, cupy.int32)
+        grid = -(-parts * SAMPLE // THREADS)
+        run(
+            "widest_columns", values, order, count, number, np.int32(size), np.int32(parts), widest, grid=grid
+        )
+        shift = max(0, place_bits + (parts - 1).bit_length() + VALUE_BITS - 63)
+        bits = [np.int32(some) for some in (size.bit_length() - 1, shift, place_bits)]
+        run("sort_keys", values, order, widest, count, *bits, keys)
+        keys.sort()
+        order, last = cupy.empty_like(order), order
+        run("reorder", keys, last, count, bits[-1], order)
+        size = max(tile, size // fan_out)
+    return order

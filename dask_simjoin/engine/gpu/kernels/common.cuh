@@ -1,0 +1,107 @@
+// What the join kernels share.  No header is included, so that NVRTC needs none.
+//
+// A work unit is a block of consecutive queries and a number of ranges of the other side's tiles; a range
+// is a node of the box tree two levels above the tiles, at most 64 groups of 64 tiles.  Blocks of threads
+// take units from a counter, so all are busy to the end whatever the data look like.
+//
+// Pairs are staged in shared memory and written 8 bytes each behind a counter.  When it passes `room`,
+// every block notes where it stopped, and the next launch goes on from there: any number of pairs goes
+// through a buffer of bounded size.  A block learns of it when it writes, and then finishes the tile that it
+// compares: the buffer has room behind `room` for one stage and one tile of every block (see _Launch.slack).
+
+typedef unsigned long long u64;
+typedef unsigned int u32;
+
+#define FULL 0xffffffffu
+#define FANOUT 64          // children of a node of the box tree
+#define RANGE 4096         // tiles of a range
+
+#ifndef NORM
+#define NORM 2             // 1, 2, 3, ..., or 0: infinity
+#endif
+
+#if EXACT
+typedef double real;
+__device__ __forceinline__ real plus(real a, real b) { return __dadd_rn(a, b); }
+__device__ __forceinline__ real minus(real a, real b) { return __dsub_rn(a, b); }
+// sum + t*t as the metric defines it: no fused multiply-add
+__device__ __forceinline__ real add_square(real sum, real t) { return __dadd_rn(sum, __dmul_rn(t, t)); }
+__device__ __forceinline__ real larger(real a, real b) { return fmax(a, b); }
+#else
+typedef float real;
+__device__ __forceinline__ real plus(real a, real b) { return a + b; }
+__device__ __forceinline__ real minus(real a, real b) { return a - b; }
+__device__ __forceinline__ real add_square(real sum, real t) { return fmaf(t, t, sum); }
+__device__ __forceinline__ real larger(real a, real b) { return fmaxf(a, b); }
+#if NORM != 2
+#error "filters serve the norm 2 only"
+#endif
+#endif
+
+__device__ constexpr u64 highest_bit(u64 p) { return p > 1 ? highest_bit(p >> 1) << 1 : 1; }
+
+// The total with one more dimension, in which the difference is t (see dask_simjoin/metrics/norms.py).
+__device__ __forceinline__ real add_term(real sum, real t) {
+#if NORM == 0
+    return larger(sum, fabs(t));
+#elif NORM == 1
+    return plus(sum, fabs(t));
+#elif NORM == 2
+    return add_square(sum, t);
+#else
+    const real a = fabs(t);
+    real result = a;
+#pragma unroll
+    for (u64 bit = highest_bit(NORM) >> 1; bit; bit >>= 1) {
+        result = __dmul_rn(result, result);
+        if (NORM & bit) result = __dmul_rn(result, a);
+    }
+    return plus(sum, result);
+#endif
+}
+
+#if EXACT
+// The definition: float64, one rounding an operation, summed in the order of the columns.
+__device__ __forceinline__ double total_of(const double* p, const double* q) {
+    double sum = 0.0;
+#pragma unroll 4
+    for (int k = 0; k < DIMS; k++) sum = add_term(sum, minus(p[k], q[k]));
+    return sum;
+}
+#endif
+
+// The same of the norm 2, whatever `real` is.
+__device__ __forceinline__ double squared_distance(const double* p, const double* q) {
+    double sum = 0.0;
+#pragma unroll 4
+    for (int k = 0; k < DIMS; k++) {
+        double t = __dsub_rn(p[k], q[k]);
+        sum = __dadd_rn(sum, __dmul_rn(t, t));
+    }
+    return sum;
+}
+
+// Whether a box [low, high] comes within `reach` of child `c` of a node of the tree.
+__device__ __forceinline__ bool box_near(const real* lower, const real* upper, int c, const real* low,
+                                         const real* high, real reach) {
+    real sum = 0;
+#pragma unroll 4
+    for (int k = 0; k < DIMS; k++) {
+        real gap = larger(minus(lower[k * FANOUT + c], high[k]), minus(low[k], upper[k * FANOUT + c]));
+        sum = add_term(sum, larger(gap, (real)0));
+    }
+    return sum <= reach;
+}
+
+// Of a chunk with itself each two blocks meet once: in the one from which the other is less than half
+// the way round.  So all blocks have as much to do, which "the later ones" would not give.
+__device__ __forceinline__ bool meets(int i, int j, int blocks) {
+    int away = j - i;
+    if (away < 0) away += blocks;
+    return 2 * away < blocks || (2 * away == blocks && i < j);
+}
+
+struct Stage {             // pairs of a warp that are not written yet
+    int held;
+    bool stopped;          // the buffer has no more room than for what is being compared
+};

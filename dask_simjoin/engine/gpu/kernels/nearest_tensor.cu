@@ -1,0 +1,292 @@
+// Nearest neighbours of blocks of 256 queries on the tensor cores: products of float16 vectors with a bound
+// on their error, what passes decided in float64.
+//
+// As in tensor.cu a product's sign is the verdict, nothing is computed for each candidate, and almost all are
+// passed over.  But each query has a distance of its own, that of the worst neighbour it has, which shrinks.
+// So what it adds to a product, s_i, is kept beside the vectors (dask_simjoin/engine/filters/float16.py derives it) and
+// is computed again when the list changes.
+//
+// A block begins at the tile next to its queries, goes through that tile's group, and then through the
+// groups in turn before and after it.  In as many dimensions few tiles can be left out; what the order
+// saves is candidates that are neighbours only for a while.
+//
+// All warps of a block drain together, since they wait for each other at every tile.
+//
+// Constants: DIMS; WIDTH, of a vector, a multiple of 16; ROWS of a warp, 32; LISTS 1 (in shared memory) or 0
+// (in the scratch).
+
+#define QUERIES 256
+#define TILE 128
+#define WARPS 8
+#define THREADS (32 * WARPS)
+#define STEPS (WIDTH / 16)
+#define LINE (WIDTH + 8)   // halfs of a vector in shared memory: no two lanes of a load share a bank
+#define AT_ONCE 2          // eights of points whose products are judged together
+#define STAGE 96           // lanes' products that wait to be looked at, of a warp
+#define PATIENCE 32        // so many are looked at at a tile's end
+#define BLOCKS (WIDTH <= 48 ? 2 : 1) // of a multiprocessor: of longer vectors two would spill registers
+#define EVERY 30000.0      // what lets every point pass, and is a number of float16
+#define NOWHERE -60000.0   // what lets none pass
+
+__device__ __forceinline__ half_bits to_half(double& rest) {
+    half_bits bits;
+    float number;
+    asm("cvt.rn.f16.f32 %0,%1;" : "=h"(bits) : "f"((float)rest));
+    asm("cvt.f32.f16 %0,%1;" : "=f"(number) : "h"(bits));
+    rest -= number;
+    return bits;
+}
+
+// The last eight numbers of a query's vector, (1, 1, 1, 0, s0, s1, s2, 0): see `query_term`.
+__device__ __forceinline__ uint4 tail(double s) {
+    const u32 one = 0x3c00, s0 = to_half(s), s1 = to_half(s), s2 = to_half(s);
+    return make_uint4(one | one << 16, one, s0 | s1 << 16, s2);
+}
+
+// s_i for a query that wants what is at most `d2` away: `query_term` of engine/filters/float16.py.
+__device__ __forceinline__ double query_term(double d2, double scale2, double norm, double error,
+                                             double most_error) {
+    const double square = scaled_square(d2, scale2);
+    if (!(square < EVERYWHERE)) return EVERY;
+    const double away = sqrt(square) * (1 + 8 * U52);
+    const double t = away * away + 2 * away * (error + most_error) + 2 * error * error;
+    const double s = (t - norm) / 2 + 3 * WIDTH * 1.1920928955078125e-7 * (norm + t + 1) + 5.9604644775390625e-8;
+    return s + 9.313225746154785e-10 * fabs(s);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_norm,
+              const double* __restrict__ q_error, const double* __restrict__ qy, const real* __restrict__ q_lower,
+              const real* __restrict__ q_upper, const int* __restrict__ q_order,
+              const long long* __restrict__ q_names, int q_points, const half_bits* __restrict__ dh,
+              const double* __restrict__ most_error, const double* __restrict__ dy,
+              const real* __restrict__ d_lower, const real* __restrict__ d_upper,
+              const u64* __restrict__ d_names, int d_points, int same, int own, double bound2, double scale2,
+              double rho, int k, double* __restrict__ best_d2, u64* __restrict__ best_name,
+              u32* __restrict__ counter, double* __restrict__ scratch) {
+    // most_error: of all points of the data; own: both sides are one index
+    extern __shared__ __align__(16) unsigned char memory[];
+    half_bits* s_tiles = (half_bits*)memory;                       // two of them, in turn
+    __shared__ __align__(16) half_bits s_tail[WARPS][32][8];
+    __shared__ uint2 s_stage[WARPS][STAGE]; // which of a lane's products passed, and where they were
+    __shared__ double s_d2[WARPS][32];
+    __shared__ u64 s_name[WARPS][32];
+    __shared__ u32 s_mask[2];
+    __shared__ real s_low[DIMS], s_high[DIMS], s_reach[WARPS];
+    __shared__ u64 s_start;
+    __shared__ int s_unit;
+    const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31, group = lane >> 2, pair = lane & 3;
+    const int tiles = (d_points + TILE - 1) / TILE, groups = (tiles + FANOUT - 1) / FANOUT;
+    const int q_tiles = (q_points + TILE - 1) / TILE, units = (q_points + QUERIES - 1) / QUERIES;
+#if LISTS
+    double* d2s = (double*)(s_tiles + 2 * TILE * LINE) + (size_t)warp * 2 * k * 32 + lane;
+#else
+    double* d2s = scratch + (size_t)(blockIdx.x * WARPS + warp) * 2 * k * 32 + lane;
+#endif
+    u64* names = (u64*)d2s + k * 32;
+    const double other_error = most_error[0];
+
+    for (;;) {
+        __syncthreads();
+        if (tid == 0) {
+            s_unit = (int)min(atomicAdd(counter, 1u), 0x7fffffffu);
+            s_start = ~0ull;
+        }
+        __syncthreads();
+        const int i = s_unit, row0 = i * QUERIES + warp * 32;
+        if (i >= units) break;
+        for (int j = tid; j < DIMS; j += THREADS) {
+            const int t = 2 * i;
+            const size_t at = ((size_t)(t / FANOUT) * DIMS + j) * FANOUT + t % FANOUT;
+            real low = q_lower[at], high = q_upper[at];
+            if (t + 1 < q_tiles) {
+                low = fminf(low, q_lower[at + 1]);
+                high = fmaxf(high, q_upper[at + 1]);
+            }
+            s_low[j] = low;
+            s_high[j] = high;
+        }
+        // the lane's row: its list and what it asks for
+        const bool there = row0 + lane < q_points;
+        const int place = min(row0 + lane, q_points - 1), row = q_order[place];
+        const u64 self = same ? (u64)q_names[place] : ~0ull;
+        const double norm = q_norm[place], error = q_error[place];
+        for (int e = 0; e < k; e++) {
+            d2s[e * 32] = best_d2[(size_t)row * k + e];
+            names[e * 32] = best_name[(size_t)row * k + e];
+        }
+        Worst worst = {d2s[(k - 1) * 32], names[(k - 1) * 32]};
+        real reach = -1;
+        u32 a[2][STEPS][4];
+        auto ask = [&]() { // what the lists have become
+            if (there) reach = reach_of(fmin(worst.d2, bound2), scale2, rho);
+            const double s = there ? query_term(fmin(worst.d2, bound2), scale2, norm, error, other_error) : NOWHERE;
+            *(uint4*)s_tail[warp][lane] = tail(s);
+            const real most = warp_max(reach);
+            if (lane == 0) s_reach[warp] = most;
+            __syncwarp();
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                a[m][STEPS - 1][2] = *(const u32*)(s_tail[warp][m * 16 + group] + pair * 2);
+                a[m][STEPS - 1][3] = *(const u32*)(s_tail[warp][m * 16 + 8 + group] + pair * 2);
+            }
+            __syncwarp();
+        };
+        u32 staged = 0;
+        auto drain = [&]() {
+            __syncwarp();
+            for (u32 first = 0; first < staged; first += 32) {
+                // each lane takes a lane's products, one after the other, and shows what they are to the rows
+                const uint2 taken = first + lane < staged ? s_stage[warp][first + lane] : make_uint2(0, 0);
+                u32 hits = taken.x;
+                const int from = taken.y & 31;
+                while (__any_sync(FULL, hits != 0)) {
+                    const int e = hits ? __ffs(hits) - 1 : 0, r = (e >> 2 & 1) * 16 + (e >> 1 & 1) * 8 + (from >> 2);
+                    u32 mine = __ballot_sync(FULL, hits != 0);
+                    if (hits) {
+                        const u32 j = (taken.y >> 5) * (8 * AT_ONCE) + (e >> 3) * 8 + (from & 3) * 2 + (e & 1);
+                        s_name[warp][lane] = d_names[j];
+                        s_d2[warp][lane] = away_from(qy + (size_t)(row0 + r) * DIMS, dy + (size_t)j * DIMS);
+                    }
+                    hits &= hits - 1;
+#pragma unroll
+                    for (int bit = 0; bit < 5; bit++) {
+                        const u32 set = __ballot_sync(FULL, r >> bit & 1);
+                        mine &= lane >> bit & 1 ? set : ~set;
+                    }
+                    __syncwarp();
+                    while (mine) {
+                        const int n = __ffs(mine) - 1;
+                        mine &= mine - 1;
+                        const double d2 = s_d2[warp][n];
+                        const u64 name = s_name[warp][n];
+                        if (d2 <= bound2 && name != self && before(d2, name, worst.d2, worst.name))
+                            worst = insert(d2s, names, k, d2, name);
+                    }
+                    __syncwarp();
+                }
+            }
+            staged = 0;
+            ask();
+        };
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+#pragma unroll
+            for (int n = 0; n < STEPS; n++) {
+                const half_bits* from = qh + (size_t)(row0 + m * 16 + group) * WIDTH + n * 16 + pair * 2;
+                a[m][n][0] = *(const u32*)from;
+                a[m][n][1] = *(const u32*)(from + 8 * WIDTH);
+                a[m][n][2] = *(const u32*)(from + 8);
+                a[m][n][3] = *(const u32*)(from + 8 * WIDTH + 8);
+            }
+        }
+        ask();
+        __syncthreads();
+        if (!own) {
+            // the tile next to the middle of the queries' box
+            u64 nearest = ~0ull;
+            for (int t = tid; t < tiles; t += THREADS) {
+                const size_t at = (size_t)(t / FANOUT) * DIMS * FANOUT + t % FANOUT;
+                float order = 0;
+#pragma unroll 4
+                for (int j = 0; j < DIMS; j++) {
+                    const float middle = s_low[j] * 0.5f + s_high[j] * 0.5f;
+                    const float off = aside(d_lower[at + j * FANOUT], d_upper[at + j * FANOUT], middle);
+                    order += off * off;
+                }
+                nearest = min(nearest, (u64)__float_as_uint(order) << 32 | (u32)t);
+            }
+            if (nearest != ~0ull) atomicMin(&s_start, nearest);
+            __syncthreads();
+        }
+        const int start = own ? 2 * i : (int)(u32)s_start, group0 = start / FANOUT;
+
+        for (int turn = 0; turn < groups; turn++) {
+            // group0, then the groups after and before it in turn, round at the ends
+            const int off = (turn + 1) >> 1;
+            int g = turn & 1 ? group0 + off : group0 - off;
+            g += g < 0 ? groups : g >= groups ? -groups : 0;
+            if (staged) drain();
+            __syncthreads();
+            if (tid < FANOUT) {
+                real most = -1;
+                for (int w = 0; w < WARPS; w++) most = fmaxf(most, s_reach[w]);
+                const size_t at = (size_t)g * DIMS * FANOUT;
+                const bool near = g * FANOUT + tid < tiles
+                                  && box_near(d_lower + at, d_upper + at, tid, s_low, s_high, most);
+                const u32 some = __ballot_sync(FULL, near);
+                if (lane == 0) s_mask[warp] = some;
+            }
+            __syncthreads();
+            u64 mask = (u64)s_mask[0] | (u64)s_mask[1] << 32;
+            const int first = turn ? 0 : start % FANOUT;
+            if (first) mask = mask >> first | mask << (FANOUT - first);
+            int buffer = 0;
+            auto pop = [&]() {
+                const int t = g * FANOUT + ((__ffsll(mask) - 1 + first) & (FANOUT - 1));
+                mask &= mask - 1;
+                return t;
+            };
+            auto load = [&](int t, int to) {
+                const half_bits* source = dh + (size_t)t * TILE * WIDTH;
+                half_bits* target = s_tiles + to * TILE * LINE;
+                for (int at = tid; at < TILE * (WIDTH / 8); at += THREADS) {
+                    int line = at / (WIDTH / 8), column = at % (WIDTH / 8) * 8;
+                    copy16(target + line * LINE + column, source + line * WIDTH + column);
+                }
+                end_of_copies();
+            };
+            int t = mask ? pop() : -1;
+            if (t >= 0) load(t, 0);
+            while (t >= 0) {
+                copies_done<0>();
+                // also: all are done with the tile before, whose place the next one takes
+                const bool patient = !__syncthreads_or(staged >= PATIENCE);
+                const int next = mask ? pop() : -1;
+                if (next >= 0) load(next, buffer ^ 1);
+                if (!patient && staged) drain();
+                const half_bits* tile = s_tiles + buffer * TILE * LINE;
+#pragma unroll 1
+                for (int b = 0; b < TILE / 8; b += AT_ONCE) {
+                    float sums[AT_ONCE][2][4] = {};
+                    const half_bits* line = tile + (b * 8 + group) * LINE + pair * 2;
+#pragma unroll
+                    for (int n = 0; n < STEPS; n++) {
+#pragma unroll
+                        for (int c = 0; c < AT_ONCE; c++) {
+                            const half_bits* here = line + c * 8 * LINE + n * 16;
+                            const u32 b0 = *(const u32*)here, b1 = *(const u32*)(here + 8);
+                            multiply_add(sums[c][0], a[0][n], b0, b1);
+                            multiply_add(sums[c][1], a[1][n], b0, b1);
+                        }
+                    }
+                    int signs = -1;
+#pragma unroll
+                    for (int e = 0; e < 8 * AT_ONCE; e++) signs &= __float_as_int(sums[e >> 3][e >> 2 & 1][e & 3]);
+                    if (!__any_sync(FULL, signs >= 0)) continue;
+                    u32 below = 0; // product e: bit e
+#pragma unroll
+                    for (int e = 8 * AT_ONCE - 1; e >= 0; e--)
+                        below = __funnelshift_l(__float_as_uint(sums[e >> 3][e >> 2 & 1][e & 3]), below, 1);
+                    const u32 hits = ~below & (0xffffffffu >> (32 - 8 * AT_ONCE));
+                    const u32 holders = __ballot_sync(FULL, hits != 0);
+                    if (hits) {
+                        const u32 where = t * (TILE / (8 * AT_ONCE)) + b / AT_ONCE;
+                        s_stage[warp][staged + __popc(holders & ((1u << lane) - 1))] = make_uint2(hits, where << 5 | lane);
+                    }
+                    staged += __popc(holders);
+                    if (staged > STAGE - 32) drain();
+                }
+                buffer ^= 1;
+                t = next;
+            }
+        }
+        if (staged) drain();
+        if (there) {
+            for (int e = 0; e < k; e++) {
+                best_d2[(size_t)row * k + e] = d2s[e * 32];
+                best_name[(size_t)row * k + e] = names[e * 32];
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+"""The CUDA C++ of the kernels, and how it is compiled; needs neither CuPy nor a GPU."""
+
+from __future__ import annotations
+
+import functools
+import math
+from importlib import resources
+
+from dask_simjoin.metrics.norms import Norm
+
+SHARED = {
+    "tiles": ("components.cuh",),
+    "tensor": ("components.cuh", "tensor.cuh", "near.cuh"),
+    "tensor_wide": ("components.cuh", "tensor.cuh", "near.cuh"),
+    "finish": (),
+    "regions": (),
+    "components": ("components.cuh",),
+    "order": (),
+    "nearest": ("nearest.cuh",),
+    "nearest_tensor": ("tensor.cuh", "nearest.cuh"),
+}
+"""Files of this package, ``.cu``, and what each of them shares with others besides ``common.cuh``."""
+
+NAMES = tuple(SHARED)
+
+
+@functools.cache
+def source(name: str) -> str:
+    """The text of one of them, with what it shares with others before it."""
+    here = resources.files("dask_simjoin.engine.gpu.kernels")
+    return "\n".join((here / file).read_text() for file in ("common.cuh", *SHARED[name], f"{name}.cu"))
+
+
+def norm_constant(norm: Norm) -> dict[str, int]:
+    """The constant that tells kernels a norm, if it is another than 2."""
+    return {} if norm == 2 else {"NORM": 0 if norm == math.inf else int(norm)}
+
+
+def options(**constants: int) -> tuple[str, ...]:
+    """What NVRTC is told: named constants, and to keep subnormal numbers."""
+    return ("-std=c++17", "-ftz=false", *(f"-D{name}={int(value)}" for name, value in constants.items()))

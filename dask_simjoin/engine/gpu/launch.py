@@ -1,0 +1,201 @@
+"""Launches the GPU's join kernels: units, batches, and what to do when a buffer is full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.filters import float16 as half
+from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.index.gpu import DeviceLayout
+from dask_simjoin.errors import UnsupportedFrameError
+
+Index = dict[str, Any]
+
+BATCH = 1 << 29
+"""Pairs that are held as places at a time, at most: 4 GiB."""
+
+BATCH_SHARE = 32
+"""Part of a GPU's memory that they may take."""
+
+FIRST_BATCH = 128
+"""Pairs of each point for which there is room at first: what several batches give must be copied together."""
+
+MOST_UNITS = 1 << 26
+"""Units of work: each costs a few box tests, even where no tile is near."""
+
+MANY_BLOCKS = 16
+"""Blocks of queries for each block of threads from which long vectors are joined with all ranges in one unit.
+Blocks of threads then run in step, each a little behind the one before it, and find in the L2 cache what that
+has read: a tenth less time for a million points of 384 dimensions, where power is the limit."""
+
+FANOUT = 64
+TILES_WARPS, TENSOR_WARPS = 4, 8
+
+
+@dataclass(frozen=True)
+class Found:
+    """Pairs of places in two indexes.
+
+    Attributes
+    ----------
+    places : array (pairs, 2), int32
+        Valid until the next batch is asked for.
+    decided, refused : int
+        So far: how many pairs only float64 could tell, and how many of them it refused.
+    """
+
+    places: Any
+    decided: int
+    refused: int
+
+
+class _Launch:
+    """One join of two indexes, or of one with itself, that can be stopped and continued."""
+
+    def __init__(self, q: Index, d: Index, layout: DeviceLayout, same: bool, *, counting: bool = False,
+                 rows: tuple[int, int] | None = None, **sink: int) -> None:  # fmt: skip
+        self.q, self.d, self.layout, self.same = q, d, layout, same
+        tensor = layout.engine == "float16"
+        start, stop = rows or (0, len(q["y"]))
+        self.first, self.last = start // layout.grain, -(-stop // layout.grain)
+        levels = d["levels"].tolist()
+        groups = levels[1]
+        self.level1 = groups if len(levels) > 2 else 0
+        self.ranges = -(-groups // FANOUT)
+        blocks = self.last - self.first
+        constants = {"DIMS": layout.dims, "EXACT": layout.engine == "float64", "COUNTING": counting}
+        constants |= sink | norm_constant(layout.norm)
+        self.warps = TENSOR_WARPS if tensor else TILES_WARPS
+        self.shared = 0
+        if tensor:
+            self.function, self.shared = _tensor(layout.dims, counting, constants)
+        else:
+            self.function = load.kernel("tiles", "join_tiles", **constants)
+        full = load.grid_size(self.function, 32 * self.warps, self.shared)
+        self.span = max(1, -(-blocks * self.ranges // MOST_UNITS))
+        if tensor and layout.dims > half.MAX_DIMS and blocks >= MANY_BLOCKS * full:
+            self.span = max(self.span, self.ranges)
+        self.blocks = max(1, min(full, blocks * -(-self.ranges // self.span)))
+        self.state = cupy.zeros(5, cupy.uint64)
+        self.resume = cupy.full((self.blocks, 3 if tensor else 2 + self.warps), -1, cupy.int32)
+
+    @property
+    def slack(self) -> int:
+        """Pairs that may still come once the buffer is full.
+
+        A warp (or, with tensor cores, a block) learns of it when it writes what it staged, and then
+        only finishes the two tiles that it compares; a block that stages nothing never learns of it.
+        """
+        if self.layout.engine == "float16":
+            return self.blocks * (half.TILE * 2 * half.TILE + self.warps * half.STAGE)
+        return self.blocks * self.warps * (self.layout.tile**2 + half.STAGE)
+
+    def run(self, room: int, out: Any, counts: tuple[Any, Any]) -> tuple[int, bool]:
+        """Launch; the number of pairs in `out`, and whether there are more."""
+        layout, q, d = self.layout, self.q, self.d
+        self.state[0] = 0
+        self.state[2] = 0
+        sides = []
+        for side in (q, d):
+            compared = [side["vectors"], side["vectors_sure"]] if "vectors" in side else [side["z"]]
+            sides.append([*compared, side["y"], side["lower"], side["upper"], np.int32(len(side["y"]))])
+        if layout.bounds is None:
+            limits: list[Any] = [np.float64(layout.threshold), np.float64(-1)]
+        else:
+            limits = [layout.bounds.reach, layout.bounds.sure]
+        if layout.engine == "float16":
+            limits = limits[:1]
+        self.function(
+            (self.blocks,),
+            (32 * self.warps,),
+            (
+                *sides[0], np.int32(self.first), np.int32(self.last), *sides[1], np.int32(self.level1),
+                np.int32(self.same), np.int32(self.ranges), np.int32(self.span), *limits,
+                np.float64(layout.threshold), np.uint64(room), out, *counts, self.state, self.resume,
+            ),
+            shared_mem=self.shared,
+        )  # fmt: skip
+        self.told = self.state.get().tolist()
+        return self.told[0], self.told[2] > 0
+
+    @property
+    def done(self) -> float:
+        """Share of the units that have been taken."""
+        units = (self.last - self.first) * -(-self.ranges // self.span)
+        return min(1.0, self.told[1] / max(1, units))
+
+
+def _tensor(dims: int, counting: bool, constants: dict[str, Any]) -> tuple[Any, int]:
+    """The tensor cores' kernel, and the shared memory it is launched with."""
+    there = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    program = wide.program(dims, there, counting=counting)
+    if program is None:
+        raise UnsupportedFrameError(
+            f"The join was planned for GPUs with more shared memory than this one has ({there} bytes "
+            "a block); plan it on a machine with a GPU like the workers' smallest."
+        )
+    name, told, shared = program
+    function = load.kernel(name, f"join_{name}", **constants, **told)
+    function.max_dynamic_shared_size_bytes = shared
+    return function, shared
+
+
+def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
+            rows: tuple[int, int] | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
+    """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
+
+    `rows`: only the pairs that the queries at these places meet: a start that is a multiple of the
+    layout's grain, and a stop that is one or the end.  Any such cut of all places gives each pair once.
+    `most`: pairs of a batch.
+    """
+    if not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1]):
+        return
+    join = _Launch(q, d, layout, same, rows=rows)
+    most = min(most or BATCH, BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
+    room = min(most, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
+    none = np.uint64(0)
+    more, out = True, None
+    while more:
+        if out is None or len(out) < room + join.slack:
+            out = None  # its memory first
+            out = cupy.empty((room + join.slack, 2), cupy.int32)
+        number, more = join.run(room, out, (none, none))
+        yield Found(out[:number], *join.told[3:])
+        if more:  # as much again for each unit that is left, and a little
+            expected = number * (1 / max(join.done, 1e-3) - 1) * 1.1
+            room = int(min(most, max(room, expected)))
+
+
+def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = True) -> list[Any]:
+    """Numbers of pairs of each place of the queries, and (`both`) of each place of the other side.
+
+    Of one index with itself they are one array: pairs of each place, or (not `both`) only those that
+    `batches` gives for it.
+    """
+    counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
+    if len(q["y"]) and len(d["y"]):
+        join = _Launch(q, d, layout, same, counting=True)
+        join.run(0, np.uint64(0), (counts[0], counts[-1] if both else np.uint64(0)))
+    return [c.view(cupy.int64) for c in counts]
+
+
+LINK, LOWEST = 1, 2
+
+
+def pass_to(sink: int, q: Index, d: Index, layout: DeviceLayout, arguments: list[Any], *, same: bool,
+            nodes_64: bool = False) -> None:  # fmt: skip
+    """Show all pairs to one of the sinks of `components.cuh`, with the arguments that it says."""
+    if not len(q["y"]) or not len(d["y"]):
+        return
+    join = _Launch(q, d, layout, same, SINK=sink, NODES_64=nodes_64)
+    given = [q["order"], d["order"], *arguments]
+    at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
+    none = np.uint64(0)
+    join.run(np.iinfo(np.int64).max, at, (none, none))

@@ -1,0 +1,138 @@
+"""Nearest neighbours on the GPU: launches the searches; needs CuPy, but no cuDF."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.filters import float16 as half
+from dask_simjoin.engine.gpu.kdorder import kd_order
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.index import gpu_nearest as device_nearest
+from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout, make_nearest_device_layout
+from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.metrics.norms import Norm
+
+Index = dict[str, Any]
+
+QUEUE = 16
+"""Candidates of each query that wait in shared memory, in the search without tensor cores."""
+
+WARPS, TENSOR_WARPS = 4, 8
+
+BLOCKS = 2
+"""Blocks of a multiprocessor that should have room for their lists in shared memory; else none has."""
+
+HALVED = 48
+"""Longest vectors with which two blocks of the search with tensor cores have room: see its `BLOCKS`."""
+
+SCRATCH_SHARE = 16
+"""Part of a GPU's memory that lists may take where shared memory is too small."""
+
+
+def build(x: Any, layout: NearestDeviceLayout) -> Index:
+    """Index of one chunk (n, d), float64."""
+    return device_nearest.build(x, layout, cupy, kd_order)
+
+
+def _shared() -> int:
+    """Shared memory of a multiprocessor that blocks can have."""
+    return int(cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
+
+
+def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
+    """Shared memory of a block of `nearest.cu`, with lists of so many neighbours of each query."""
+    size = 8 if layout.engine == "float64" else 4
+    return WARPS * TILE * (levels * (size + 4) + QUEUE * 4 + listed * 16)
+
+
+class GpuSearcher:
+    """See `Searcher`."""
+
+    @staticmethod
+    def layout(lower: Any, upper: Any, mean: Any, variance: Any, sample: Any,
+               norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
+        """From moments (d,) of all points and some of them, all on the host."""
+        return make_nearest_device_layout(lower, upper, mean, variance, sample, shared=_shared(), norm=norm)
+
+    @staticmethod
+    def renamed(index: Index, names: Any) -> Index:
+        """The index with other names: of all rows (n,), in their order, or what to add to each place."""
+        return device_nearest.named(index, names, cupy)
+
+    @staticmethod
+    def fresh(rows: int, k: int) -> tuple[Any, Any]:
+        """The state of queries that met nothing: totals, inf, and names, -1, both (rows, k)."""
+        return cupy.full((rows, k), np.inf), cupy.full((rows, k), -1, cupy.int64)
+
+    @staticmethod
+    def nearest(q: Index, d: Index, layout: NearestDeviceLayout, best_d2: Any, best_name: Any, *,
+                same: bool, bound2: float = math.inf) -> None:  # fmt: skip
+        """Improve what is known of the rows of `q` by those of `d`, in place; see the CPU's.
+
+        `best_d2`, `best_name`: C-contiguous.
+        """
+        k = best_d2.shape[1]
+        if not (len(q["names"]) and len(d["names"]) and k):
+            return
+        search = _tensor if layout.engine == "float16" else _tiles
+        bounds = layout.bounds
+        scale2, rho = (1.0, 0.0) if bounds is None else (bounds.scale**2, bounds.rho)
+        own = q["y"] is d["y"]
+        limits = [np.float64(bound2), np.float64(scale2), np.float64(rho), np.int32(k)]
+        state = [best_d2, best_name, cupy.zeros(1, cupy.uint32)]
+        search(q, d, layout, k, [np.int32(same), np.int32(own), *limits, *state])
+
+
+def _launch(function: Any, warps: int, rows: int, units: int, shared: int, listed: int,
+            arguments: list[Any]) -> None:  # fmt: skip
+    """Start as many blocks as there is work or room for.
+
+    `rows`: of a warp; `listed`: neighbours of each row that lie in a scratch.
+    """
+    function.max_dynamic_shared_size_bytes = shared
+    blocks = min(load.grid_size(function, 32 * warps, shared), units)
+    size = warps * rows * listed * 16
+    if listed:
+        blocks = max(1, min(blocks, int(cupy.cuda.Device().mem_info[1]) // SCRATCH_SHARE // size))
+    scratch = cupy.empty(blocks * size // 8 if listed else 1)
+    function((blocks,), (32 * warps,), (*arguments, scratch), shared_mem=shared)
+
+
+def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
+    """The search without tensor cores."""
+    levels = len(d["levels"]) - 1
+    lists = _tiles_bytes(layout, levels, k) <= _shared() // BLOCKS
+    shared = _tiles_bytes(layout, levels, k if lists else 0)
+    constants = {"DIMS": layout.dims, "EXACT": layout.engine == "float64", **norm_constant(layout.norm)}
+    function = load.kernel("nearest", "search_tiles", **constants, ROWS=TILE, LISTS=lists)
+    sides = [
+        q["z"], q["y"], q["lower"], q["upper"], q["order"], q["names"], np.int32(len(q["y"])),
+        d["z"], d["y"], d["lower"], d["upper"], d["levels"], np.int32(levels), d["least"], d["names"],
+        np.int32(len(d["y"])),
+    ]  # fmt: skip
+    units = -(-len(q["y"]) // (TILE * WARPS))
+    _launch(function, WARPS, TILE, units, shared, 0 if lists else k, [*sides, *rest])
+
+
+def _tensor(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
+    """The search with them."""
+    blocks = BLOCKS if half.width(layout.dims) <= HALVED else 1
+    lists = half.shared_in_search(layout.dims, k) <= _shared() // blocks
+    shared = half.search_bytes(layout.dims, k if lists else 0)
+    constants = {"DIMS": layout.dims, "EXACT": False, "WIDTH": half.width(layout.dims)}
+    function = load.kernel("nearest_tensor", "search_tensor", **constants, ROWS=32, LISTS=lists)
+    sides = [
+        q["vectors"], q["norm"], q["error"], q["y"], q["lower"], q["upper"], q["order"], q["names"],
+        np.int32(len(q["y"])), d["vectors"], d["most_error"], d["y"], d["lower"], d["upper"], d["names"],
+        np.int32(len(d["y"])),
+    ]  # fmt: skip
+    units = -(-len(q["y"]) // (2 * half.TILE))
+    _launch(function, TENSOR_WARPS, 32, units, shared, 0 if lists else k, [*sides, *rest])
+
+
+SEARCHER = GpuSearcher()

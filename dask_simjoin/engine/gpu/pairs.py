@@ -1,0 +1,76 @@
+"""What a join on a GPU says of the pairs that the kernels found: their rows, distances and kept columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.base import Measured, Pairs
+from dask_simjoin.engine.gpu import launch as gpu_engine
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.index.gpu import DeviceLayout
+
+Index = dict[str, Any]
+
+THREADS = 256
+
+
+def shape_of(items: int) -> tuple[tuple[int], tuple[int]]:
+    """Blocks and threads for so many items, each of which a thread takes in a loop."""
+    return (min(-(-items // THREADS), 1 << 16),), (THREADS,)
+
+
+def finish(layout: DeviceLayout, function: str, *, labels: bool) -> Any:
+    """A kernel of `finish.cu`."""
+    constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(layout.norm)
+    return load.kernel("finish", function, **constants)
+
+
+def named(q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: Measured | None,
+          labels: tuple[Any, Any] | None, rows: tuple[int, int] | None, kept: Any) -> Pairs:  # fmt: skip
+    """All pairs of two indexes: see `Backend.pairs`."""
+    kind = cupy.int32 if labels is None else cupy.int64
+    names = labels or (q["order"], d["order"])
+    assert all(name.dtype == kind for name in names)
+    wanted = [(side, cupy.ascontiguousarray(some)) for side in range(2) for some in (kept or ((), ()))[side]]
+    dtypes = [kind, kind, *([] if distance is None else [cupy.float64]), *(some.dtype for _, some in wanted)]
+    parts, told = [], (0, 0)
+    function = finish(layout, "name_pairs", labels=labels is not None)
+    for found in gpu_engine.batches(q, d, layout, same=same, rows=rows):
+        n = len(found.places)
+        columns = [cupy.empty(n, dtype) for dtype in dtypes]
+        left, right, *more = columns
+        away = None if distance is None else more.pop(0)
+        if n:
+            order = found.places, np.uint64(n), q["order"], d["order"]
+            total = np.uint64(0) if away is None else away
+            function(*shape_of(n), (*order, *names, np.int32(same), q["y"], d["y"], left, right, total))
+            if wanted:
+                table = _table(wanted, more)
+                keep = finish(layout, "keep_columns", labels=labels is not None)
+                keep(*shape_of(n), (*order, np.int32(same), table, np.int32(len(more))))
+        if distance is not None:
+            columns[2] = distance(away)
+        parts.append(columns)
+        told = (found.decided, found.refused)
+    whole = parts[0] if len(parts) == 1 else _joined(parts, dtypes)
+    away = whole[2] if distance is not None else None
+    return Pairs(whole[0], whole[1], away, *told, whole[2 + (distance is not None) :])
+
+
+def _table(wanted: list[tuple[int, Any]], out: list[Any]) -> Any:
+    """The columns as the kernel knows them: addresses, bytes of a value, and which side's they are."""
+    columns = [
+        (some.data.ptr, to.data.ptr, some.itemsize, side)
+        for (side, some), to in zip(wanted, out, strict=True)
+    ]
+    return cupy.asarray(np.array(columns, np.uint64))
+
+
+def _joined(parts: list[list[Any]], dtypes: list[Any]) -> list[Any]:
+    if not parts:
+        return [cupy.empty(0, dtype) for dtype in dtypes]
+    return [cupy.concatenate(column) for column in zip(*parts, strict=True)]

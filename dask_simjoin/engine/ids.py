@@ -1,0 +1,90 @@
+"""Ids: the names of rows, and whether they are unique.
+
+Partitions whose ids lie in disjoint ranges cannot share one: that certifies most data at the
+cost of a comparison.  Only partitions whose ranges meet are looked at again, in buckets by hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.compat import on_gpu, values_of
+from dask_simjoin.errors import DuplicateIdError
+
+
+def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> Any:
+    """The ids of a partition's rows, an Index of its library, as `dtype` says (None: as they are)."""
+    ids = frame.index if id is None else backend_for(frame).index(frame[id])
+    if dtype is None or ids.dtype == dtype or hasattr(dtype, "categories"):
+        return ids
+    try:
+        cast = ids.astype(dtype)
+        kept = bool(((cast == ids) | ids.isna()).all())
+    except (TypeError, ValueError):
+        kept = False
+    if not kept:
+        raise DuplicateIdError(
+            f"{_named(id)} are of dtype {ids.dtype} in a partition, and not all of them are values of "
+            f"the frame's dtype {dtype}, so partitions do not agree on names. {_remedy(id)}"
+        )
+    return cast
+
+
+def id_bytes(ids: Any) -> float:
+    """Memory of one id, as far as some of them tell."""
+    size = value_bytes(ids)
+    return size if isinstance(ids.dtype, np.dtype) and ids.dtype != object else max(8.0, size)
+
+
+def value_bytes(values: Any, looked_at: int = 1000) -> float:
+    """Memory of one value of an index or a column, as far as some of them tell."""
+    if isinstance(values.dtype, np.dtype) and values.dtype != object:
+        return float(values.dtype.itemsize)
+    some = getattr(values, "iloc", values)[:: max(1, len(values) // looked_at)]
+    own = {"index": False} if hasattr(values, "iloc") else {}
+    return float(some.memory_usage(deep=True, **own) / len(some)) if len(some) else 8.0
+
+
+def as_labels(ids: Any, places: Any) -> Any:
+    """The ids at some places as int64 numbers that stand for them, or None if they have no such form."""
+    if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
+        return None
+    if _is_range(ids):
+        return places.astype(np.int64) * ids.step + ids.start
+    if on_gpu(ids):
+        if ids.hasnans:
+            return None
+        return values_of(ids.astype("int64") if ids.dtype != "uint64" else ids).view("int64")[places]
+    values = ids.to_numpy()
+    return (values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64))[places]
+
+
+def from_labels(labels: Any, ids: Any) -> Any:
+    """What the labels stand for, where those of `ids` are like them: an array or an Index."""
+    dtype = ids.dtype
+    if dtype.kind in "mM":
+        # CuPy has no dates; as numbers they count the unit of `dtype`, as labels do
+        return backend_for(ids).index(labels).astype(dtype) if on_gpu(ids) else pd.Index(labels.view(dtype))
+    return labels.view(dtype) if dtype.itemsize == 8 else labels.astype(dtype)
+
+
+def _is_range(ids: Any) -> bool:
+    """Whether the labels are only counted, as of a RangeIndex."""
+    return hasattr(ids, "start") and hasattr(ids, "step")
+
+
+def _named(id: Hashable | None) -> str:
+    return "The index labels" if id is None else f"The ids in column {id!r}"
+
+
+def _remedy(id: Hashable | None) -> str:
+    other = "id= a column of unique values" if id is None else "id= another column"
+    return (
+        f"Use {other}, or add one: ddf = ddf.simjoin.with_row_id(), then id='row_id' "
+        "(parquet files each count their rows from 0)."
+    )

@@ -1,0 +1,187 @@
+"""How a GPU's chunks are indexed: the engine's choice, and the index itself.
+
+Points lie in kd order, in tiles with boxes under a tree of boxes.  Units of work are tiles against tiles,
+equal by construction, so what GPU-Join's sequel (Gallet & Gowanlock 2019, "Load imbalance mitigation
+optimizations for GPU-accelerated similarity joins") mends by sorting cells by workload does not arise.
+Written once for NumPy and CuPy (`xp` is either module).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.filters import float16 as half
+from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
+from dask_simjoin.engine.index.kdorder import MAX_DIMS, kd_order
+from dask_simjoin.engine.index.tiles import TILE, box_tree
+from dask_simjoin.metrics.norms import Norm
+
+TENSOR_DIMS = 9
+"""Dimensions from which tensor cores are faster: in fewer, most candidates are left out by their boxes."""
+
+MOST_DIMS = 2048
+"""Dimensions that the kernels serve: a query's box must fit into shared memory."""
+
+ENOUGH = 227 * 1024
+"""Shared memory of a block on compute capability 9.0."""
+
+CUTS = 3
+"""Times that each dimension is cut in two.  2 to 4 were tried: 3 is best or next to it from 6 to 64-D."""
+
+FAN_OUT = 4
+"""Parts into which blocks are cut at a time: cuts in two made boxes better by 0 to 8 % of a join, and took
+twice as long."""
+
+ENGINES = ("float16", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class DeviceLayout:
+    """How the chunks of one join are indexed on GPUs: all chunks alike, so that any two can meet.
+
+    Attributes
+    ----------
+    threshold : float
+        Of the float64 decision.
+    dims : int
+    engine : {"float16", "float32", "float64"}
+        What candidates are compared with: tensor cores and float32 differences, with float64 to decide
+        what they cannot, or float64 alone.
+    bounds : Bounds or None
+        Of the filter, if there is one.
+    cut : tuple of int
+        The dimensions by which points are put in order, the ones of largest variance first.
+    norm : int or float
+        Of the totals that the decision compares.
+    """
+
+    threshold: float
+    dims: int
+    engine: str
+    bounds: Bounds | None
+    cut: tuple[int, ...]
+    norm: Norm = 2
+
+    @property
+    def method(self) -> str:
+        """The engine's name."""
+        return "tiles"
+
+    @property
+    def tile(self) -> int:
+        """Points of a tile."""
+        return half.TILE if self.engine == "float16" else TILE
+
+    @property
+    def grain(self) -> int:
+        """Points at whose multiples queries can be cut."""
+        return 2 * half.TILE if self.engine == "float16" else TILE
+
+
+def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+                       threshold: float, engine: str = "auto", shared: int = ENOUGH,
+                       norm: Norm = 2) -> DeviceLayout:  # fmt: skip
+    """Choose the engine and what it needs to know of all the data.
+
+    Parameters
+    ----------
+    lower, upper, mean, variance : array (d,), float64
+        Of all points.
+    threshold : float
+        Of the float64 decision.
+    engine : {"auto", "float16", "float32", "float64"}
+        "auto": the fastest that is useful.  A filter that was asked for is used if its bounds hold.
+    shared : int
+        Bytes of shared memory that a block of threads can have.
+    norm : int or float
+        Of the totals that the decision compares; filters serve only 2.
+    """
+    dims = len(lower)
+    bounds = make_bounds(lower, upper, mean, threshold) if norm == 2 else None
+    tensor = wide.program(dims, shared) is not None
+    if engine == "auto":
+        engine = _fastest(bounds, variance, dims, tensor)
+    elif bounds is None or (engine == "float16" and not tensor):
+        engine = "float64"
+    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
+    return DeviceLayout(threshold, dims, engine, None if engine == "float64" else bounds, tuple(cut), norm)
+
+
+def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: bool) -> str:
+    # a filter is of use if few candidates that are no pairs come as near as its error
+    if bounds is None or bounds.rho > bounds.outer / 4:
+        return "float64"
+    typical = math.sqrt(float(np.einsum("i->", variance * bounds.scale**2)))
+    if dims > half.MAX_DIMS:
+        pays = wide.pays(dims, bounds.outer, typical)
+    else:
+        pays = dims >= TENSOR_DIMS and 2 * 2.0**-12 * typical <= bounds.outer / 16
+    return "float16" if tensor and pays else "float32"
+
+
+def cut_dims(cut: tuple[int, ...], n: int, tile: int) -> tuple[int, ...]:
+    """The dimensions to cut, so few that each is cut often: halves touch, and tell no points apart."""
+    levels = max(1, -(-n // tile) - 1).bit_length()
+    return cut[: max(1, math.ceil(levels / CUTS))]
+
+
+def build(x: Any, layout: DeviceLayout, xp: Any = np, order_of: Any = kd_order) -> dict[str, Any]:
+    """Index of one chunk.
+
+    Parameters
+    ----------
+    x : array (n, d), float64
+    layout : DeviceLayout
+    xp : module
+        NumPy or CuPy.
+    order_of : callable
+        `dask_simjoin.engine.index.kdorder.kd_order`, or what does the same.
+
+    Returns
+    -------
+    dict of arrays
+        ``order`` (n, int32): positions of the points in `x`, in kd order; ``y`` (n, d, float64): the
+        points in that order; ``lower``, ``upper``, ``levels``: the tree of the tiles' boxes; and what is
+        compared: ``z`` (tiles, d, 64, float32 or float64), or ``vectors`` and ``vectors_sure`` (see
+        `dask_simjoin.engine.filters.float16.make_vectors`).
+    """
+    tile, bounds = layout.tile, layout.bounds
+    order = order_of(x, cut_dims(layout.cut, len(x), tile), tile, FAN_OUT, xp)
+    y = xp.ascontiguousarray(x[order])
+    index = {"order": order.astype(xp.int32, copy=False), "y": y}
+    if not len(x):
+        return index
+    z = y
+    if bounds is not None:
+        a = scaled(y, bounds, xp)
+        z = a.astype(xp.float32)
+        if layout.engine == "float16":
+            index["vectors"], index["vectors_sure"] = half.make_vectors(a, bounds, xp)
+    return index | boxed(z, tile, layout.engine != "float16", xp)
+
+
+def scaled(y: Any, bounds: Bounds, xp: Any = np) -> Any:
+    """Points as filters see them: centred and scaled."""
+    a = y - xp.asarray(bounds.centre)
+    a *= bounds.scale
+    return a
+
+
+def boxed(z: Any, tile: int, tiled: bool, xp: Any = np) -> dict[str, Any]:
+    """The tree of the tiles' boxes; with `tiled` also ``z``, the points by tile: see `build`."""
+    n, d = z.shape
+    number = -(-n // tile)
+    padded = xp.empty((number * tile, d), z.dtype)
+    padded[:n], padded[n:] = z, z[-1]
+    padded = padded.reshape(number, tile, d)
+    index = dict(
+        zip(("lower", "upper", "levels"), box_tree(padded.min(axis=1), padded.max(axis=1), xp), strict=True)
+    )
+    if tiled:
+        index["z"] = xp.ascontiguousarray(padded.transpose(0, 2, 1))
+    return index

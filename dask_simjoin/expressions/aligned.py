@@ -1,0 +1,187 @@
+"""Lazy Series that are aligned with the frame a join is of: one value for each row."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import backend_for
+from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.chunks import chunk_refs
+from dask_simjoin.expressions.dask_private import (
+    Blockwise,
+    CumulativeAggregations,
+    Expr,
+    Partitions,
+    Repartition,
+    Task,
+    TaskRef,
+)
+from dask_simjoin.expressions.filters import FilteredRows, RowValues, is_filtered
+from dask_simjoin.expressions.source import Sealed
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.tasks.chunks import Chunk, joined
+from dask_simjoin.tasks.counts import count_block
+
+SUM_FAN_IN = 16
+"""Results of block pairs that one task combines."""
+
+Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
+
+
+class Aligned(Named, RowValues, CumulativeAggregations):
+    """Values of rows before they are planned; partitions are the frame's.
+
+    Like a cumulative sum it has a value for each row and depends on all of them.  Being one, with the rows
+    in sight as `frame`, Dask knows it to be aligned with them: no shuffle is needed to assign it.  It is
+    planned for that frame as Dask has optimised it, in step with what the values are combined with: Dask
+    leaves out files that a filter excludes, and merges partitions of a reader by the columns that are
+    read.  So all that is combined must read the same columns as `frame` does.
+
+    `source`: the frame as it was given; `chosen`: partitions of that, if they are not all.
+    """
+
+    _defaults = {"chosen": None}
+
+    def _values(self) -> Expr:
+        raise NotImplementedError
+
+    def _divisions(self) -> Any:
+        return self.frame.divisions
+
+    @functools.cached_property
+    def _source(self) -> Sealed:
+        """What it is planned for."""
+        source: Sealed = self.operand("source")
+        return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
+
+    @property
+    def of_filtered(self) -> bool:
+        return is_filtered(self.operand("source").inner)
+
+    def _simplify_up(self, parent: Any, dependents: Any) -> Expr | None:
+        if not isinstance(parent, Partitions):
+            return None
+        numbers, chosen = list(parent.partitions), self.operand("chosen")
+        if chosen is not None:
+            chosen = [chosen[n] for n in numbers]
+        others = self.operands[1:-1]
+        return type(self)(Partitions(self.frame, numbers), *others, numbers if chosen is None else chosen)
+
+    def _substitute(self, old: Any, new: Any, _seen: Any) -> Expr:
+        # values are not those of what Dask moves a filter beneath
+        if isinstance(old, Expr) and any(new is below for below in old.dependencies()):
+            return self
+        made: Expr = super()._substitute(old, new, _seen)
+        return made
+
+    @property
+    def _projection_columns(self) -> list[Any]:
+        # else Dask would take away columns from what else reads the source, and merge that otherwise
+        return list(self.frame.columns)
+
+    def _lower(self) -> Expr:
+        values = self._values()
+        if self.operand("chosen") is not None and self.frame.npartitions != values.npartitions:
+            values = Repartition(values, new_partitions=self.frame.npartitions)
+            values = Relabelled(self.frame, values)  # readers may number rows anew where they merge
+        return FilteredRows(values) if self.of_filtered else values
+
+
+class Relabelled(Blockwise):
+    """Values of rows with the index labels that a frame of the same rows has."""
+
+    _parameters = ["frame", "values"]
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return self.operand("values")._meta
+
+    @staticmethod
+    def operation(frame: Any, values: Any) -> Any:
+        """Take over the labels, unless rows were left out."""
+        if len(frame) != len(values):
+            return values
+        values = values.copy(deep=False)
+        values.index = frame.index
+        return values
+
+
+def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int]]]:
+    """For each of the chosen partitions the chunks that hold it, and which of their pieces it is."""
+    found: dict[int, list[tuple[int, int]]] = {n: [] for n in chosen}
+    for c, chunk in enumerate(pieces):
+        for k, (n, _, _) in enumerate(chunk):
+            if n in found:
+                found[n].append((c, k))
+    return found
+
+
+def add_counts(
+    layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int]
+) -> dict[int, Any]:
+    """Put tasks into the layer that count neighbours of the rows of the wanted chunks; their keys."""
+    block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
+    parts: dict[int, list[Any]] = {c: [] for c in wanted}
+    for b, (i, j) in enumerate(plan.blocks.tolist()):
+        if i not in parts and j not in parts:
+            continue
+        refs = chunk_refs(chunks, i, j)
+        layer[(block, b)] = Task((block, b), count_block, *refs, spec, plan.layout, i == j)
+        for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
+            if c in parts:
+                parts[c].append((TaskRef((block, b)), side))
+    for c, level in parts.items():
+        depth = 0
+        while len(level) > SUM_FAN_IN:
+            level, lower = [], level
+            for s in range(0, len(lower), SUM_FAN_IN):
+                key = (partial, c, depth, s)
+                layer[key] = _sum_task(key, lower[s : s + SUM_FAN_IN])
+                level.append((TaskRef(key), None))
+            depth += 1
+        layer[(partial, c)] = _sum_task((partial, c), level)
+    return {c: (partial, c) for c in parts}
+
+
+def _sum_task(key: Any, parts: list[Any]) -> Task:
+    return Task(key, _add_up, [which for _, which in parts], *(ref for ref, _ in parts))
+
+
+def _add_up(sides: list[int | None], *parts: Any) -> Any:
+    total: Any = 0
+    for side, part in zip(sides, parts, strict=True):
+        total = total + (part if side is None else part[side])
+    return total
+
+
+def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Pieces, values: dict[int, Any],
+                   chosen: list[int], meta: Any) -> None:  # fmt: skip
+    """Put tasks into the layer that make the chosen partitions of values by chunk."""
+    held = pieces_by_partition(pieces, chosen)
+    for place, n in enumerate(chosen):
+        key, found = (name, place), held[n]
+        refs = [TaskRef((chunks._name, c)) for c, _ in found] + [TaskRef(values[c]) for c, _ in found]
+        layer[key] = Task(key, aligned, meta, [k for _, k in found], *refs)
+
+
+def aligned(meta: Any, which: list[int], *chunks_and_values: Any) -> Any:
+    """The values of one partition: some pieces of chunks, one after the other."""
+    half = len(chunks_and_values) // 2
+    chunks: tuple[Chunk, ...] = chunks_and_values[:half]
+    if not chunks:
+        return meta
+    backend = backend_for(chunks[0]["example"])
+    values, ids, xp = [], [], backend.xp
+    none = xp.zeros((0, *meta.shape[1:]), np.int64)
+    for k, chunk, total in zip(which, chunks, chunks_and_values[half:], strict=True):
+        stop = int(chunk["ends"][k])
+        start = int(chunk["ends"][k - 1]) if k else 0
+        ids.append(chunk["ids"][start:stop])
+        if isinstance(total, int):  # the chunk met none
+            total = xp.full((int(chunk["ends"][-1]), *meta.shape[1:]), total, np.int64)
+        values.append(xp.asarray(total[start:stop]) if stop > start else none)
+    return backend.rows(xp.concatenate(values), joined(ids), meta)

@@ -1,0 +1,96 @@
+"""Lazy numbers of neighbours and of pairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dask_simjoin.expressions.aligned import Aligned, add_counts, add_partitions, pieces_by_partition
+from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.chunks import chunk_refs
+from dask_simjoin.expressions.counts_by_region import count_by_cell
+from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.lazy_join import Unplanned
+from dask_simjoin.planning.chunking.entity import EntityChunks
+from dask_simjoin.tasks.counts import count_block_pairs
+
+
+class NeighborCounts(Aligned, Unplanned):
+    """Numbers of neighbours, before they are planned."""
+
+    _label = "simjoin_neighbor_counts"
+    _parameters = ["frame", "source", "spec", "meta", "chosen"]
+
+    def _values(self) -> Expr:
+        source, plan = self._source, self.plan
+        chunks, spec, chosen = self._chunks(), self.operand("spec"), self.operand("chosen")
+        if isinstance(plan.counted, EntityChunks):
+            pieces, whole = plan.counted.pieces, source.inner.divisions
+            return CountBlocks(chunks, plan, spec, pieces, self._meta, whole, chosen)
+        return count_by_cell(source, spec, chunks, plan, self._meta, chosen)
+
+
+class MatchCounts(NeighborCounts):
+    """Numbers of rows of another table near each row, before they are planned."""
+
+    _label = "simjoin_match_counts"
+    _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
+
+
+class CountBlocks(PartitionsFiltered, Named):
+    """Counts of the block pairs of entity chunks, added up for each chunk in a tree."""
+
+    _label = "simjoin_counts"
+    _parameters = ["chunks", "plan", "spec", "pieces", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions")
+
+    def _layer(self) -> dict[Any, Any]:
+        pieces, chosen = self.operand("pieces"), list(self._partitions)
+        wanted = {c for found in pieces_by_partition(pieces, chosen).values() for c, _ in found}
+        layer: dict[Any, Any] = {}
+        plan, spec = self.operand("plan"), self.operand("spec")
+        totals = add_counts(layer, self.deterministic_token, self.chunks, plan, spec, wanted)
+        add_partitions(layer, self._name, self.chunks, pieces, totals, chosen, self._meta)
+        return layer
+
+
+class CountPairs(Unplanned):
+    """Number of pairs, before it is planned."""
+
+    _label = "simjoin_count_pairs"
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    def _lower(self) -> Expr:
+        return CountTotal(self._chunks(), self.plan, self.operand("spec"), self._meta)
+
+
+class CountMatches(CountPairs):
+    """Number of pairs of two tables, before it is planned."""
+
+    _label = "simjoin_count_matches"
+    _parameters = ["source", "other", "spec", "meta"]
+
+
+class CountTotal(Named):
+    """Numbers of the block pairs' pairs, added up."""
+
+    _label = "simjoin_count"
+    _parameters = ["chunks", "plan", "spec", "meta"]
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan, spec = self.operand("plan"), self.operand("spec")
+        name = f"simjoin_count_block-{self.deterministic_token}"
+        layer = {}
+        for b, (i, j) in enumerate(plan.blocks.tolist()):
+            refs = chunk_refs(self.chunks, i, j)
+            layer[(name, b)] = Task((name, b), count_block_pairs, *refs, spec, plan.layout, i == j)
+        key = (self._name, 0)
+        layer[key] = Task(key, sum, List(*(TaskRef((name, b)) for b in range(len(plan)))))
+        return layer

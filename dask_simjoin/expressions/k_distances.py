@@ -1,0 +1,75 @@
+"""Lazy distances to nearest neighbours."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import backend_for
+from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.chunks import Chunks, chunk_refs
+from dask_simjoin.expressions.dask_private import Expr, Task, TaskRef
+from dask_simjoin.expressions.row_values import FoundByChunk
+from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.metrics.distances import Metric
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.plan_nearest import NearestPlan
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.nearest import State, kth_distance, search_chunk
+
+
+class KDistances(FoundByChunk):
+    """Distances to the k-th neighbours, before they are planned."""
+
+    _label = "simjoin_k_distances"
+    _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
+
+    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
+        return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec").measure)
+
+
+class ChunkDistances(Named):
+    """Distances of the rows of each chunk, as the bits of their numbers.
+
+    The rows of a chunk meet the others that may have neighbours of them one after the other, the nearest
+    first, so that ever less is near enough.
+    """
+
+    _label = "simjoin_k_distance"
+    _parameters = ["chunks", "plan", "k", "metric"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").chunks) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: NearestPlan = self.operand("plan")
+        steps = Steps("simjoin_nearest", self.deterministic_token)
+        refs = [chunk_refs(self.chunks, c, c)[0] for c in range(len(plan.chunks))]
+        names = steps.names(plan, refs)
+        for c, others in enumerate(plan.searches):
+            if self.operand("k") >= plan.rows:  # no row has so many neighbours
+                steps.layer[(self._name, c)] = Task((self._name, c), _none, refs[c])
+                continue
+            state: list[TaskRef] = []
+            for d in others.tolist() or [c]:
+                how = plan.layout, self.operand("k"), names[c], names[d]
+                state = [steps.add("search", (c, d), _search, refs[c], refs[d], *how, *state)]
+            steps.layer[(self._name, c)] = Task(
+                (self._name, c), _bits, state[0], self.operand("k"), self.operand("metric")
+            )
+        return steps.layer
+
+
+def _search(q: Any, d: Any, layout: Any, k: int, q_names: Any, d_names: Any, *state: State) -> State:
+    return search_chunk(q, d, layout, k, (q_names, d_names), *state)
+
+
+def _bits(state: State, k: int, metric: Metric) -> Any:
+    return kth_distance(state, k, metric).view(np.int64)
+
+
+def _none(chunk: Chunk) -> Any:
+    xp = backend_for(chunk["example"]).xp
+    return xp.full(len(chunk["ids"]), math.inf).view(np.int64)

@@ -1,0 +1,72 @@
+"""Lazy joins with nearest neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.chunks import chunk_refs
+from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.lazy_join import Unplanned
+from dask_simjoin.expressions.source import itself
+from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.tasks.nearest import State, search_chunk
+from dask_simjoin.tasks.nearest_rows import named_rows, nearest_rows
+
+
+class NearestJoin(Unplanned):
+    """The nearest rows of each row, before they are planned.
+
+    `other`: the right table; None: rows are those of one.  `bound`: largest total of a neighbour.
+    """
+
+    _label = "simjoin_nearest_join"
+    _parameters = ["source", "other", "spec", "k", "bound", "meta"]
+    _named = True
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(len(self.plan.counted), 1) + 1)
+
+    def _lower(self) -> Expr:
+        names = "spec", "k", "bound", "meta"
+        return NearestRows(self._chunks(), self.plan, *(self.operand(name) for name in names))
+
+
+class NearestRows(PartitionsFiltered, Named):
+    """The nearest rows of the rows of each chunk.
+
+    The rows of a chunk meet the chunks that may have neighbours of them one after the other, the nearest
+    first, so that ever less is near enough; then each of those chunks says which of its rows were found.
+    """
+
+    _label = "simjoin_nearest_rows"
+    _parameters = ["chunks", "plan", "spec", "k", "bound", "meta", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(len(self.operand("plan").counted), 1) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan, spec, meta = self.operand("plan"), self.operand("spec"), self.operand("meta")
+        steps = Steps("simjoin_nearest", self.deterministic_token)
+        refs = [chunk_refs(self.chunks, c, c)[0] for c in range(len(plan.chunks))]
+        names = steps.names(plan, refs)
+        how = plan.layout, self.operand("k"), spec.other is None, self.operand("bound")
+        for place, c in enumerate(self._partitions):
+            key = (self._name, place)
+            others = plan.searches[c].tolist() if c < len(plan.counted) else []
+            state: list[TaskRef] = []
+            for d in others:
+                pair = refs[c], refs[d], names[c], names[d]
+                state = [steps.add("search", (c, d), _search, *pair, *how, *state)]
+            if not state:
+                steps.layer[key] = Task(key, itself, meta)
+                continue
+            found = [steps.add("name", (c, d), named_rows, *state, refs[d], names[d], spec) for d in others]
+            steps.layer[key] = Task(key, nearest_rows, refs[c], *state, spec, meta, *found)
+        return steps.layer
+
+
+def _search(q: Any, d: Any, q_names: Any, d_names: Any, layout: Any, k: int, same: bool, bound: float,
+            *state: State) -> State:  # fmt: skip
+    return search_chunk(q, d, layout, k, (q_names, d_names), *state, same=same, bound2=bound)

@@ -1,0 +1,153 @@
+"""Lazy sparse matrices of neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from dask.delayed import Delayed
+from distributed.system import MEMORY_LIMIT
+
+from dask_simjoin.engine.base import backend_for
+from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.chunks import chunk_refs
+from dask_simjoin.expressions.dask_private import Alias, Expr, List, Task
+from dask_simjoin.expressions.lazy_join import Unplanned
+from dask_simjoin.expressions.source import pick, settled
+from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.chunking.entity import EntityChunks
+from dask_simjoin.planning.free_memory import free_memory
+from dask_simjoin.planning.matrix_budget import DEVICE_ENTRY, ENTRY, PIECE, ROW, Fitting, Limit
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.resources import ITSELF, resources
+from dask_simjoin.tasks import csr
+from dask_simjoin.tasks.chunks import Chunk
+
+PAUSED = 0.8
+"""Share of its limit at which Dask pauses a worker."""
+
+
+class LazyGraph(Delayed):
+    """A matrix that is planned when its tasks are first asked for: when it is computed or persisted, or when
+    another delayed call is made of it."""
+
+    __slots__ = ("_expr", "_tasks")
+
+    def __init__(self, expr: Expr) -> None:
+        super().__init__(expr._name, None)
+        self._expr = expr
+        self._tasks: dict[Any, Any] | None = None
+
+    @property
+    def dask(self) -> Mapping[Any, Any]:
+        """The tasks."""
+        if self._tasks is None:
+            made = settled(self._expr)
+            (key,) = made.__dask_keys__()
+            self._tasks = dict(made.__dask_graph__()) | {self.key: Alias(self.key, key)}
+        return self._tasks
+
+
+class NeighborGraph(Unplanned):
+    """A matrix of neighbours, before it is planned."""
+
+    _label = "simjoin_neighbor_graph"
+    _parameters = ["source", "spec", "mode", "meta"]
+    _known = 12  # a row's name and its number of entries
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    def _lower(self) -> Expr:
+        plan, spec = self.plan, self.operand("spec")
+        rows = sum(rows for rows, _ in plan.sources)
+        fitting = fitting_for(spec, rows, self._meta, resources(spec.library), pieces=True)
+        fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
+        return GraphRows(self._chunks(), plan, spec, self.operand("mode"), self._meta, fitting)
+
+
+def fitting_for(spec: JoinSpec, rows: int, example: Any, have: Resources, pieces: bool) -> Fitting:
+    """What a matrix of neighbours must fit; `pieces`: it is put together from those of chunks."""
+    gpu = have.gpu
+    entry = DEVICE_ENTRY if gpu else ENTRY
+    result, made = (entry, 8), (entry + PIECE * pieces, ROW)
+    where = "the configuration's simjoin.result-limit is"
+    limits = [Limit(spec.settings.result, *result, where, "a higher limit there")]
+    if gpu and have.memory is not None:
+        whole = have.memory if have.cluster else have.memory * have.threads
+        limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
+    elif have.limit is not None:
+        room = max(int(PAUSED * have.limit) - ITSELF, have.limit // 3)
+        limits.append(Limit(room, *made, "the smallest worker has room for", "larger workers"))
+    if not gpu:
+        here = result if have.cluster else made
+        most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())
+        limits.append(Limit(most, *here, "this machine has", "a larger machine"))
+    return Fitting(spec.eps, rows, limits, csr.most_entries(backend_for(example).xp))
+
+
+class GraphRows(Named):
+    """The matrix: one task.
+
+    Block pairs are counted; if all of it fits, they give the entries of their rows, which are gathered and
+    sorted for the rows of each chunk; and one task puts those together.
+    """
+
+    _label = "simjoin_neighbor_graph_rows"
+    _parameters = ["chunks", "plan", "spec", "mode", "meta", "fitting"]
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        spec, mode, example = self.operand("spec"), self.operand("mode"), self._meta
+        steps = Steps("simjoin_neighbor_graph", self.deterministic_token)
+        add, layout = steps.add, plan.layout
+        every = range(len(plan.chunks))
+        blocks = [(b, i, j) for b, (i, j) in enumerate(plan.blocks.tolist())]
+        refs = [chunk_refs(self.chunks, c, c)[0] for c in every]
+        fitting: Fitting = self.operand("fitting")
+        rows, firsts = fitting.rows, np.cumsum([0, *(rows for rows, _ in plan.sources)]).tolist()
+        pieces = plan.chunks.pieces if isinstance(plan.chunks, EntityChunks) else [()] * len(plan.chunks)
+        names = [
+            add("names", c, csr.names_of, refs[c], [firsts[n] for n, _, _ in pieces[c]], name_type(rows))
+            for c in every
+        ]
+        meetings = [(refs[i], refs[j], spec, layout, i == j) for _, i, j in blocks]
+        counts = [add("count", b, csr.count_entries, *met) for b, met in enumerate(meetings)]
+        numbers = [add("number", b, pick, count, 2) for b, count in enumerate(counts)]
+        itself = plan.rows if spec.include_self else 0
+        fits = add("fits", 0, _check, List(*numbers), itself, fitting)
+        filled = [
+            add("fill", b, _fill, *meetings[b], counts[b], names[i], names[j], mode, fits)
+            for b, i, j in blocks
+        ]
+        gathered = []
+        for c, met in enumerate(blocks_of_chunks(plan)):
+            sides, parts = [side for _, side, _ in met], (filled[b] for b, _, _ in met)
+            gathered.append(add("gather", c, _gather, names[c], spec.include_self, mode, sides, *parts))
+        key = (self._name, 0)
+        steps.layer[key] = Task(key, csr.assemble, rows, example, List(*names), List(*gathered))
+        return steps.layer
+
+
+def name_type(rows: int) -> Any:
+    """The type of names of so many rows."""
+    return np.int32 if rows <= csr.WIDE else np.int64
+
+
+def _check(numbers: list[int], itself: int, fitting: Fitting) -> None:
+    fitting.check(sum(numbers) + itself)
+
+
+def _fill(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, counts: Any, q_names: Any,
+          d_names: Any, mode: str, fits: None) -> Any:  # fmt: skip
+    return csr.fill_block(q, d, spec, layout, same, counts[:2], (q_names, d_names), mode)
+
+
+def _gather(names: Any, itself: bool, mode: str, sides: list[int], *found: Any) -> csr.Part:
+    return csr.gather_rows(names, itself, mode, *(both[k] for both, k in zip(found, sides, strict=True)))

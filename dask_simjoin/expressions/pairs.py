@@ -1,0 +1,150 @@
+"""Lazy pairs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.expressions.aligned import add_counts
+from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.chunks import chunk_refs
+from dask_simjoin.expressions.dask_private import Alias, BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.lazy_join import Unplanned
+from dask_simjoin.expressions.source import itself
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.tasks.pairs import cut_block, join_block, unmatched
+
+
+class SelfJoin(Unplanned):
+    """Pairs of a frame with itself, before it is planned."""
+
+    _label = "simjoin_self_join"
+
+    _named = True
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(self.plan.outputs, 1) + 1)
+
+    def _lower(self) -> Expr:
+        chunks, plan = self._chunks(), self.plan
+        return JoinBlocks(chunks, Cuts(chunks, plan), plan, self.operand("spec"), self._meta)
+
+
+class Join(SelfJoin):
+    """Pairs of the rows of two tables, before they are planned.
+
+    `how`: "inner", or "left": with the left rows that are in no pair, too.
+    """
+
+    _label = "simjoin_join"
+    _parameters = ["source", "other", "spec", "how", "meta"]
+
+    @property
+    def _alone(self) -> int:
+        """Partitions of left rows that are in no pair."""
+        return len(self.plan.counted) if self.operand("how") == LEFT else 0
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(self.plan.outputs + self._alone, 1) + 1)
+
+    def _lower(self) -> Expr:
+        chunks, plan, spec = self._chunks(), self.plan, self.operand("spec")
+        counts = ChunkCounts(chunks, plan, spec) if self._alone else None
+        return JoinBlocks(chunks, Cuts(chunks, plan), plan, spec, self._meta, counts)
+
+
+LEFT = "left"
+
+
+class ChunkCounts(Named):
+    """How many rows of the other table are near each row of the chunks that are counted."""
+
+    _label = "simjoin_counts"
+    _parameters = ["chunks", "plan", "spec"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").counted) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        layer: dict[Any, Any] = {}
+        every = set(range(len(plan.counted)))
+        token = self.deterministic_token
+        totals = add_counts(layer, token, self.chunks, plan, self.operand("spec"), every)
+        for c, key in totals.items():
+            layer[(self._name, c)] = Alias((self._name, c), key)
+        return layer
+
+
+class Cuts(Named):
+    """For block pairs that give several partitions: where the rows of the first chunk are cut."""
+
+    _label = "simjoin_cuts"
+    _parameters = ["chunks", "plan"]
+
+    @functools.cached_property
+    def blocks(self) -> list[int]:
+        """The block pairs."""
+        plan: Plan = self.operand("plan")
+        return [] if plan.even else np.flatnonzero(plan.slices > 1).tolist()
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.blocks) + 1)
+
+    def ref(self, block: int) -> TaskRef:
+        """The cuts of one of them."""
+        return TaskRef((self._name, int(np.searchsorted(self.blocks, block))))
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        layer = {}
+        for n, block in enumerate(self.blocks):
+            i, j = plan.blocks[block].tolist()
+            key = (self._name, n)
+            refs = chunk_refs(self.chunks, i, j)
+            layer[key] = Task(key, cut_block, *refs, plan.layout, i == j, int(plan.slices[block]))
+        return layer
+
+
+class JoinBlocks(Named, PartitionsFiltered, BlockwiseIO):
+    """The partitions that the block pairs of a plan give; with `counts` also rows of chunks in no pair."""
+
+    _label = "simjoin_pairs"
+    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "columns", "_partitions"]
+    _defaults = {"counts": None, "columns": None, "_partitions": None}
+    _absorb_projections = True
+
+    @functools.cached_property
+    def columns(self) -> list[str]:
+        chosen = self.operand("columns")
+        return list(self.operand("meta").columns) if chosen is None else list(chosen)
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return self.operand("meta")[self.columns]
+
+    def _divisions(self) -> tuple[None, ...]:
+        counts = self.operand("counts")
+        alone = 0 if counts is None else counts.npartitions
+        return (None,) * (max(self.operand("plan").outputs + alone, 1) + 1)
+
+    def _filtered_task(self, name: Any, index: int) -> Task:
+        plan: Plan = self.operand("plan")
+        counts = self.operand("counts")
+        if index >= plan.outputs and counts is not None:
+            c = index - plan.outputs
+            chunk, _ = chunk_refs(self.chunks, c, c)
+            return Task(name, unmatched, chunk, TaskRef((counts._name, c)), self.operand("spec"), self._meta)
+        if not plan.outputs:
+            return Task(name, itself, self._meta)
+        like = () if counts is None else (self._meta,)
+        block, number, parts = plan.output(index)
+        i, j = plan.blocks[block].tolist()
+        cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
+        slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
+        return Task(
+            name, join_block, *chunk_refs(self.chunks, i, j), self.operand("spec"), plan.layout, i == j,
+            self.columns, *slice_, *like,
+        )  # fmt: skip

@@ -1,0 +1,160 @@
+"""Runs the planning passes over a source."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dask.tokenize import tokenize
+
+from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.errors import TABLES, PlanningError, in_table
+from dask_simjoin.expressions.dask_private import Task, TaskRef
+from dask_simjoin.expressions.source import Sealed, gather, pick, sealed_map
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.checks import check_nearest
+from dask_simjoin.planning.doubts import raise_doubts
+from dask_simjoin.planning.plan import Plan, make_plan
+from dask_simjoin.planning.plan_nearest import make_nearest_plan, rows_found
+from dask_simjoin.planning.plan_two import make_two_plan
+from dask_simjoin.planning.resources import resources, shuffle_method
+from dask_simjoin.planning.statistics.partition import RIGHT, PartitionSummary, points, summarise
+from dask_simjoin.planning.statistics.unique_ids import (
+    check_summaries,
+    first_repeated,
+    key_buckets,
+    repeated_id,
+    repeated_keys,
+    suspected,
+)
+
+OTHER_BYTES = 16
+"""Of one of a row's nearest others: a number, and a distance."""
+
+Known = tuple[int, int]
+"""See `plan_for`."""
+
+KEY_BYTES = 16
+"""Of each id while its key is sorted."""
+
+
+def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: Known | None = None,
+             neighbors: int | None = None, other: Sealed | None = None,
+             bound: float = math.inf) -> Plan:  # fmt: skip
+    """The plan of a join; `named`: its result names rows, so their ids must be unique.
+
+    `known`: what tasks find out of each row: bytes, and how many others at most.  `neighbors`: how many
+    are sought of each row; None: it is a join.  `other`: the right table, of a join of two.  `bound`:
+    largest total of a neighbour.
+
+    It is kept with the source that the join was built on, so a join that is asked for its partitions
+    and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
+    divisions it keeps: so that is not planned anew either, and refused if its source changed.
+    """
+    key = (spec, named, known, neighbors, None if other is None else other.inner._name, bound)
+    with source.lock:
+        if key not in source.plans:
+            try:
+                source.plans[key] = _compute_plan(source, spec, named, known, neighbors, other, bound)
+            except AttributeError as error:
+                # Dask asks expressions for attributes: it would take this for a missing one
+                raise PlanningError(
+                    f"Planning the join failed, as the source raised AttributeError: {error}"
+                ) from error
+        return source.plans[key]
+
+
+def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: Known | None, neighbors: int | None,
+                  other: Sealed | None, bound: float) -> Plan:  # fmt: skip
+    tables = [(source, spec, _summaries(source, spec, named))]
+    if other is not None:
+        assert spec.other is not None
+        tables.append((other, spec.other, _summaries(other, spec.other, named, RIGHT)))
+    have = resources(spec.library)
+    size = sum(s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
+               for _, _, summaries in tables for s in summaries)  # fmt: skip
+    dtypes = [own.id_dtype for _, own, _ in tables if named]
+    dtypes += [table.inner._meta[name].dtype for table, own, _ in tables for name in own.keep]
+    summaries = tables[0][2]
+    partitions = max(len(some) for _, _, some in tables)
+    method = shuffle_method(spec.settings.shuffle, have, size, partitions, dtypes)
+    plan: Plan
+    if neighbors is not None:
+        others = None if other is None else tables[1][2]
+        plan = make_nearest_plan(summaries, spec, neighbors, have, method, True, others, bound)
+        if named and bound == math.inf:
+            check_nearest(rows_found(plan, neighbors), plan.pair_bytes, neighbors, plan.budget)
+    elif other is not None:
+        plan = make_two_plan(summaries, tables[1][2], spec, have, method, counting=not named)
+    else:
+        rows = sum(s.moments.rows for s in summaries)
+        size_known = None if known is None else known[0] + OTHER_BYTES * min(known[1], rows)
+        plan = make_plan(summaries, spec, have, method, counting=not named, known=size_known)
+    if named:
+        for which, table in zip(TABLES if other is not None else [None], tables, strict=True):
+            with in_table(which):
+                _check_ids(*table, plan)
+    raise_doubts(plan.doubts)
+    return plan
+
+
+def _summaries(source: Sealed, spec: JoinSpec, named: bool, first: int = 0) -> list[PartitionSummary]:
+    partitions = source.inner.npartitions
+    each = list(range(first, first + partitions))
+    expr = sealed_map("simjoin_summary", summarise, source, spec, named, partitions, each=each)
+    return gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
+
+
+def _check_ids(source: Sealed, spec: JoinSpec, summaries: list[PartitionSummary], plan: Plan) -> None:
+    """Refuse ids that repeat."""
+    ids = [summary.ids for summary in summaries if summary.ids is not None]
+    meeting = check_summaries(ids, spec.id)
+    if meeting:
+        size = KEY_BYTES * sum(ids[n].rows for n in meeting)
+        _check_across(source, spec, meeting, -(-size // plan.budget.chunk))
+
+
+def _kept_ids(frame: Any, spec: JoinSpec) -> pd.Index:
+    kept = points(frame, spec)[1] if spec.dropna else None
+    return row_ids(frame if kept is None else frame[kept], spec.id, spec.id_dtype)
+
+
+def _kept_keys(frame: Any, spec: JoinSpec, buckets: int) -> Any:
+    return key_buckets(_kept_ids(frame, spec), buckets)
+
+
+def _suspects(frame: Any, spec: JoinSpec, keys: np.ndarray) -> pd.Index:
+    return suspected(_kept_ids(frame, spec), keys)
+
+
+def _repeated(*parts: np.ndarray) -> np.ndarray:
+    return repeated_keys(list(parts))
+
+
+def _check_across(source: Sealed, spec: JoinSpec, partitions: list[int], buckets: int) -> None:
+    """Refuse ids that two of the partitions share.
+
+    Keys of 64 bits meet in buckets, each of which fits a task.  Only ids whose keys repeat, which
+    without repeated ids are next to none, are then compared themselves.
+    """
+    split = sealed_map("simjoin_ids", _kept_keys, source, spec, buckets)
+    graph = dict(split.__dask_graph__())
+    token = tokenize(split._name, partitions)
+    keys = split.__dask_keys__()
+    checks = []
+    for b in range(buckets):
+        parts = [(f"simjoin_ids_bucket-{token}", n, b) for n in partitions]
+        for n, part in zip(partitions, parts, strict=True):
+            graph[part] = Task(part, pick, TaskRef(keys[n]), b)
+        check = (f"simjoin_ids_check-{token}", b)
+        graph[check] = Task(check, _repeated, *(TaskRef(part) for part in parts))
+        checks.append(check)
+    suspects = np.concatenate(gather("simjoin_ids_unique", graph, checks))
+    if len(suspects):
+        found = sealed_map("simjoin_ids_repeated", _suspects, source, spec, suspects)
+        keys = [found.__dask_keys__()[n] for n in partitions]
+        repeated = first_repeated(gather("simjoin_ids_compared", dict(found.__dask_graph__()), keys))
+        if repeated is not None:
+            raise repeated_id(repeated[0], spec.id, "in several partitions")

@@ -1,0 +1,82 @@
+"""What clusterings find out of the rows of each chunk, as rows of the source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import backend_for
+from dask_simjoin.expressions.aligned import Aligned, add_partitions
+from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.chunks import Chunks
+from dask_simjoin.expressions.counts_by_region import back_to_rows, told_by
+from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.lazy_join import Unplanned
+from dask_simjoin.planning.chunking.entity import EntityChunks
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.counts import tell
+
+
+class FoundByChunk(Aligned, Unplanned):
+    """Values of rows that are found chunk by chunk, before they are planned."""
+
+    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
+        """One array for each chunk: a value, or several, of each of its rows."""
+        raise NotImplementedError
+
+    def _values(self) -> Expr:
+        plan, source, chunks = self.plan, self._source, self._chunks()
+        found, meta, chosen = self._found(chunks, plan), self._meta, self.operand("chosen")
+        if isinstance(plan.chunks, EntityChunks):
+            whole = source.inner.divisions
+            return FoundPartitions(self._label, found, chunks, plan.chunks.pieces, meta, whole, chosen)
+        told = ToldRows(self._label, found, chunks, *told_by(plan.chunks, source, meta))
+        return back_to_rows(told, source, plan.chunks, meta, chosen)
+
+
+class FoundPartitions(PartitionsFiltered, Named):
+    """What was found of the rows of entity chunks, as the partitions of the source."""
+
+    _parameters = ["label", "found", "chunks", "pieces", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    @property
+    def _label(self) -> str:  # type: ignore[override]
+        return f"{self.operand('label')}_rows"
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions")
+
+    def _layer(self) -> dict[Any, Any]:
+        pieces, chosen = self.operand("pieces"), list(self._partitions)
+        layer: dict[Any, Any] = {}
+        values = {c: (self.found._name, c) for c in range(len(pieces))}
+        add_partitions(layer, self._name, self.chunks, pieces, values, chosen, self._meta)
+        return layer
+
+
+class ToldRows(Named):
+    """What was found of the rows of regions, as rows that are to be shuffled back to their partitions."""
+
+    _parameters = ["label", "found", "chunks", "offsets", "meta"]
+
+    @property
+    def _label(self) -> str:  # type: ignore[override]
+        return f"{self.operand('label')}_told"
+
+    def _divisions(self) -> Any:
+        return self.found.divisions
+
+    def _layer(self) -> dict[Any, Any]:
+        layer = {}
+        for c in range(self.npartitions):
+            key = (self._name, c)
+            refs = TaskRef((self.chunks._name, c)), TaskRef((self.found._name, c))
+            layer[key] = Task(key, _told, *refs, self.offsets.ref)
+        return layer
+
+
+def _told(chunk: Chunk, values: Any, offsets: np.ndarray) -> Any:
+    return tell(chunk["position"], values, offsets, backend_for(chunk["example"]))

@@ -1,0 +1,206 @@
+"""Sources: frozen expressions, and what is computed of their partitions.
+
+The source's partitioning is frozen: Dask may merge partitions of a source of which few columns are
+read, after which block pairs would name other chunks than were planned.  So the source is no operand
+that Dask's optimiser could see, but sealed, and optimised here without that step.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from dask.delayed import Delayed
+from dask.tokenize import normalize_token, tokenize
+
+from dask_simjoin.expressions.dask_private import (
+    IO,
+    Alias,
+    Blockwise,
+    Expr,
+    Filter,
+    List,
+    Projection,
+    Task,
+    TaskRef,
+)
+from dask_simjoin.expressions.worker_memory import on_worker
+
+
+class Sealed:
+    """An expression that Dask's optimiser does not look into, and the plans made for it."""
+
+    def __init__(self, expr: Expr) -> None:
+        self.inner = expr
+        self.plans: dict[Any, Any] = {}
+        self.lock = threading.Lock()
+        self._steps: dict[str, Sealed] = {}
+
+    def in_step(self, frame: Expr) -> Sealed:
+        """The same rows in the partitions that `frame`, which Dask has optimised with others, will have.
+
+        Where these are those of another time, so are the plans.
+        """
+        frame = settled_beside(frame)
+        with self.lock:
+            return self._steps.setdefault(frame._name, Sealed(frame))
+
+    def __reduce__(self) -> Any:
+        return Sealed, (self.inner,)
+
+    def __dask_tokenize__(self) -> Any:
+        return normalize_token(("dask_simjoin.Sealed", self.inner._name))
+
+    def __repr__(self) -> str:
+        return f"<{self.inner._name}>"
+
+
+def seal(ddf: Any, columns: list[Any]) -> Sealed:
+    """The columns of a Dask DataFrame as a sealed source."""
+    return Sealed(ddf[columns].expr)
+
+
+def settled(expr: Expr) -> Expr:
+    """The expression optimised with the partitions it has.
+
+    Dask's tuning, which may merge them, is left out.
+    """
+    return expr.simplify().lower_completely().simplify().fuse()
+
+
+def settled_beside(frame: Expr) -> Expr:
+    """An expression of the rows of a frame whose partitions are those of the frame, and stay so.
+
+    What is not done partition by partition is kept as it is beside it: were it optimised apart, its rows
+    might lie in other partitions, or in another order.
+    """
+    if all(isinstance(node, (Blockwise, IO)) for node in frame.walk()):
+        return _held(frame.lower_completely(), {}).simplify()
+    columns, whole = list(frame.columns), frame
+    while isinstance(whole, Projection):
+        whole = whole.frame
+    return Given(Sealed(whole.lower_completely().simplify().fuse()))[columns]
+
+
+def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
+    """The expression, its filters held above what they filter."""
+    if expr._name not in known:
+        operands = [
+            _held(operand, known) if isinstance(operand, Expr) else operand for operand in expr.operands
+        ]
+        if isinstance(expr, Filter):
+            operands[0] = Held(operands[0])
+        known[expr._name] = type(expr)(*operands)
+    return known[expr._name]
+
+
+class Held(Blockwise):
+    """A frame that no filter moves beneath."""
+
+    _parameters = ["frame"]
+    _projection_passthrough = True
+
+    @staticmethod
+    def operation(frame: Any) -> Any:
+        """The frame."""
+        return frame
+
+
+class Given(Expr):
+    """A frame whose tasks are settled."""
+
+    _parameters = ["sealed"]
+
+    @property
+    def _meta(self) -> Any:
+        return self.operand("sealed").inner._meta
+
+    def _divisions(self) -> Any:
+        return self.operand("sealed").inner.divisions
+
+    def _layer(self) -> dict[Any, Any]:
+        inner = self.operand("sealed").inner
+        keys = inner.__dask_keys__()
+        aliases = {(self._name, n): Alias((self._name, n), key) for n, key in enumerate(keys)}
+        return dict(inner.__dask_graph__()) | aliases
+
+
+def sealed_map(name: str, function: Callable[..., Any], source: Sealed, *args: Any,
+               each: Any = None) -> Expr:  # fmt: skip
+    """`function` of each partition of the source, fused with what reads it.
+
+    `each`: for each partition its second argument, if it has one.
+    """
+    return settled(MapPartition(source.inner, name, function, args, each))
+
+
+class Shared(Expr):
+    """A value that many tasks need: a task of its own, so that it does not travel with each of them."""
+
+    _parameters = ["label", "value"]
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return None
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"{self.operand('label')}-{self.deterministic_token}"
+
+    @property
+    def ref(self) -> TaskRef:
+        """The value, as a task's argument."""
+        return TaskRef((self._name, 0))
+
+    def _layer(self) -> dict[Any, Any]:
+        key = (self._name, 0)
+        return {key: Task(key, itself, self.operand("value"))}
+
+
+def itself(value: Any) -> Any:
+    """The value."""
+    return value
+
+
+def pick(parts: Any, number: int) -> Any:
+    """One of some values."""
+    return parts[number]
+
+
+class MapPartition(Blockwise):
+    """One task for each partition; what it returns need not be a frame."""
+
+    _parameters = ["frame", "label", "function", "arguments", "each", "meta", "shared"]
+    _defaults = {"each": None, "meta": None, "shared": None}
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return self.operand("meta")
+
+    def _divisions(self) -> Any:
+        return self.frame.divisions
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"{self.operand('label')}-{self.deterministic_token}"
+
+    def _task(self, name: Any, index: int) -> Task:
+        frame = TaskRef((self.frame._name, index))
+        each = self.operand("each")
+        own = () if each is None else (each[index],)
+        if self.operand("shared") is not None:
+            own += (self.operand("shared").ref,)
+        return Task(name, on_worker, self.operand("function"), frame, *own, *self.operand("arguments"))
+
+
+def gather(name: str, graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
+    """Compute the keys of a graph, with whatever scheduler Dask is set to use."""
+    key = f"{name}-{tokenize(keys)}"
+    graph[key] = Task(key, list, List(*(TaskRef(k) for k in keys)))
+    found: list[Any] = Delayed(key, graph).compute()
+    return found

@@ -1,0 +1,62 @@
+"""Tasks of an algorithm of several steps, named so that a dashboard tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dask_simjoin.expressions.aligned import SUM_FAN_IN
+from dask_simjoin.expressions.dask_private import Task, TaskRef
+from dask_simjoin.planning.chunking.entity import EntityChunks
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.tasks.chunks import Chunk
+
+
+def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
+    """For each chunk its block pairs: their numbers, which side of them it is, and the other side's chunk."""
+    own: list[list[tuple[int, int, int]]] = [[] for _ in range(len(plan.chunks))]
+    for b, (i, j) in enumerate(plan.blocks.tolist()):
+        own[i].append((b, 0, j))
+        if i != j:
+            own[j].append((b, 1, i))
+    return own
+
+
+class Steps:
+    """Tasks of a clustering: their names begin with a label, and say which step they are.
+
+    Attributes
+    ----------
+    layer : dict
+        What was added so far.
+    """
+
+    def __init__(self, label: str, token: str) -> None:
+        self._label, self._token = label, token
+        self.layer: dict[Any, Any] = {}
+
+    def add(self, step: str, place: Any, function: Callable[..., Any], *arguments: Any) -> TaskRef:
+        """Add a task; `place` tells it from others of its step."""
+        key = (f"{self._label}_{step}-{self._token}", place)
+        self.layer[key] = Task(key, function, *arguments)
+        return TaskRef(key)
+
+    def merged(self, step: str, function: Callable[..., Any], parts: list[TaskRef],
+               fan_in: int = SUM_FAN_IN) -> TaskRef:  # fmt: skip
+        """Add tasks that merge some values in a tree."""
+        depth = 0
+        while len(parts) > fan_in:
+            groups = [parts[s : s + fan_in] for s in range(0, len(parts), fan_in)]
+            parts = [self.add(step, (depth, n), function, *group) for n, group in enumerate(groups)]
+            depth += 1
+        return self.add(step, (depth, 0), function, *parts)
+
+    def names(self, plan: Plan, chunks: list[TaskRef]) -> list[Any]:
+        """For each chunk its rows' positions in the frame, or its number if chunks follow each other."""
+        if plan.chunks.kind == EntityChunks.kind:
+            return list(range(len(chunks)))
+        return [self.add("names", c, _positions, chunk) for c, chunk in enumerate(chunks)]
+
+
+def _positions(chunk: Chunk) -> Any:
+    return chunk["position"]

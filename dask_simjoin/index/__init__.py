@@ -1,1 +1,0 @@
-"""Indexes of chunks, built by array expressions that serve NumPy and CuPy alike."""

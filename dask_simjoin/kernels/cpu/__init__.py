@@ -1,1 +1,0 @@
-"""The hot loops for CPUs: Numba, one core, no GIL."""

@@ -1,0 +1,262 @@
+"""The metrics: what a distance is, and when two rows are a pair.
+
+Every metric is a norm of differences (see `dask_simjoin.metrics.norms`) of its columns or of what they are
+embedded as.  Two rows are a pair if their total is at most a threshold that follows from `eps`; a distance
+that is returned is a function of the total.  Decisions use only operations that are the same on every
+machine; where a distance that is told is not, its class says so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dask_simjoin.metrics.norms import Norm, power
+from dask_simjoin.metrics.sphere import LIMITS, metres, squared_chord, unit_vectors
+
+BLOCK_BYTES = 1 << 20
+"""Of coordinates that are normalised at a time on the host, so that they lie in a cache."""
+
+EVERYTHING = 5.0
+"""More than the square of the distance of any two unit vectors, however it is rounded."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """See the module's text.
+
+    Attributes
+    ----------
+    norm : int or float
+        Of the differences: 1, 2, 3, ... or infinity.
+    """
+
+    norm: Norm = 2
+
+    name: ClassVar[str] = ""
+    embeds: ClassVar[bool] = False
+    """Whether coordinates are others than the columns."""
+    columns: ClassVar[tuple[str, ...]] = ()
+    """What columns there must be; none: any number of them."""
+    limits: ClassVar[tuple[float, ...]] = ()
+    """Largest values of those columns, on either side of 0."""
+    axes: ClassVar[tuple[str, ...]] = ()
+    """Names of the coordinates; none: those of the columns."""
+    unit: ClassVar[str] = ""
+    """Of distances; none: that of the columns."""
+    directed: ClassVar[bool] = False
+    """Whether rows must have a direction, so that not all of their columns are 0."""
+
+    def dims(self, columns: int) -> int:
+        """Dimensions of the space in which so many columns are joined."""
+        return columns
+
+    def embed(self, x: Any, xp: Any) -> Any:
+        """Coordinates (n, dims) of columns (n, columns), float64.
+
+        Rows with NaN, an infinite number or no direction become rows with NaN, and only those.
+        """
+        return x
+
+    def threshold(self, eps: Any, xp: Any = np) -> Any:
+        """What totals are compared with, of a number or an array (n,); if nothing else is said, `eps`."""
+        return eps
+
+    def distance(self, total: Any, xp: Any) -> Any:
+        """Distances of totals (n,) float64, whose memory may be used for them; totals, as above."""
+        return total
+
+
+class Euclidean(Metric):
+    """Straight-line distance.
+
+    Two rows p, q are a pair if ``d2 <= eps*eps``, both sides float64, where
+    ``d2 = ((p0-q0)**2 + (p1-q1)**2) + ...``: every difference, square and sum rounded to
+    float64, no fused multiply-add, summed in the order of `on`.  A distance that is
+    returned is ``sqrt(d2)``.
+
+    The threshold is the rounded product: ``sqrt(3)*sqrt(3) < 3``, so ``eps=sqrt(3)`` leaves
+    out lattice points at squared distance 3.  Squares of differences below about 1e-162
+    vanish, as they do in SciPy and scikit-learn.
+    """
+
+    name = "euclidean"
+
+    def threshold(self, eps: Any, xp: Any = np) -> Any:
+        return eps * eps
+
+    def distance(self, total: Any, xp: Any) -> Any:
+        return xp.sqrt(total, out=total)
+
+
+class SquaredEuclidean(Metric):
+    """The square of the straight-line distance: pairs have ``d2 <= eps``, and `d2` is the distance."""
+
+    name = "sqeuclidean"
+
+
+class Manhattan(Metric):
+    """The sum of the differences: ``(|p0-q0| + |p1-q1|) + ...``, in the order of `on`.
+
+    Every difference and sum is rounded to float64.  Pairs have a sum of at most `eps`, which is the
+    distance.
+    """
+
+    name = "manhattan"
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+
+class Chebyshev(Metric):
+    """The largest difference, ``max(|p0-q0|, |p1-q1|, ...)``, each rounded to float64.
+
+    Pairs have one of at most `eps`, which is the distance.
+    """
+
+    name = "chebyshev"
+
+    def __init__(self) -> None:
+        super().__init__(math.inf)
+
+
+class Minkowski(Metric):
+    """The p-th root of the sum of p-th powers of the differences, for a whole number p.
+
+    Two rows are a pair if ``(|p0-q0|**p + |p1-q1|**p) + ... <= eps**p``, both sides float64, summed in the
+    order of `on`; powers are products, each rounded, by squaring and multiplying from the highest bit of p
+    on (Knuth, "The Art of Computer Programming", volume 2, section 4.6.3).  So where powers vanish, below
+    about 1e-108 of p = 3, rows are as good as equal.
+
+    ``p=1``, ``p=2`` and ``p=inf`` are `Manhattan`, `Euclidean` and `Chebyshev`.  Of others a distance that
+    is returned is ``total**(1/p)``, which differs by a few units in the last place from machine to machine;
+    which rows are pairs does not.
+    """
+
+    name = "minkowski"
+
+    def threshold(self, eps: Any, xp: Any = np) -> Any:
+        return power(eps, self.norm)
+
+    def distance(self, total: Any, xp: Any) -> Any:
+        return xp.power(total, 1 / self.norm, out=total)
+
+
+class Cosine(Metric):
+    """One minus the cosine of the angle between two rows: from 0 to 2.
+
+    It is half the squared distance of their unit vectors, which unlike ``1 - p.q`` does not cancel:
+    ``|u - v|**2 = 2 - 2 u.v``.  Two rows are a pair if ``d2 <= 2*eps``, `d2` being that of `Euclidean` of
+    the unit vectors, and ``d2/2`` is the distance.  From ``eps=2`` on all rows are pairs.
+
+    A unit vector is ``y/n``: `y` is the row times the power of two that brings its largest number to
+    between 1/2 and 1, so that nothing overflows or vanishes that counts, and `n` the square root of ``(y0*y0
+    + y1*y1) + ...``, in the order of `on`; every operation is rounded to float64.  So rows that differ by a
+    power of two are at distance 0, and others of equal direction at about 1e-31: ``eps=0`` does not find
+    those.
+
+    A row of zeros has no direction: it is refused, or left out by ``dropna=True``.
+    """
+
+    name = "cosine"
+    embeds = True
+    directed = True
+
+    def embed(self, x: Any, xp: Any) -> Any:
+        n, dims = x.shape
+        out = xp.empty((n, dims), order="F")
+        step = max(1, BLOCK_BYTES // (8 * max(dims, 1))) if xp is np else max(n, 1)
+        with np.errstate(all="ignore"):
+            for start in range(0, n, step):
+                _normalise(x[start : start + step], out[start : start + step], xp)
+        return out
+
+    def threshold(self, eps: Any, xp: Any = np) -> Any:
+        return 2 * eps + (eps >= 2) * EVERYTHING
+
+    def distance(self, total: Any, xp: Any) -> Any:
+        total *= 0.5
+        return total
+
+
+def _normalise(x: Any, out: Any, xp: Any) -> None:
+    """Write unit vectors of rows into `out`; NaN where there is none."""
+    largest = xp.zeros(len(x))
+    for k in range(x.shape[1]):
+        xp.maximum(largest, xp.abs(x[:, k]), out=largest)  # NaN stays
+    exponent = xp.frexp(xp.where(xp.isfinite(largest), largest, 1.0))[1]
+    # in two factors, as one power of two may be no number; products are rounded alike everywhere
+    half = exponent // 2
+    one = xp.ones(len(x))
+    scales = xp.ldexp(one, -half), xp.ldexp(one, half - exponent)
+    total = xp.zeros(len(x))
+    for k in range(x.shape[1]):
+        y = x[:, k] * scales[0] * scales[1]
+        total += y * y
+        out[:, k] = y
+    total = xp.sqrt(total)
+    for k in range(x.shape[1]):
+        out[:, k] /= total
+
+
+class Haversine(Metric):
+    """Distance along the sphere, in metres, of places given by latitude and longitude in degrees.
+
+    `on` names two columns, latitude (-90 to 90) and longitude (-180 to 180), in this order; the sphere's
+    radius R is 6,371,008.8 m.  Places are embedded as unit vectors
+    ``(cos lat cos lon, cos lat sin lon, sin lat)``; two are a pair if the square of their chord, the `d2`
+    of `Euclidean` of the vectors, is at most ``4 sin(eps/(2R))**2``, computed to 30 digits and rounded.
+    It is the haversine formula (Sinnott 1984, "Virtues of the haversine", Sky and Telescope 68, 159): a
+    squared chord is four times the haversine of the angle.  Sines and cosines are computed by products
+    and sums only, the same on every machine, each to within a unit in the last place: see
+    `dask_simjoin.metrics.sphere`.
+
+    So pairs whose distance is within about 1e-9 m of `eps` are decided by rounding, alike everywhere; nearer
+    to antipodes, by 1e-9 m divided by the cosine of half the angle.  ``eps=0`` finds equal places, among
+    them poles of any longitude, and longitudes 180 and -180.  The larger `eps`, the more pairs; from half the
+    circumference on all rows are pairs.
+
+    The distance is ``2 R asin(sqrt(d2)/2)``: right to about 1e-9 m, and nearer to antipodes to as much as
+    above, 0.2 m at worst.  It may differ by a few units in the last place from machine to machine, and so
+    exceed `eps` by as much.
+
+    The Earth is no sphere: distances on its ellipsoid differ by up to 0.6 %.
+    """
+
+    name = "haversine"
+    unit = "m"
+    embeds = True
+    columns = ("latitude", "longitude")
+    axes = ("x", "y", "z")
+    limits = LIMITS
+
+    def dims(self, columns: int) -> int:
+        return len(self.axes)
+
+    def embed(self, x: Any, xp: Any) -> Any:
+        return unit_vectors(x, xp)
+
+    def threshold(self, eps: Any, xp: Any = np) -> Any:
+        return squared_chord(eps, xp)
+
+    def distance(self, total: Any, xp: Any) -> Any:
+        return metres(total, xp)
+
+
+METRICS = {
+    kind.name: kind
+    for kind in (Euclidean, SquaredEuclidean, Manhattan, Chebyshev, Minkowski, Cosine, Haversine)
+}
+
+SAME = {1: "manhattan", 2: "euclidean", math.inf: "chebyshev"}
+"""What Minkowski's distance is for some p."""
+
+
+def make_metric(name: str, p: Norm = 2) -> Metric:
+    """The metric of a name; `p` is Minkowski's."""
+    if name == Minkowski.name and p not in SAME:
+        return Minkowski(p)
+    return METRICS[SAME[p] if name == Minkowski.name else name]()

@@ -1,0 +1,192 @@
+"""The sphere: unit vectors of degrees, and chords, the same on every machine.
+
+NumPy's and CuPy's sines differ from each other, and NumPy's from one processor to the next.  So these are
+made of products and sums only, each of them an operation of its own that IEEE 754 says the result of, as
+expressions of arrays of either library.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+RADIUS = 6_371_008.8
+"""Metres: the Earth's mean radius R1 (Moritz 2000, "Geodetic Reference System 1980")."""
+
+LIMITS = (90.0, 180.0)
+"""Largest latitude and longitude, in degrees, on either side of 0."""
+
+EVERYTHING = 5.0
+"""More than the square of any chord, the longest of which is 2, however it is rounded."""
+
+BLOCK = 1 << 14
+"""Places that are embedded at a time on the host, so that what is between lies in a cache."""
+
+RADIANS = math.pi / 180  # rounded
+REST = 2.9486522708701687e-19
+"""What rounding took from one degree in radians."""
+
+SPLIT = 2.0**27 + 1
+"""Dekker's: times this, a number is cut in halves whose products are exact."""
+
+Pair = tuple[Any, Any]
+"""The sum of two numbers, the second much smaller than the first: twice as many digits."""
+
+
+def _pair(number: Fraction) -> Pair:
+    return float(number), float(number - Fraction(float(number)))
+
+
+CHORD = [_pair(Fraction(2 * (-1) ** (k + 1), math.factorial(2 * k))) for k in range(24, 0, -1)]
+"""Coefficients of ``2 - 2 cos x`` in powers of ``x * x``, the highest first; up to pi more add nothing."""
+
+SINE = (
+    -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
+    2.75573137070700676789e-06, -2.50507602534068634195e-08, 1.58969099521155010221e-10,
+)  # fmt: skip
+COSINE = (
+    4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
+    -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11,
+)  # fmt: skip
+"""Coefficients of fdlibm's ``__kernel_sin`` and ``__kernel_cos`` (Sun Microsystems, 1993), for up to pi/4."""
+
+
+def sine_cosine(degrees: Any, xp: Any) -> tuple[Any, Any]:
+    """Sines and cosines of finite degrees (n,) from -180 to 180, float64; NaN stays.
+
+    The nearest right angle is taken off, which is exact (Sterbenz: both are less than twice each other).
+    The rest, at most 45, is made radians ``t + rest``, with the product's rounding error by Dekker's
+    splitting, of which fdlibm's polynomials then give either function: errors are below 0.8 units in the
+    last place.  Whole right angles give 0, 1 and -1 exactly; zeros are positive.
+    """
+    quarter = xp.rint(degrees * (1 / 90))
+    a = degrees - quarter * 90.0
+    t, rest = _radians(a)
+    z = t * t
+    sine, cosine = _sine(t, rest, z), _cosine(t, rest, z)
+    odd, back = quarter - 2.0 * xp.rint(quarter * 0.5) != 0, xp.abs(quarter) == 2.0
+    # sin(a + 90 q) is cos a, -cos a, -sin a of q = 1, -1, +-2; cos(a + 90 q) is -sin a, sin a, -cos a
+    s, c = xp.where(odd, quarter * cosine, sine), xp.where(odd, -quarter * sine, cosine)
+    s, c = xp.where(back, -s, s), xp.where(back, -c, c)
+    return s + 0.0, c + 0.0
+
+
+def _radians(a: Any) -> Pair:
+    """Degrees (n,) as radians and what rounding those left over."""
+    t, lost = two_product(a, RADIANS)
+    return t, lost + a * REST
+
+
+def _sine(t: Any, rest: Any, z: Any) -> Any:
+    s1, s2, s3, s4, s5, s6 = SINE
+    r = s2 + z * (s3 + z * s4) + z * (z * z) * (s5 + z * s6)
+    v = z * t
+    return t - ((z * (0.5 * rest - v * r) - rest) - v * s1)
+
+
+def _cosine(t: Any, rest: Any, z: Any) -> Any:
+    c1, c2, c3, c4, c5, c6 = COSINE
+    fourth = z * z
+    r = z * (c1 + z * (c2 + z * c3)) + fourth * fourth * (c4 + z * (c5 + z * c6))
+    half = 0.5 * z
+    w = 1.0 - half
+    return w + (((1.0 - w) - half) + (z * r - t * rest))
+
+
+def unit_vectors(places: Any, xp: Any) -> Any:
+    """Unit vectors (n, 3) of latitudes and longitudes (n, 2) in degrees.
+
+    ``(cos lat cos lon, cos lat sin lon, sin lat)``.  Equal places have equal vectors: the poles whatever the
+    longitude, 180 and -180.  What is beyond the degrees there are is taken for 0: that is refused elsewhere.
+    """
+    n = len(places)
+    out = xp.empty((n, 3), order="F")
+    step = BLOCK if xp is np else max(n, 1)
+    with np.errstate(invalid="ignore"):
+        for start in range(0, n, step):
+            rows = slice(start, start + step)
+            # finite numbers minus themselves are 0, others NaN
+            lat, lon = (
+                xp.where(xp.abs(column) > most, column - column, column)
+                for column, most in zip((places[rows, 0], places[rows, 1]), LIMITS, strict=True)
+            )
+            sine, cosine = sine_cosine(lat, xp)
+            east, north = sine_cosine(lon, xp)
+            out[rows, 0], out[rows, 1], out[rows, 2] = cosine * north + 0.0, cosine * east + 0.0, sine
+    return out
+
+
+def squared_chord(distance: Any, xp: Any = np) -> Any:
+    """Squares of the chords that span distances in metres along the unit sphere; a number or an array.
+
+    ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``, as a series of pairs of numbers: right to about
+    1e-30 and then rounded, so it grows with the distance.  From half the circumference on it is more than
+    any chord has.
+    """
+    if isinstance(distance, float):
+        return float(squared_chord(np.array([distance]))[0])
+    n = len(distance)
+    out = xp.empty(n)
+    step = BLOCK if xp is np else max(n, 1)
+    with np.errstate(all="ignore"):
+        for start in range(0, n, step):
+            some = distance[start : start + step]
+            angle = some / RADIUS
+            lost = two_product(angle, RADIUS)
+            angle = angle, ((some - lost[0]) - lost[1]) / RADIUS
+            square = _times(angle, angle)
+            total = CHORD[0]
+            for term in CHORD[1:]:
+                total = _plus(term, _times(square, total))
+            chord = _times(square, total)[0]
+            out[start : start + step] = xp.where(angle[0] >= math.pi, EVERYTHING, chord)
+    return out
+
+
+def _plus(x: Pair, y: Pair) -> Pair:
+    high, low = _two_sum(x[0], y[0])
+    return _two_sum(high, low + (x[1] + y[1]))
+
+
+def _times(x: Pair, y: Pair) -> Pair:
+    high, low = two_product(x[0], y[0])
+    return _two_sum(high, low + (x[0] * y[1] + x[1] * y[0]))
+
+
+def _two_sum(a: Any, b: Any) -> Pair:
+    """A sum and what rounding it lost (Knuth)."""
+    total = a + b
+    second = total - a
+    return total, (a - (total - second)) + (b - second)
+
+
+def two_product(a: Any, b: Any) -> Pair:
+    """A product and what rounding it lost (Dekker 1971, "A floating-point technique for extending the
+    available precision")."""
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def _halves(a: Any) -> Pair:
+    high = a * SPLIT
+    high = high - (high - a)
+    return high, a - high
+
+
+def metres(squared: Any, xp: Any) -> Any:
+    """Distances along the sphere of squares of chords (n,), whose memory is used for them.
+
+    ``2 R asin(sqrt(squared) / 2)``.  An arc sine differs by a few units in the last place from machine
+    to machine.  Vectors are right to about 1e-16, so distances are to about 1e-9 m, but towards antipodes,
+    where chords hardly grow, to 1e-9 m divided by the cosine of half the angle, and to 0.2 m at worst.
+    """
+    half = xp.sqrt(squared, out=squared)
+    half *= 0.5
+    xp.minimum(half, 1.0, out=half)
+    xp.arcsin(half, out=half)
+    half *= 2 * RADIUS
+    return half

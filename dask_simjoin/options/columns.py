@@ -1,0 +1,180 @@
+"""Which columns a join is of, as far as their names and dtypes tell."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.engine.lists import lists_of
+from dask_simjoin.errors import ColumnError, OptionTypeError
+from dask_simjoin.metrics.distances import Metric
+from dask_simjoin.options.chosen_columns import check_chosen
+from dask_simjoin.options.messages import did_you_mean, listed, shown
+
+ROW_ID = "row_id"
+"""Name of the column that `with_row_id` adds; never a coordinate unless `on` names it."""
+
+
+def check_columns(meta: Any) -> None:
+    """Refuse columns that names do not tell apart."""
+    if getattr(meta.columns, "nlevels", 1) > 1:
+        raise ColumnError(
+            "The columns are a MultiIndex, which cannot be joined on; flatten it, "
+            "for example df.columns = ['_'.join(c) for c in df.columns]."
+        )
+    repeated = list(meta.columns[meta.columns.duplicated()].unique())
+    if repeated:
+        raise ColumnError(
+            f"The frame has several columns named {listed(repeated)}; column names must be "
+            "unique: rename or drop all but one."
+        )
+
+
+def check_on(meta: Any, on: Any, id: Hashable | None, radius: str | None) -> tuple[Hashable, ...]:
+    dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
+    if on is None:
+        found = numeric_columns(meta, (id, radius, ROW_ID))
+        if not found:
+            raise ColumnError(
+                f"The frame has no numeric column to join on besides ids and booleans (columns: "
+                f"{listed(meta.columns)}); name the coordinates with on=[...]."
+            )
+        check_chosen(kinds_of(meta, found))
+        return tuple(found)
+    if isinstance(on, (set, frozenset)):
+        raise ColumnError(
+            f"on={shown(on)} has no order, and squares are summed in the order of on=; use a list."
+        )
+    names = as_names(on)
+    if isinstance(on, tuple) and has_column(meta.columns, on):
+        names = [on]
+    if not names:
+        raise ColumnError(
+            f"on={shown(on)} names no column; name at least one, or leave out on= for all numeric columns."
+        )
+    for name in names:
+        if not has_column(meta.columns, name):
+            raise ColumnError(
+                f"on= names {shown(name)}, which is not a column"
+                f"{did_you_mean(name, meta.columns, 0.5)}; "
+                f"the columns are {listed(meta.columns)}."
+            )
+        if names.count(name) > 1:
+            raise ColumnError(f"on= names {name!r} more than once; name each column once.")
+        lists = lists_of(meta[name])
+        if lists is not None and len(names) == 1:
+            continue
+        if lists is not None and lists.kind is not None:
+            raise ColumnError(
+                f"on= names {name!r} of dtype {dtypes[name]} together with others; a column of lists is "
+                f"named alone: on={name!r}."
+            )
+        if kind_of_number(dtypes[name]) not in ("i", "u", "f", "b"):
+            raise ColumnError(
+                f"on= names {name!r} of dtype {dtypes[name]}, which is no real number of at most "
+                f"64 bits; name numeric columns only, or convert it, for example with "
+                f"{_converted(name, dtypes[name])}"
+            )
+    return tuple(names)
+
+
+def as_names(given: Any) -> list[Any]:
+    """What was given as names of columns, or as one of them, as a list."""
+    # arrays () have __iter__, and cannot be iterated over
+    one = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0
+    return [given] if one else list(given)
+
+
+def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = False) -> None:
+    """Refuse columns that are not those that the metric is of, as far as numbers and names tell.
+
+    `chosen`: they were not named.
+    """
+    wanted = metric.columns
+    if not wanted:
+        return
+    order = f"on=[{', '.join(repr(name) for name in wanted)}]"
+    if len(on) != len(wanted):
+        how = f"without on= there are {len(on)} numeric ones" if chosen else f"on= names {len(on)}"
+        raise ColumnError(
+            f"metric={metric.name!r} is of {len(wanted)} columns, {' and '.join(wanted)}, and {how}: "
+            f"{listed(on)}; name them in this order, such as {order}."
+        )
+    starts = [name[:3] for name in wanted]
+    if [str(name).lower()[:3] for name in on] == starts[::-1]:
+        raise ColumnError(
+            f"metric={metric.name!r} is of {' and '.join(wanted)} in this order, and by their names "
+            f"{listed(on)} are the other way round; use on=[{listed(on[::-1])}]."
+        )
+
+
+def own_radius(meta: Any, eps: Any) -> str | None:
+    """The column of rows' own distances, if that is what `eps` names; refuses one that has none."""
+    if not isinstance(eps, str):
+        return None
+    if not has_column(meta.columns, eps):
+        raise OptionTypeError(
+            f"eps={shown(eps)} is not a number; use a finite number >= 0, or the name of a column of each "
+            f"row's own distance: none is called so{did_you_mean(eps, meta.columns, 0.5)}; the columns are "
+            f"{listed(meta.columns)}."
+        )
+    if kind_of_number(meta[eps].dtype) not in ("i", "u", "f"):
+        raise ColumnError(
+            f"eps={eps!r} names a column of dtype {meta[eps].dtype}, which holds no distances; name a column "
+            "of real numbers, or use a number for all rows."
+        )
+    return eps
+
+
+def numeric_columns(meta: Any, besides: tuple[Any, ...]) -> list[Hashable]:
+    """The columns of real numbers, those of truth values and some others left out."""
+    kinds = zip(meta.columns, meta.dtypes, strict=True)
+    return [name for name, dtype in kinds if name not in besides and kind_of_number(dtype) in ("i", "u", "f")]
+
+
+def kinds_of(meta: Any, names: Iterable[Hashable]) -> dict[Hashable, str]:
+    """NumPy's letter for the kind of number of some columns."""
+    return {name: kind_of_number(meta[name].dtype) for name in names}
+
+
+def check_named(option: str, name: Any, tables: list[Any]) -> None:
+    """Refuse the name of a column that none of the tables has."""
+    if not any(has_column(table.columns, name) for table in tables):
+        columns = " and ".join(listed(table.columns) for table in tables)
+        raise ColumnError(
+            f"{option}= names {shown(name)}, which is not a column"
+            f"{did_you_mean(name, [c for table in tables for c in table.columns], 0.5)}; the columns are "
+            f"{columns}."
+        )
+
+
+def _converted(name: Any, dtype: Any) -> str:
+    """How a column of another dtype becomes one of numbers."""
+    column, kind = f"df[{name!r}]", getattr(dtype, "kind", "")
+    if kind == "M":
+        return f"({column} - {column}.min()).dt.total_seconds()."
+    if kind == "m":
+        return f"{column}.dt.total_seconds()."
+    if isinstance(dtype, pd.StringDtype) or (isinstance(dtype, np.dtype) and kind == "O"):
+        return (
+            ".astype('float64'), if it holds numbers as text. (Of lists in a pandas DataFrame Dask makes "
+            "strings; not within dask.config.set({'dataframe.convert-string': False}).)"
+        )
+    return ".astype('float64')."
+
+
+def kind_of_number(dtype: Any) -> str:
+    """NumPy's letter for the kind of number, or "" for what cannot be a coordinate."""
+    kind = str(getattr(dtype, "kind", ""))
+    size = getattr(dtype, "itemsize", 8)
+    return kind if kind in "iufb" and size <= 8 else ""
+
+
+def has_column(columns: Any, name: Any) -> bool:
+    try:
+        return name in columns
+    except TypeError:
+        raise ColumnError(f"{shown(name)} cannot be the name of a column.") from None

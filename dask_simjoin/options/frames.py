@@ -1,0 +1,63 @@
+"""What a frame and its options say before anything is computed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dask.base import is_dask_collection
+
+from dask_simjoin.engine.base import backend_for, backend_named, library
+from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.options.settings import current_settings, on_cluster
+from dask_simjoin.options.spec import JoinSpec, check_dims, make_spec
+
+
+def is_frame(frame: Any) -> bool:
+    """Whether it is a data frame, of whatever library."""
+    meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
+    return getattr(meta, "ndim", 0) == 2 and hasattr(meta, "columns")
+
+
+def example_of(frame: Any) -> Any:
+    """The empty example of a frame; refuses what is no frame."""
+    meta = frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
+    if not is_frame(frame):
+        raise UnsupportedFrameError(
+            f"{type(frame).__module__}.{type(frame).__name__} is not a data frame; use a Dask "
+            "DataFrame or a pandas DataFrame, or cuDF's (of an array x: pd.DataFrame(x))."
+        )
+    backend_for(meta)
+    return meta.iloc[:0]
+
+
+def checked_spec(meta: Any, eps: Any, **options: Any) -> JoinSpec:
+    """The options of a verb, checked, with what is configured now."""
+    name = library(meta)
+    spec = make_spec(meta, eps, settings=current_settings(on_cluster()), library=name, **options)
+    backend = backend_named(name)
+    methods = backend.methods
+    if spec.method not in methods:
+        raise OptionError(
+            f"method={spec.method!r} does not serve frames of {name!r}; use one of "
+            f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
+        )
+    check_dims(spec)
+    return spec
+
+
+def example_ids(meta: Any, spec: JoinSpec) -> Any:
+    """An empty index of the ids that name rows in a result; refuses labels that cannot."""
+    ids = row_ids(meta[spec.columns], spec.id)[:0]
+    if ids.nlevels > 1:
+        raise ColumnError(
+            "The index is a MultiIndex, whose labels cannot name rows in a result; use id= a column "
+            "of unique values, or add one with frame.simjoin.with_row_id()."
+        )
+    return ids
+
+
+def unnamed(spec: JoinSpec) -> JoinSpec:
+    """The options of a verb whose result names no rows: ids are not read, so they may repeat."""
+    return replace(spec, id=None, id_dtype=None)

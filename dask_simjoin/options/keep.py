@@ -1,0 +1,69 @@
+"""What a result says of its rows besides their ids: which columns it keeps, and what they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
+from dask_simjoin.options.columns import as_names, check_named
+from dask_simjoin.options.messages import shown
+
+OWN = ("left", "right", "rank", "distance")
+"""Columns of results that are no rows' attributes."""
+
+SUFFIXES = ("_left", "_right")
+
+
+def check_suffixes(suffixes: Any) -> tuple[str, str]:
+    """Two endings of names."""
+    if isinstance(suffixes, str) or len(as_names(suffixes)) != 2:
+        raise OptionTypeError(f"suffixes={shown(suffixes)} are not two strings; use such as {SUFFIXES!r}.")
+    first, second = suffixes
+    if not (isinstance(first, str) and isinstance(second, str)):
+        raise OptionTypeError(f"suffixes={shown(suffixes)} are not two strings; use such as {SUFFIXES!r}.")
+    return first, second
+
+
+def _wanted(keep: Any) -> list[Hashable]:
+    if keep is None:
+        return []
+    if isinstance(keep, (set, frozenset)):
+        raise ColumnError(f"keep={shown(keep)} has no order; use a list.")
+    names = as_names(keep)
+    for name in names:
+        if not isinstance(name, Hashable):
+            raise ColumnError(f"keep= names {shown(name)}, which cannot be the name of a column.")
+        if names.count(name) > 1:
+            raise ColumnError(f"keep= names {name!r} more than once; name each column once.")
+    return names
+
+
+Kept = tuple[tuple[Hashable, ...], tuple[Hashable, ...], tuple[str, ...]]
+"""Columns of left and of right rows, and what all of them are called, the left ones first."""
+
+
+def kept_columns(keep: Any, suffixes: Any, left: Any, right: Any = None) -> Kept:
+    """The columns that are kept.
+
+    `left`, `right`: empty examples of the tables; without a right one both rows are of the left one, and
+    every name gets an ending.  Of two tables, as in `pandas.merge`, columns that both have get endings.
+    """
+    first, second = check_suffixes(suffixes)
+    wanted = _wanted(keep)
+    tables = [left] if right is None else [left, right]
+    for name in wanted:
+        check_named("keep", name, tables)
+    of_left = [name for name in wanted if name in left.columns]
+    of_right = of_left if right is None else [name for name in wanted if name in right.columns]
+    names = [f"{name}{first}" if name in of_right else str(name) for name in of_left]
+    names += [f"{name}{second}" if name in of_left else str(name) for name in of_right]
+    taken: set[str] = set(OWN)
+    for called in names:
+        if called in taken:
+            raise OptionError(
+                f"The result would have two columns {called!r}, with keep={shown(keep)} and "
+                f"suffixes={shown(suffixes)}; use other suffixes, or rename the column first."
+            )
+        taken.add(called)
+    return tuple(of_left), tuple(of_right), tuple(names)

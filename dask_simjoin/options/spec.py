@@ -1,0 +1,203 @@
+"""The validated options of one join."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import backend_named
+from dask_simjoin.engine.index.cpu import METHODS, SWEEP_MAX_DIMS
+from dask_simjoin.engine.lists import lists_of
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
+from dask_simjoin.metrics.distances import Metric, make_metric
+from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.options.chosen_columns import integers_among
+from dask_simjoin.options.columns import (
+    check_columns,
+    check_columns_of,
+    check_on,
+    has_column,
+    kinds_of,
+    own_radius,
+)
+from dask_simjoin.options.messages import listed, shown
+from dask_simjoin.options.settings import Settings, current_settings, parse_size
+from dask_simjoin.options.validate import check_choice, check_eps, check_metric
+
+PAIRS = ("unique", "both")
+
+PARTITIONINGS = ("auto", "entity", "spatial", "replicated")
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """What one join is asked for.
+
+    Attributes
+    ----------
+    eps : float
+        Largest distance of a pair, finite and not negative.
+    on : tuple
+        Coordinate columns, in the order in which squares are summed.
+    id : hashable or None
+        The column that names the rows; None: the index.
+    metric : str
+    p : int or float
+        Minkowski's.
+    dims : int or None
+        Dimensions of the space that is joined in; None: only the data tell.
+    lists : bool
+        Whether `on` is one column of lists.
+    pairs, method : str
+    include_self, return_distance, dropna : bool
+    partitioning : str
+    blocksize : int or None
+        Bytes of a chunk; None: from the workers' memory.
+    settings : Settings
+        The configuration when the join was built: another one makes another join.
+    id_dtype : dtype or None
+        Of the ids, by the frame's example; partitions may hold others of the same values.
+    library : str
+        The data frame library that partitions are of.
+    radius : hashable or None
+        The column of each row's own largest distance; `eps` is then the largest of them, once it is known.
+    keep : tuple
+        Columns whose values the result has.
+    names : tuple of str
+        What they are called there, where their row is the left one; and as many where it is the right one.
+    other : JoinSpec or None
+        Of a join of two tables: what is asked of the right one.
+    bound : str
+        The name of the option that `eps` was given by.
+    chosen : tuple or None
+        Where no coordinates were named: those of integers among all numeric columns, if others are of none.
+        None: they were named.
+    """
+
+    eps: float
+    on: tuple[Hashable, ...]
+    id: Hashable | None = None
+    metric: str = "euclidean"
+    p: Norm = 2
+    dims: int | None = None
+    lists: bool = False
+    pairs: str = "unique"
+    include_self: bool = False
+    return_distance: bool = False
+    dropna: bool = False
+    method: str = "auto"
+    partitioning: str = "auto"
+    blocksize: int | None = None
+    settings: Settings = field(default_factory=current_settings)
+    id_dtype: Any = None
+    library: str = "pandas"
+    radius: Hashable | None = None
+    keep: tuple[Hashable, ...] = ()
+    names: tuple[str, ...] = ()
+    other: JoinSpec | None = None
+    bound: str = "eps"
+    chosen: tuple[Hashable, ...] | None = None
+
+    @property
+    def unnamed(self) -> str:
+        """What is said of coordinates that nobody named."""
+        return "" if self.chosen is None else ", all numeric columns"
+
+    @property
+    def measure(self) -> Metric:
+        """The metric itself."""
+        return make_metric(self.metric, self.p)
+
+    @property
+    def norm(self) -> Norm:
+        """Of the metric's decision."""
+        return self.measure.norm
+
+    @property
+    def threshold(self) -> float:
+        """What the metric's decision compares with."""
+        return self.measure.threshold(self.eps)
+
+    @property
+    def columns(self) -> list[Hashable]:
+        """The columns of the frame that the join reads."""
+        own = [] if self.id is None else [self.id]
+        own += [] if self.radius is None else [self.radius]
+        return list(dict.fromkeys([*self.on, *own, *self.keep]))
+
+    @property
+    def kept_left(self) -> dict[str, Hashable]:
+        """Columns of the result, and which columns of the left row they are."""
+        return dict(zip(self.names, self.keep, strict=False))
+
+    @property
+    def kept_right(self) -> dict[str, Hashable]:
+        """The same of the right row."""
+        if self.other is not None:
+            return self.other.kept_left
+        return dict(zip(self.names[len(self.keep) :], self.keep, strict=True))
+
+
+def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_name: str = "eps",
+              radii: bool = False, **options: Any) -> JoinSpec:  # fmt: skip
+    """Validate the options of a join of a frame like `meta` (its empty example).
+
+    `radii`: `eps` may name a column.
+    """
+    radius = own_radius(meta, eps) if radii else None
+    eps = 0.0 if radius is not None else check_eps(eps, eps_name)
+    metric = check_metric(options)
+    check_choice("pairs", options.get("pairs", "unique"), PAIRS)
+    check_choice("method", options.get("method", "auto"), METHODS)
+    check_choice("partitioning", options.get("partitioning", "auto"), PARTITIONINGS)
+    if options.get("blocksize") is not None:
+        options["blocksize"] = parse_size("blocksize", options["blocksize"])
+    for name in ("include_self", "return_distance", "dropna"):
+        value = options.get(name, False)
+        if not isinstance(value, (bool, np.bool_)):
+            raise OptionTypeError(f"{name}={shown(value)} is not allowed; use True or False.")
+        options[name] = bool(value)
+    check_columns(meta)
+    if id is not None and not has_column(meta.columns, id):
+        raise ColumnError(
+            f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. "
+            "Leave out id to name rows by their index labels."
+        )
+    named, on = on is not None, check_on(meta, on, id, radius)
+    check_columns_of(metric, on, not named)
+    chosen = None if named else integers_among(kinds_of(meta, on))
+    lists = lists_of(meta[on[0]]) if len(on) == 1 else None
+    columns = len(on) if lists is None else lists.length
+    dtype = meta.index.dtype if id is None else meta[id].dtype
+    if dtype == np.float16:
+        raise ColumnError(
+            f"id={id!r} is of dtype float16, of which pandas has no index; convert it, for example with "
+            ".astype('float64')."
+        )
+    dims = None if columns is None else metric.dims(columns)
+    return JoinSpec(
+        eps, on, id, dims=dims, lists=lists is not None, id_dtype=dtype, radius=radius, bound=eps_name,
+        chosen=chosen, **options,
+    )  # fmt: skip
+
+
+def check_dims(spec: JoinSpec) -> None:
+    """Refuse more dimensions than the engine or the backend serves."""
+    if spec.dims is None:
+        return  # told once it is planned
+    most = backend_named(spec.library).most_dims
+    has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
+    what = "numbers" if spec.lists else "columns"
+    if spec.method == "sweep" and spec.dims > SWEEP_MAX_DIMS:
+        raise OptionError(
+            f"method='sweep' serves at most {SWEEP_MAX_DIMS} {what}, and {has} {spec.dims:,}; use "
+            "method='tiles' or 'auto'."
+        )
+    if most is not None and spec.dims > most:
+        raise OptionError(
+            f"Frames of {spec.library!r} are joined on at most {most:,} {what}, and {has} {spec.dims:,}; use "
+            "fewer, or ddf.to_backend('pandas')."
+        )

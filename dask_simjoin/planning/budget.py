@@ -1,0 +1,96 @@
+"""How much memory one task may use: from the workers, from `blocksize=` or from Dask's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dask.utils import format_bytes
+
+from dask_simjoin.options.settings import Settings
+
+SHARE = 12
+"""Chunks that fit the memory of a task: nearer to the limit workers pause and spill all the time."""
+
+MOST_CHUNK = 256 * 2**20
+"""Bytes of a chunk where memory would allow more: smaller tasks balance better."""
+
+MOST_DEVICE_CHUNK = 4 * 2**30
+"""The same on GPUs, which balance over the units of their kernels, and waste time on small tasks."""
+
+
+LEAST_CHUNK = 2**20
+
+LOCAL_CHUNK = 128 * 2**20
+"""Bytes of a chunk without a cluster."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What runs the tasks.
+
+    Attributes
+    ----------
+    threads : int
+        Tasks that run at a time.
+    memory : int or None
+        Bytes for each of them; None where no limit is known.
+    cluster : bool
+        Whether they run on a distributed cluster.
+    limit : int or None
+        Memory limit of the smallest worker.
+    gpu : bool
+        Whether tasks run on GPUs, one each, and `memory` is theirs.
+    """
+
+    threads: int = 1
+    memory: int | None = None
+    cluster: bool = False
+    limit: int | None = None
+    gpu: bool = False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes that a plan keeps to.
+
+    Attributes
+    ----------
+    chunk : int
+        Coordinates and ids of one chunk.
+    output : int
+        One partition of the result.
+    result : int
+        All pairs together: a join that gives more is refused.
+    chosen : bool
+        Whether the caller chose `chunk`: then chunks are about as large, and not only at most.
+    origin : str
+        Where `chunk` comes from, for people.
+    """
+
+    chunk: int
+    output: int
+    result: int
+    chosen: bool
+    origin: str
+
+
+def make_budget(blocksize: int | None, settings: Settings, resources: Resources) -> Budget:
+    """The budget of a join."""
+    if blocksize is not None:
+        chunk, origin = blocksize, f"blocksize={format_bytes(blocksize)!r}"
+    elif settings.blocksize is not None:
+        chunk, origin = settings.blocksize, "the configuration's simjoin.blocksize"
+    elif resources.memory is not None:
+        most = MOST_DEVICE_CHUNK if resources.gpu else MOST_CHUNK
+        chunk = min(max(resources.memory // SHARE, LEAST_CHUNK), most)
+        each = "on the smallest GPU" if resources.gpu else "for each thread of the smallest worker"
+        origin = f"1/{SHARE} of {format_bytes(resources.memory)} {each}"
+        if chunk == most:
+            origin = "the default on workers with enough memory"
+    else:
+        chunk, origin = LOCAL_CHUNK, "the default without a cluster"
+    chosen = blocksize is not None or settings.blocksize is not None
+    output = chunk
+    if resources.gpu and not chosen and resources.memory is not None:
+        output = resources.memory // SHARE  # pairs are written once, and never compared with each other
+    return Budget(chunk, settings.output or output, settings.result, chosen, origin)

@@ -1,0 +1,243 @@
+"""What a plan refuses, before any task of the join runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from dask.utils import format_bytes
+
+from dask_simjoin.errors import BudgetError, CoordinateError, PartitionSizeError
+from dask_simjoin.options.messages import shown
+from dask_simjoin.options.spec import JoinSpec, check_dims
+from dask_simjoin.planning.budget import SHARE, Budget, Resources
+from dask_simjoin.planning.statistics.moments import moments
+from dask_simjoin.planning.statistics.partition import PartitionSummary
+
+MOST_ROWS = 2**31 - 2**10
+"""Rows of a chunk: positions are int32, and arrays are padded."""
+
+NEED = 5
+"""Memory of a task in chunks: two with their indexes, while one of them is built, and what it returns."""
+
+LEAST_WORKER = 640 * 2**20
+"""Memory limit of a worker that takes part in a p2p shuffle: one of 500 MB was paused for ever."""
+
+EDGE_BYTES = 16
+"""Of an edge in one direction: the other end, a number, and at most as many of rows and their degrees."""
+
+RANK_BYTES = 8
+"""Of a row of a join with nearest neighbours, besides ids, kept columns and its distance."""
+
+MOST_TASKS = 1_000_000
+"""Block pairs, and partitions of a result: Dask needs about a millisecond for each."""
+
+
+def check_rows(rows: int, number: int) -> None:
+    """Refuse a partition whose rows int32 cannot number."""
+    if rows > MOST_ROWS:
+        raise PartitionSizeError(
+            f"Partition {number} has {rows:,} rows, and at most {MOST_ROWS:,} can be indexed at once; "
+            "split it, for example with ddf.repartition(partition_size='256MB')."
+        )
+
+
+def check_chunks(rows: np.ndarray, row_bytes: float, budget: Budget, resources: Resources) -> None:
+    """Refuse chunks of which a task cannot hold what it must."""
+    if not len(rows) or resources.memory is None:
+        return
+    largest = int(np.argmax(rows))
+    need = int(NEED * float(rows[largest]) * row_bytes)
+    if need > resources.memory:
+        raise BudgetError(
+            f"Chunk {largest} has about {int(rows[largest]):,} rows of {row_bytes:.0f} bytes, so a task "
+            f"needs about {format_bytes(need)}, and each thread of the smallest worker has "
+            f"{format_bytes(resources.memory)} (chunks are made by {budget.origin}). Use a smaller "
+            f"blocksize=, such as blocksize={format_bytes(max(1, resources.memory // SHARE))!r}, or "
+            "workers with more memory or fewer threads."
+        )
+
+
+def check_blocks(blocks: int, chunks: int, budget: Budget) -> None:
+    """Refuse more block pairs than Dask can see to."""
+    if blocks > MOST_TASKS:
+        raise BudgetError(
+            f"{chunks:,} chunks of at most {format_bytes(budget.chunk)} ({budget.origin}) make {blocks:,} "
+            f"block pairs, and at most {MOST_TASKS:,} are allowed; use a larger blocksize=, or "
+            "partitioning='spatial'."
+        )
+
+
+def check_outputs(outputs: float, budget: Budget) -> None:
+    """Refuse more partitions of the result than Dask can see to."""
+    if outputs > MOST_TASKS:
+        raise BudgetError(
+            f"The result would have {outputs:,.0f} partitions of at most {format_bytes(budget.output)}, and "
+            f"at most {MOST_TASKS:,} are allowed; use a larger blocksize= or the configuration's "
+            "simjoin.output-size, or a smaller eps."
+        )
+
+
+def check_moving(method: str, resources: Resources) -> None:
+    """Refuse to shuffle on workers that would never end.
+
+    Dask pauses a worker at 80 % of its limit; with no data to spill, it stays paused, and everything
+    that waits for it waits for ever.
+    """
+    if method == "p2p" and resources.limit is not None and resources.limit < LEAST_WORKER:
+        raise BudgetError(
+            f"Rows would be shuffled between workers of {format_bytes(resources.limit)}, and at least "
+            f"{format_bytes(LEAST_WORKER)} are needed, most of them for what a worker loads; use fewer, "
+            "larger workers, or partitioning='entity'."
+        )
+
+
+def check_result(rows: float, pair_bytes: float, budget: Budget, spec: JoinSpec) -> None:
+    """Refuse a result that is larger than the configuration allows, as far as is certain."""
+    need = rows * pair_bytes
+    if need <= budget.result:
+        return
+    raise BudgetError(
+        f"eps={spec.eps!r} gives at least {rows:,.0f} pairs, estimated from a sample, which take "
+        f"{format_bytes(int(need))}, and the limit is {format_bytes(budget.result)} (the configuration's "
+        "simjoin.result-limit). Use a smaller eps, count_pairs() or neighbor_counts(), which materialise no "
+        "pairs, or raise the limit: dask.config.set({'simjoin.result-limit': '10 TiB'})."
+    )
+
+
+def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
+    """Refuse nearest neighbours of all rows that take more than the configuration allows."""
+    need = rows * (row_bytes + RANK_BYTES)
+    if need > budget.result:
+        raise BudgetError(
+            f"k={shown(k)} gives {rows:,} rows, which take {format_bytes(int(need))}, and the limit is "
+            f"{format_bytes(budget.result)} (the configuration's simjoin.result-limit). Use a smaller k, "
+            "max_distance=, k_distances(), which gives one number a row, or raise the limit: "
+            "dask.config.set({'simjoin.result-limit': '10 TiB'})."
+        )
+
+
+def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
+                free_space: Callable[[str], int]) -> None:  # fmt: skip
+    """Refuse edges that fit neither their share of the memory nor the disk, which else is not looked at."""
+    need = 2 * pairs * 2 * EDGE_BYTES  # in both directions, by block and then by chunk
+    if need <= memory:
+        return
+    free = free_space(directory)
+    if need > free:
+        raise BudgetError(
+            f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a sample, whose edges "
+            f"take {format_bytes(int(need))}, and {format_bytes(free)} are free to be written at "
+            f"{directory!r}. {REMEDY}"
+        )
+
+
+def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
+    """Refuse rows that one worker cannot put in order."""
+    need = row_bytes * rows
+    if rows > MOST_ROWS or (resources.limit is not None and need > resources.limit):
+        limit = "no limit" if resources.limit is None else format_bytes(resources.limit)
+        raise BudgetError(
+            f"One task puts all {rows:,} rows in order, which takes {format_bytes(need)}, and the smallest "
+            f"worker has {limit}; at most {MOST_ROWS:,} rows can be ordered. Use larger workers."
+        )
+
+
+def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
+    """Refuse distances of rows that are none."""
+    for number, summary in enumerate(summaries):
+        if summary.bad_radii:
+            raise CoordinateError(
+                f"eps={spec.radius!r} names a column of distances, of which {summary.bad_radii} in partition "
+                f"{number} are missing, negative or infinite; they must be finite numbers >= 0: fill or "
+                "drop those rows first."
+            )
+
+
+def settled(summaries: list[PartitionSummary],
+            spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
+    """The same with as many dimensions as the data have; refuses coordinates that cannot be joined."""
+    check_coordinates(summaries, spec)
+    found = [(n, s.dims) for n, s in enumerate(summaries) if s.dims is not None]
+    dims = found[0][1] if found else spec.dims or 1
+    for number, other in found:
+        if other != dims:
+            raise CoordinateError(
+                f"The lists of column {spec.on[0]!r} must be of equal length: those of partition "
+                f"{found[0][0]} have {dims} numbers, and those of partition {number} have {other}."
+            )
+    if not dims:
+        raise CoordinateError(f"The lists of column {spec.on[0]!r} have no numbers.")
+    if spec.dims != dims:
+        spec = replace(spec, dims=dims)
+        check_dims(spec)
+    nowhere = moments(np.empty((0, dims)))
+    return [s if s.moments.rows else replace(s, moments=nowhere) for s in summaries], spec
+
+
+def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
+    """Refuse what is no coordinate, or none of the metric, or cannot be one exactly."""
+    for number, summary in enumerate(summaries):
+        if summary.unlike is not None:
+            row, what, label = summary.unlike
+            raise CoordinateError(
+                f"Column {spec.on[0]!r} must hold lists of numbers of equal length: row {row} of partition "
+                f"{number} (label {label}) holds {what}. Leave such rows out first, or pad the lists."
+            )
+    problems = []
+    for name in spec.on:
+        found = [(n, s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]
+        if found:
+            missing, infinite = (sum(bad[k] for _, bad in found) for k in (0, 1))
+            rows = "rows with " if spec.lists else ""
+            kinds = [f"{missing} {rows}missing or NaN"] if missing else []
+            kinds += [f"{infinite} {rows}infinite"] if infinite else []
+            problems.append(f"{name!r} has {' and '.join(kinds)} (first in partition {found[0][0]})")
+    if problems:
+        raise CoordinateError(
+            f"Coordinates must be finite numbers: column {'; column '.join(problems)}. "
+            "Use dropna=True to leave those rows out, or fill them first."
+        )
+    _check_directions(summaries, spec)
+    _check_limits(summaries, spec)
+    for name in spec.on:
+        for number, summary in enumerate(summaries):
+            if name in summary.inexact:
+                raise CoordinateError(
+                    f"Column {name!r} holds the integer {summary.inexact[name]} (partition "
+                    f"{number}), beyond 2**53, where float64 does not hold every integer. Subtract an "
+                    "offset first, or convert it with .astype('float64') if rounding is fine."
+                )
+
+
+def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
+    found = [(n, s.zero) for n, s in enumerate(summaries) if s.zero is not None]
+    if found:
+        number, (_, row, label) = found[0]
+        raise CoordinateError(
+            f"metric={spec.metric!r} compares directions, and {sum(zero[0] for _, zero in found)} rows are "
+            f"zero throughout, the first of them row {row} of partition {number} (label {label}). Use "
+            "dropna=True to leave those rows out, or drop them first."
+        )
+
+
+def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
+    metric = spec.measure
+    for name, wanted, limit in zip(spec.on, metric.columns, metric.limits, strict=False):
+        found = [(n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond]
+        if found:
+            number, (_, example) = found[0]
+            raise CoordinateError(
+                f"Column {name!r} has {sum(beyond[0] for _, beyond in found)} values that are no {wanted} in "
+                f"degrees, from {-limit:g} to {limit:g}, such as {example!r} (first in partition {number}). "
+                f"metric={spec.metric!r} takes {' and '.join(metric.columns)}, in this order, in degrees: "
+                "columns that are swapped are likely, or values that are no degrees, such as radians and "
+                "metres; longitudes from 0 to 360 become such by (longitude + 180) % 360 - 180."
+            )
+
+
+REMEDY = (
+    "Set Dask's configuration temporary-directory to a folder that has the room and can be written to, use a "
+    "smaller max_eps, or mode='forest', which writes no files."
+)

@@ -1,0 +1,163 @@
+"""Which rows make up a chunk, and which chunks meet.
+
+Entity chunks are rows that follow each other in the frame: partitions as they come, small ones
+together, large ones in pieces.  Spatial chunks are those of `spatial_chunks` and `region_chunks`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.metrics.norms import Norm, box_gap
+from dask_simjoin.planning.statistics.partition import PartitionSummary
+from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
+
+SERPENTINE = 4
+"""Chunks on a side of the squares in which block pairs are numbered."""
+
+Piece = tuple[int, int, int]
+"""Number of a partition, and the rows start ... stop-1 of it."""
+
+
+class Meetings:
+    """Chunks that meet in pairs, and what follows from which do."""
+
+    rows: np.ndarray
+    """Points expected in each chunk (chunks,), float64."""
+
+    def _near(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Chunks, and for each those from it on that it meets, itself first."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def visits(self) -> tuple[int, float]:
+        """How many blocks there are, and how many rows they visit in all."""
+        number, rows = 0, 0.0
+        for first, near in self._near():
+            number += len(near)
+            rows += (len(near) - 1) * self.rows[first] + float(self.rows[near].sum())
+        return number, rows
+
+    def blocks(self) -> np.ndarray:
+        """Pairs of chunks i <= j that meet."""
+        found = [np.zeros((0, 2), np.int64)]
+        for first, near in self._near():
+            found.append(np.stack([np.full_like(near, first), near], axis=1))
+        return serpentine(np.concatenate(found)).astype(np.int32)
+
+    def candidates(self, blocks: np.ndarray) -> np.ndarray:
+        """Pairs of points that each block compares, if none is left out."""
+        a, b = self.rows[blocks[:, 0]], self.rows[blocks[:, 1]]
+        return np.where(blocks[:, 0] == blocks[:, 1], a * (a - 1).clip(0) / 2, a * b)
+
+
+@dataclass(frozen=True, eq=False)
+class EntityChunks(Meetings):
+    """Chunks of rows that follow each other.
+
+    Attributes
+    ----------
+    pieces : tuple of tuple of Piece
+        What each chunk is made of.
+    starts : array (chunks,), int64
+        The first row of each chunk, in the whole frame.
+    rows : array (chunks,), float64
+        Points of each chunk.
+    lower, upper : array (chunks, d), float64
+        The chunks' boxes.
+    norm : int or float
+    threshold : float
+        Chunks meet whose boxes the norm says to be within it.
+    """
+
+    pieces: tuple[tuple[Piece, ...], ...]
+    starts: np.ndarray
+    rows: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    norm: Norm
+    threshold: float
+
+    kind = "entity"
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def _near(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Each chunk that has points, and those from it on whose boxes are within the threshold."""
+        filled = np.flatnonzero(self.rows)
+        lower, upper = self.lower[filled], self.upper[filled]
+        for i, first in enumerate(filled.tolist()):
+            gap = box_gap(self.norm, lower[i], upper[i], lower[i:], upper[i:])
+            yield first, filled[i:][gap <= self.threshold]
+
+    def chunk_pairs(self, points: SamplePoints) -> Any:
+        """A function: the chunks in which pairs of sample points meet."""
+        chunk = np.searchsorted(self.starts, points.position, side="right") - 1
+        return lambda left, right: (chunk[left], chunk[right])
+
+    @property
+    def identity(self) -> Any:
+        """What tells two of them apart."""
+        return self.pieces
+
+
+def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, norm: Norm,
+                  threshold: float) -> EntityChunks:  # fmt: skip
+    """Chunks of at least `least` rows, if there are as many, and at most `most`."""
+    pieces: list[tuple[Piece, ...]] = []
+    open_: list[Piece] = []
+    size = 0
+
+    def close() -> None:
+        nonlocal open_, size
+        if open_:
+            pieces.append(tuple(open_))
+        open_, size = [], 0
+
+    for n, summary in enumerate(summaries):
+        rows = summary.source_rows
+        if rows > most:
+            close()
+            parts = math.ceil(rows / most)
+            cuts = [rows * k // parts for k in range(parts + 1)]
+            pieces += [((n, a, b),) for a, b in itertools.pairwise(cuts)]
+            continue
+        if size and size + rows > most:
+            close()
+        open_.append((n, 0, rows))
+        size += rows
+        if size >= least:
+            close()
+    close()
+    offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
+    lower, upper, points = [], [], []
+    for chunk in pieces:
+        moments = [summaries[n].moments for n, _, _ in chunk]
+        lower.append(np.min([some.lower for some in moments], axis=0))
+        upper.append(np.max([some.upper for some in moments], axis=0))
+        points.append(sum(_share(summaries[n], b - a) for n, a, b in chunk))
+    starts = np.array([offsets[chunk[0][0]] + chunk[0][1] for chunk in pieces], np.int64)
+    boxes = np.array(lower), np.array(upper)
+    return EntityChunks(tuple(pieces), starts, np.array(points), *boxes, norm, threshold)
+
+
+def _share(summary: PartitionSummary, rows: int) -> float:
+    """Points among so many rows of a partition."""
+    return summary.moments.rows * rows / max(1, summary.source_rows)
+
+
+def serpentine(blocks: np.ndarray) -> np.ndarray:
+    """Block pairs in squares, and squares to and fro: neighbours in the order share chunks."""
+    square = blocks // SERPENTINE
+    back = (square[:, 0] % 2 == 1, blocks[:, 0] % 2 == 1)
+    column = np.where(back[0], -square[:, 1], square[:, 1])
+    inner = np.where(back[1], -blocks[:, 1], blocks[:, 1])
+    return blocks[np.lexsort((inner, blocks[:, 0], column, square[:, 0]))]

@@ -1,0 +1,291 @@
+"""What a plan says to people: text, a table, a picture of its block pairs, numbers for scripts."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from dask.utils import format_bytes
+
+from dask_simjoin.engine.index.gpu import DeviceLayout
+from dask_simjoin.options.messages import counted
+from dask_simjoin.options.optional import new_axes
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.checks import NEED
+from dask_simjoin.planning.chunking.spatial import SpatialChunks
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.svg import Matrix, matrix, plot, svg
+from dask_simjoin.planning.task_counts import shuffle_tasks, told
+
+MOST_NAMES = 6
+"""Columns that are named."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PlanReport:
+    """What a join would run, and what it would give.
+
+    Print it for a summary; a notebook shows a table and a picture of the block pairs.
+
+    Attributes
+    ----------
+    plan : Plan
+    spec : JoinSpec
+        The options that it was made for.
+    rows : int
+        Rows that take part.
+    chunks, block_pairs : int
+        How many there are.
+    partitions : int
+        Partitions of the result.
+    pairs, pairs_low, pairs_high : float
+        Rows of the result, as `count_pairs` with the same options counts them: an estimate from a
+        sample, and where the true number lies with a chance of 95 %.
+    result_bytes : int
+        Memory of the whole result, expected.
+    partitioning : {"entity", "spatial"}
+    method : {"sweep", "tiles"}
+    """
+
+    plan: Plan
+    spec: JoinSpec
+
+    @property
+    def rows(self) -> int:
+        return self.plan.rows
+
+    @property
+    def chunks(self) -> int:
+        return len(self.plan.chunks)
+
+    @property
+    def block_pairs(self) -> int:
+        return len(self.plan)
+
+    @property
+    def partitions(self) -> int:
+        return max(self.plan.outputs, 1)  # an empty result is one empty partition
+
+    @property
+    def pairs(self) -> float:
+        return self._result_rows(self.plan.estimate.total)
+
+    @property
+    def pairs_low(self) -> float:
+        return self._result_rows(self.plan.estimate.total_low)
+
+    @property
+    def pairs_high(self) -> float:
+        return self._result_rows(self.plan.estimate.total_high)
+
+    @property
+    def result_bytes(self) -> int:
+        return round(self.pairs * self.plan.pair_bytes)
+
+    @property
+    def partitioning(self) -> str:
+        return self.plan.partitioning
+
+    @property
+    def method(self) -> str:
+        return self.plan.layout.method
+
+    _drawn: ClassVar[str] = "pairs"
+    """What the pictures show of block pairs."""
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.spec.pairs == "both" else 1
+
+    def _result_rows(self, unordered: float) -> float:
+        return unordered * self._directions + (self.rows if self.spec.include_self else 0)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each block pair.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``query_chunk``, ``data_chunk``: their numbers; ``query_rows``, ``data_rows``: the points
+            expected in them; ``candidates``: pairs of points that would be compared if the index left
+            out none; ``pairs``, ``pairs_low``, ``pairs_high``, ``bytes``: of the result, expected, each
+            block's interval being one of 95 % by itself; ``partitions``: of the result.
+        """
+        plan, chunks = self.plan, self.plan.chunks
+        i, j = plan.blocks[:, 0], plan.blocks[:, 1]
+        own = chunks.own_rows if isinstance(chunks, SpatialChunks) else chunks.rows
+        itself = np.where(i == j, own[i], 0.0) if self.spec.include_self else 0.0
+        found = plan.estimate
+        pairs, low, high = (n * self._directions + itself for n in (found.pairs, found.low, found.high))
+        return pd.DataFrame({
+            "query_chunk": i, "data_chunk": j, "query_rows": chunks.rows[i], "data_rows": chunks.rows[j],
+            "candidates": chunks.candidates(plan.blocks), "pairs": pairs, "pairs_low": low,
+            "pairs_high": high, "bytes": pairs * self.plan.pair_bytes, "partitions": plan.slices,
+        })  # fmt: skip
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        width = max(len(name) for name, _ in facts)
+        return "\n".join([self._title(), *(f"  {name:<{width}}  {text}" for name, text in facts)])
+
+    def _repr_html_(self) -> str:
+        facts = "".join(
+            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
+            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+            for name, text in self._facts()
+        )
+        return (
+            f"<div><p><b>{html.escape(self._title())}</b></p><table><tbody>{facts}</tbody></table>"
+            f"{self.svg() if max(self._sides) > 1 else ''}</div>"
+        )
+
+    def _title(self) -> str:
+        return f"Plan of a self-join, {self._within()}"
+
+    def _within(self) -> str:
+        eps, unit = self.spec, self.spec.measure.unit
+        return f"eps={eps.eps if eps.radius is None else eps.radius!r}{unit and f' {unit}'}"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Names and texts of everything that the report tells."""
+        plan, budget = self.plan, self.plan.budget
+        rows = plan.chunks.rows
+        largest = float(rows.max(initial=0.0))
+        blocks = self.to_frame()
+        sizes = np.repeat((blocks["bytes"] / blocks["partitions"]).to_numpy(), plan.slices)
+        possible = self._possible()
+        found = plan.estimate
+        exact = found.sampled >= self._sampled_of()
+        return [
+            *self._what(),
+            ("block pairs", f"{self.block_pairs:,} of {possible:,} possible"),
+            ("skipped", f"{possible - self.block_pairs:,}, where no pair can be"),
+            ("pairs", f"{self.pairs:,.0f}" if exact else f"about {self.pairs:,.0f}"),
+            ("95 % interval", f"{self.pairs_low:,.0f} to {self.pairs_high:,.0f}"),
+            ("sampled", f"{found.sampled:,} rows{', which is all of them' * exact}"),
+            ("neighbours", f"{self._neighbours():,.3g} of a row, on average"),
+            ("result", f"{format_bytes(self.result_bytes)}, {self.plan.pair_bytes:.3g} bytes a pair"),
+            ("partitions", f"{self.partitions:,}, the largest {format_bytes(round(sizes.max(initial=0.0)))}"),
+            ("memory", f"{format_bytes(round(NEED * largest * plan.row_bytes))} for the largest task"),
+            ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
+            ("", f"{format_bytes(budget.output)} a partition, {format_bytes(budget.result)} the result"),
+            ("tasks", told(self._tasks(), budget.chunk)),
+        ]
+
+    def _what(self) -> list[tuple[str, str]]:
+        """What is joined, and how it lies in chunks."""
+        plan, rows = self.plan, self.plan.chunks.rows
+        metric = self.spec.metric
+        return [
+            ("rows", self._rows()),
+            ("dimensions", f"{self._dimensions()}{self.spec.unnamed}"),
+            *([] if metric == "euclidean" else [("metric", metric)]),
+            ("engine", self._engine()),
+            ("partitioning", self._partitioning()),
+            ("chunks", f"{self.chunks:,} ({format_bytes(round(rows.sum() * plan.row_bytes))})"),
+            ("median chunk", self._chunk(float(np.median(rows)) if len(rows) else 0.0)),
+            ("largest chunk", self._chunk(float(rows.max(initial=0.0)))),
+        ]
+
+    def _rows(self) -> str:
+        return f"{self.rows:,}"
+
+    def _possible(self) -> int:
+        return self.chunks * (self.chunks + 1) // 2
+
+    def _sampled_of(self) -> int:
+        return self.rows
+
+    def _neighbours(self) -> float:
+        return 2 * self.plan.estimate.total / max(self.rows, 1)
+
+    def _dimensions(self) -> str:
+        spec, dims = self.spec, self.plan.dims
+        if spec.lists:
+            return f"{dims:,}, the numbers of each list in {spec.on[0]!r}"
+        if not spec.measure.axes:
+            return f"{dims:,}: {self._names(range(dims))}"
+        return f"{len(spec.on)}: {_listed(spec.on)}, as points {self._names(range(dims))} of a sphere"
+
+    def _names(self, places: Iterable[int]) -> str:
+        if self.spec.lists:
+            number = len(list(places))
+            return f"the {number:,} numbers that vary most" if number > 1 else "the number that varies most"
+        axes = self.spec.measure.axes or self.spec.on
+        return _listed([axes[k] for k in places])
+
+    def _engine(self) -> str:
+        layout = self.plan.layout
+        if isinstance(layout, DeviceLayout):
+            return f"tiles on GPUs, in {layout.engine}, in order of {self._names(layout.cut)}"
+        grid = getattr(layout, "grid", None)
+        if grid is None:
+            return f"tiles, in order of {self._names(layout.cut)}"
+        cells = f" in cells of {self._names(grid.dims)}" if grid.dims else ""
+        return f"sweep along {self._names([grid.sweep])}{cells}"
+
+    def _partitioning(self) -> str:
+        chunks = self.plan.chunks
+        if not isinstance(chunks, SpatialChunks):
+            if self.plan.replicated:
+                return "replicated: one chunk of all rows, and tasks for parts of its queries"
+            if chunks.kind == "entity":
+                return "entity: rows in the order of the frame"
+            return f"spatial: {counted(len(chunks.regions), 'region')}"
+        halo = chunks.halo_rows.sum() / max(chunks.own_rows.sum(), 1.0)
+        regions = counted(len(chunks.regions), "region")
+        return f"spatial: {regions}, {100 * halo:.3g} % of the rows in halos as well"
+
+    def _chunk(self, rows: float) -> str:
+        return f"{rows:,.0f} rows, {format_bytes(round(rows * self.plan.row_bytes))}"
+
+    def _tasks(self) -> int:
+        """Tasks of the join about, without those that read the source where they stay on their own."""
+        plan, chunks, n = self.plan, self.plan.chunks, self.chunks
+        sources = len(plan.sources)
+        join = self.partitions + int((plan.slices > 1).sum())
+        if isinstance(chunks, SpatialChunks):
+            return sources + n + shuffle_tasks(sources, n, chunks.method) + join
+        return sources + (0 if plan.as_they_come else n) + join
+
+    @property
+    def _sides(self) -> tuple[int, int]:
+        """Query chunks and data chunks."""
+        return self.chunks, self.chunks
+
+    def _matrix(self) -> Matrix:
+        """What the pictures show."""
+        blocks = self.to_frame()
+        query, data, drawn = (blocks[n].to_numpy() for n in ("query_chunk", "data_chunk", self._drawn))
+        return matrix(query, data, drawn, self._sides, self._drawn)
+
+    def svg(self) -> str:
+        """The block pairs as a picture, in SVG.
+
+        Rows are query chunks and columns data chunks; the more pairs (of nearest neighbours: candidates),
+        the darker, on a logarithmic scale.  Gray cells give none, and white ones are not joined.
+        """
+        return svg(self._matrix(), self._title())
+
+    def plot(self, ax: Any = None) -> Any:
+        """The block pairs as a picture, by matplotlib.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; default: a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        return plot(self._matrix(), new_axes(ax), self._title())
+
+
+def _listed(names: Sequence[Any]) -> str:
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(map(repr, names[:MOST_NAMES])) + more

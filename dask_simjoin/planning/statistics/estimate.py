@@ -1,0 +1,182 @@
+"""How many pairs a join will give, from a join of the samples.
+
+The number of pairs among points drawn at random, each partition's by itself, times what each pair
+stands for, is unbiased.  Its variance is that of a U-statistic of two arguments (Hoeffding 1948, "A
+class of statistics with asymptotically normal distribution", section 5): pairs share points, so
+points with many neighbours make it vary more than a count would.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_simjoin.planning.statistics.sample_pairs import Sampled
+
+Z = 1.96
+"""Of the intervals: 95 %, both sides."""
+
+PRIOR = 0.5
+"""How many pairs the belief is worth that pairs are spread like points."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Numbers of pairs, unordered, and where the true ones lie with a chance of 95 %.
+
+    Attributes
+    ----------
+    pairs, low, high : array (blocks,), float64
+    total, total_low, total_high : float
+    sampled : int
+        Points of the sample that this is from.
+    degrees : array (sampled,), int64
+        How many pairs each of them is in, the most first.
+    """
+
+    pairs: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    total: float
+    total_low: float
+    total_high: float
+    sampled: int
+    degrees: np.ndarray
+
+    def share(self, part: float) -> float:
+        """The largest share of all pairs that this part of all points can have."""
+        total = self.degrees.sum()
+        if not total:
+            return 1.0
+        return float(self.degrees[: math.ceil(part * len(self.degrees))].sum() / total)
+
+
+def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
+             block_of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Estimate:  # fmt: skip
+    """Estimate the pairs of all blocks.
+
+    Parameters
+    ----------
+    sampled
+        As `sample_pairs` gives it.
+    blocks : array (B, 2)
+        The chunks that meet.
+    sizes : array (B,), float64
+        Of each block the number of candidates, the product of its sides' sizes.
+    block_of : callable
+        Blocks of pairs of sample points, by their places.
+    """
+    points, left, right, share = sampled
+    m, rows = len(points.x), points.rows
+    if m < 2 or not len(blocks):
+        return _nothing_seen(sizes, blocks, m < rows, m)
+    value = points.stands_for(left, right) * share
+    degree = np.bincount(left, minlength=m) + np.bincount(right, minlength=m)
+    n, shared = len(left), 0.0
+    if n:
+        once = 2 * n / (m * (m - 1.0))
+        shared = max(0.0, 4 * _shared(degree, once, m - 1.0)) * (1 - m / rows)
+    each = float(np.mean(points.weight) ** 2)
+    found = Found(value, block_of(left, right), degree, shared, each, m >= rows)
+    return _told(found, blocks, sizes)
+
+
+def estimate_two(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
+                 block_of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Estimate:  # fmt: skip
+    """The same of two tables' samples: a U-statistic of two samples."""
+    (first, second), left, right, share = sampled
+    exact = all(len(some.x) >= some.rows for some in (first, second))
+    if not (len(first.x) and len(second.x) and len(blocks)):
+        return _nothing_seen(sizes, blocks, not exact, len(first.x))
+    n, shared = len(left), 0.0
+    degree = np.bincount(left, minlength=len(first.x))
+    if n:
+        once = n / (len(first.x) * len(second.x))
+        for some, places, others in ((first, left, second), (second, right, first)):
+            own = np.bincount(places, minlength=len(some.x))
+            variance = _shared(own, once, float(len(others.x)))
+            shared += max(0.0, variance) * (1 - len(some.x) / some.rows)
+    value = first.weight[left] * second.weight[right] * share
+    each = float(np.mean(first.weight) * np.mean(second.weight))
+    return _told(Found(value, block_of(left, right), degree, shared, each, exact), blocks, sizes)
+
+
+class Found(NamedTuple):
+    """Pairs of samples.
+
+    Attributes
+    ----------
+    value : array (pairs,), float64
+        Pairs that each of them stands for.
+    block : array (pairs,), int64
+    degree : array (points,), int64
+        How many pairs each point is in.
+    shared : float
+        Variance of the number of pairs that comes from pairs that share points, relative to its square.
+    each : float
+        Pairs that one would stand for, had there been one.
+    exact : bool
+        Whether the samples are all there is.
+    """
+
+    value: np.ndarray
+    block: np.ndarray
+    degree: np.ndarray
+    shared: float
+    each: float
+    exact: bool
+
+
+def _shared(degree: np.ndarray, once: float, others: float) -> float:
+    """The relative variance from pairs that share one of these points, each of which meets `others`."""
+    m = len(degree)
+    both = float((degree * (degree - 1.0)).sum()) / (m * others * max(others - 1.0, 1.0))
+    return (both / once**2 - 1) / m
+
+
+def _nothing_seen(sizes: np.ndarray, blocks: np.ndarray, unknown: bool, points: int) -> Estimate:
+    none = np.zeros(len(blocks))
+    most = sizes if unknown else none
+    return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), points, np.zeros(points, np.int64))
+
+
+def _told(found: Found, blocks: np.ndarray, sizes: np.ndarray) -> Estimate:
+    """What pairs of samples tell of all blocks."""
+    seen = np.bincount(found.block, minlength=len(blocks)).astype(float)
+    pairs = np.bincount(found.block, found.value, minlength=len(blocks))
+    total, n = float(found.value.sum()), float(len(found.value))
+    degrees, m = -np.sort(-found.degree), len(found.degree)
+    if found.exact:
+        return Estimate(pairs, pairs, pairs, total, total, total, m, degrees)
+    per_pair = total / n if n else found.each
+    spread = sizes / max(float(sizes.sum()), 1.0)
+    belief = np.maximum(spread * n, 1e-9)
+    smooth = (seen + PRIOR) / (1 + PRIOR / belief) * per_pair
+    smooth *= total / max(float(smooth.sum()), 1e-300)
+    share = np.maximum(spread, 1e-12)
+    apart = found.shared * np.minimum(1 / share, len(blocks))
+    blocks_low, blocks_high = _interval(smooth, seen, apart, per_pair)
+    low, high = _interval(np.array([total]), np.array([n]), np.array([found.shared]), per_pair)
+    return Estimate(
+        smooth,
+        blocks_low,
+        np.minimum(blocks_high, sizes),
+        total,
+        float(low[0]),
+        float(min(high[0], sizes.sum())),
+        m,
+        degrees,
+    )
+
+
+def _interval(pairs: np.ndarray, seen: np.ndarray, shared: np.ndarray,
+              per_pair: float) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Bounds of numbers of pairs, as of a lognormal variable; three unseen pairs where none was seen."""
+    relative = 1 / np.maximum(seen, 1.0) + shared
+    factor = np.exp(Z * np.sqrt(np.log1p(relative)))
+    few = (3 - np.minimum(seen, 3.0)) * per_pair
+    return np.where(seen > 0, pairs / factor, 0.0), pairs * factor + few

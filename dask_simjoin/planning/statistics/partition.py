@@ -1,0 +1,207 @@
+"""What one pass over a partition tells: rows, box, variance, bad values, ids."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.compat import module_of, to_host
+from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
+from dask_simjoin.engine.lists import extremes, lists_of
+from dask_simjoin.errors import ListError
+from dask_simjoin.options.messages import shown
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.statistics.moments import Moments, bounds, box_digest, moments
+from dask_simjoin.planning.statistics.sample import Sample, draw
+from dask_simjoin.planning.statistics.unique_ids import IdSummary, summarise_ids
+
+EXACT_INTEGER = 2**53
+"""Largest integer up to which every integer is a float64 number."""
+
+RIGHT = 1 << 40
+"""Added to the numbers of a right table's partitions: of the same rows, other samples must be drawn."""
+
+
+@dataclass(frozen=True)
+class PartitionSummary:
+    """See the module's text.
+
+    Attributes
+    ----------
+    source_rows : int
+        Rows of the partition, those that `dropna` leaves out included.
+    moments : Moments
+        Of the rows that take part.
+    bad : dict
+        Column -> numbers of its missing or NaN and of its infinite values; of lists, those that have some.
+    inexact : dict
+        Column -> an integer in it that no float64 number equals.
+    beyond : dict
+        Column -> how many of its values are beyond what the metric allows, and one of them.
+    zero : tuple or None
+        How many rows have no direction, where the metric needs one; the first of them, its label as text.
+    unlike : tuple or None
+        A row that holds no list of numbers like the others; what it holds, and its label as text.
+    box : str
+        A digest of the box of the points that take part.
+    ids : IdSummary or None
+        None where rows need no names.
+    id_bytes : float
+        Memory of one row's id.
+    sample : Sample or None
+        Some of the rows that take part; None if it was not asked for.
+    kept_bytes : float
+        Memory of one row's columns that the result keeps.
+    largest_radius : float
+        The largest of the rows' own distances.
+    bad_radii : int
+        How many of them are missing, negative or infinite.
+    """
+
+    source_rows: int
+    moments: Moments
+    bad: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    inexact: dict[Hashable, int] = field(default_factory=dict)
+    beyond: dict[Hashable, tuple[int, float]] = field(default_factory=dict)
+    zero: tuple[int, int, str] | None = None
+    unlike: tuple[int, str, str] | None = None
+    box: str = ""
+    ids: IdSummary | None = None
+    id_bytes: float = 8.0
+    sample: Sample | None = None
+    kept_bytes: float = 0.0
+    largest_radius: float = 0.0
+    bad_radii: int = 0
+
+    @property
+    def dims(self) -> int | None:
+        """Of the points that take part; None: there are none."""
+        return len(self.moments.lower) if self.moments.rows else None
+
+
+def summarise(frame: Any, number: int, spec: JoinSpec, named: bool,
+              partitions: int = 0, most: int | None = None) -> PartitionSummary:  # fmt: skip
+    """Summary of one partition.
+
+    `number`: the partition's; `named`: the result names rows, so their ids must be unique;
+    `partitions`: how many there are in all (0: no sample is drawn); `most`: points of the sample that are
+    enough.
+    """
+    rows = len(frame)
+    try:
+        columns = backend_for(frame).coordinates(frame, spec.on)
+    except ListError as error:
+        unlike = (error.row, error.what, _label(frame, spec, error.row))
+        return PartitionSummary(rows, moments(np.empty((0, 1))), unlike=unlike)
+    x, kept = _embedded(columns, spec)
+    if kept is not None:
+        frame, embeds = frame[spec.columns][kept], x is not columns
+        x = x[kept]
+        columns = columns[kept] if embeds else x
+    names = row_ids(frame, spec.id, spec.id_dtype) if named else None
+    ids = None if names is None else summarise_ids(names, spec.id)
+    found = moments(x)
+    size = 8.0 if names is None else id_bytes(names)
+    bad, zero, sample = {}, None, None
+    if found.rows and not np.isfinite([found.lower, found.upper]).all():
+        bad, zero = _bad(columns, spec), _zero(columns, frame, spec)
+    radius, limit = (0.0, 0), None
+    if spec.radius is not None:
+        xp, r = module_of(x), radii(frame, spec)
+        wrong = ~(xp.isfinite(r) & (r >= 0))
+        radius, limit = (float(r.max()) if len(r) else 0.0, int(wrong.sum())), limits(r, spec)
+    if partitions and not bad and zero is None:
+        # the number too: of partitions that are alike, other rows must be drawn in each
+        seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
+        sample = draw(x, None if kept is None else to_host(kept), partitions, seed, limit, most)
+    kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
+    return PartitionSummary(
+        rows, found, bad, _inexact(frame, columns, spec), _beyond(columns, spec), zero, None, _box(found),
+        ids, size, sample, kept_bytes, *radius,
+    )  # fmt: skip
+
+
+def radii(frame: Any, spec: JoinSpec) -> Any:
+    """Each row's own largest distance (n,), float64."""
+    return backend_for(frame).coordinates(frame, (spec.radius,))[:, 0]
+
+
+def limits(r: Any, spec: JoinSpec) -> Any:
+    """Thresholds of distances (n,), float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return spec.measure.threshold(r, module_of(r))
+
+
+def points(frame: Any, spec: JoinSpec) -> tuple[Any, Any]:
+    """Coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all)."""
+    return _embedded(backend_for(frame).coordinates(frame, spec.on), spec)
+
+
+def _embedded(columns: Any, spec: JoinSpec) -> tuple[Any, Any]:
+    xp = module_of(columns)
+    x = spec.measure.embed(columns, xp)
+    if not spec.dropna:
+        return x, None
+    kept = xp.isfinite(x).all(axis=1)
+    return x, None if bool(kept.all()) else kept
+
+
+def _bad(columns: Any, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
+    xp = module_of(columns)
+    nan, infinite = xp.isnan(columns), xp.isinf(columns)
+    if spec.lists:
+        nan, infinite = nan.any(axis=1, keepdims=True), infinite.any(axis=1, keepdims=True)
+    counts = zip(nan.sum(axis=0).tolist(), infinite.sum(axis=0).tolist(), strict=True)
+    return {name: both for name, both in zip(spec.on, counts, strict=True) if any(both)}
+
+
+def _zero(columns: Any, frame: Any, spec: JoinSpec) -> tuple[int, int, str] | None:
+    rows = module_of(columns).flatnonzero((columns == 0).all(axis=1))
+    if not spec.measure.directed or not len(rows):
+        return None
+    first = int(rows[0])
+    return len(rows), first, _label(frame, spec, first)
+
+
+def _beyond(columns: Any, spec: JoinSpec) -> dict[Hashable, tuple[int, float]]:
+    found, xp = {}, module_of(columns)
+    for k, (name, limit) in enumerate(zip(spec.on, spec.measure.limits, strict=False)):
+        column = columns[:, k]
+        rows = xp.flatnonzero((xp.abs(column) > limit) & xp.isfinite(column))
+        if len(rows):
+            found[name] = (len(rows), float(column[rows[0]]))
+    return found
+
+
+def _label(frame: Any, spec: JoinSpec, row: int) -> str:
+    label = frame.index[row] if spec.id is None else frame[spec.id].iloc[row]
+    return shown(label.item() if isinstance(label, np.generic) else label)
+
+
+def _box(found: Moments) -> str:
+    return box_digest(found.lower, found.upper) if found.rows else ""
+
+
+def _inexact(frame: Any, columns: Any, spec: JoinSpec) -> dict[Hashable, int]:
+    found = {}
+    if spec.lists:
+        name, held = spec.on[0], lists_of(frame[spec.on[0]])
+        floats = held is not None and held.kind is not None and held.kind.kind == "f"
+        # NaN among the bounds hides what else there is
+        if len(columns) and not floats and not (np.abs(bounds(columns)) < EXACT_INTEGER).all():
+            for value in extremes(frame[name]):
+                if abs(value) > EXACT_INTEGER:
+                    found[name] = value
+        return found
+    for name in spec.on:
+        column = frame[name]
+        if getattr(column.dtype, "kind", "") in "iu" and len(column):
+            for value in (column.max(), column.min()):
+                if not pd.isna(value) and abs(int(value)) > EXACT_INTEGER:
+                    found[name] = int(value)
+    return found

@@ -1,0 +1,165 @@
+"""Whether ids are unique across partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.compat import module_of, on_gpu, to_host, values_of
+from dask_simjoin.engine.ids import _is_range, _named, _remedy, as_labels
+from dask_simjoin.errors import DuplicateIdError
+
+MIXER = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number near 2**64 divided by the golden ratio: its multiples spread (Knuth 1973, section 6.4)."""
+
+
+MOST_SUSPECTS = 1000
+
+
+@dataclass(frozen=True)
+class IdSummary:
+    """Ids of one partition: how many, how many missing, their range, one that repeats.
+
+    `low` and `high` are None where ids cannot be ordered; `repeated` is a 1-tuple or None.
+    """
+
+    rows: int
+    missing: int
+    low: Any
+    high: Any
+    repeated: tuple[Any] | None
+
+
+def summarise_ids(ids: Any, id: Hashable | None) -> IdSummary:
+    """Summary of the ids of one partition."""
+    n = len(ids)
+    if n == 0:
+        return IdSummary(0, 0, None, None, None)
+    ids = _plain(ids)
+    if _is_range(ids) or (not ids.hasnans and ids.is_monotonic_increasing):
+        return IdSummary(n, 0, ids[0], ids[-1], _first_again(ids))
+    missing = int(ids.isna().sum())
+    if missing:
+        return IdSummary(n, missing, None, None, None)
+    if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM" and not on_gpu(ids):
+        ordered = np.sort(ids.to_numpy())
+        again = np.flatnonzero(ordered[1:] == ordered[:-1])
+        values = pd.Index(ordered)  # numbers come out of it as pandas and people know them
+        repeated = (values[again[0]],) if len(again) else None
+        return IdSummary(n, 0, values[0], values[-1], repeated)
+    try:
+        repeated = _first_again(ids)
+    except TypeError:
+        raise DuplicateIdError(
+            f"{_named(id)} are no single values (such as {ids[0]!r}), so they cannot name rows. {_remedy(id)}"
+        ) from None
+    try:
+        return IdSummary(n, 0, ids.min(), ids.max(), repeated)
+    except TypeError:
+        return IdSummary(n, 0, None, None, repeated)
+
+
+def _first_again(ids: Any) -> tuple[Any] | None:
+    """An id that repeats, as a 1-tuple."""
+    return None if ids.is_unique else (ids[ids.duplicated()][0],)
+
+
+def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list[int]:
+    """Refuse missing and repeated ids; the partitions that may share some, if any."""
+    for number, summary in enumerate(summaries):
+        if summary.missing:
+            raise DuplicateIdError(
+                f"{_named(id)} of partition {number}: {summary.missing} are missing, but they name "
+                f"rows and must be unique. {_remedy(id)}"
+            )
+        if summary.repeated is not None:
+            raise repeated_id(summary.repeated[0], id, f"in partition {number}")
+    filled = [n for n, summary in enumerate(summaries) if summary.rows]
+    if len(filled) < 2:
+        return []
+    if any(summaries[n].low is None for n in filled):
+        return filled
+    try:
+        filled.sort(key=lambda n: summaries[n].low)
+    except TypeError:
+        return filled
+    meeting = set()
+    last = filled[0]
+    for n in filled[1:]:
+        if summaries[n].low <= summaries[last].high:
+            meeting |= {n, last}
+        if summaries[n].high > summaries[last].high:
+            last = n
+    return sorted(meeting)
+
+
+def _plain(ids: Any) -> Any:
+    """Categories as the values they stand for: their codes and their order say nothing of those."""
+    return ids.astype(ids.categories.dtype) if hasattr(ids, "categories") else ids
+
+
+def key_buckets(ids: Any, buckets: int) -> list[Any]:
+    """Each id as 64 bits that are equal where ids are, split so that equal ones meet in one bucket."""
+    keys = _keys(ids)
+    if buckets == 1:
+        return [keys]
+    xp = module_of(keys)
+    bucket = (keys * MIXER >> np.uint64(32)) % np.uint64(buckets)
+    # numbers of 16 bits are sorted by radix: many times as fast
+    bucket = bucket.astype(np.uint16 if buckets <= 2**16 else np.int64)
+    keys = keys[xp.argsort(bucket, kind="stable")]
+    counts = to_host(xp.bincount(bucket, minlength=buckets))
+    return xp.split(keys, np.cumsum(counts)[:-1].tolist())
+
+
+def _keys(ids: Any) -> Any:
+    """Keys (n,), uint64."""
+    ids = _plain(ids)
+    if _is_range(ids):
+        ids = backend_for(ids).index(values_of(ids))
+    labels = as_labels(ids, slice(None))
+    if labels is not None:
+        return labels.view(np.uint64)
+    if ids.dtype.kind in "fc":
+        ids = ids + 0.0  # -0.0 becomes 0.0: they are equal, but pandas 2 and cuDF hash them apart
+    if on_gpu(ids):
+        return values_of(ids.to_series().hash_values(method="xxhash64"))
+    keys = np.array(pd.util.hash_pandas_object(pd.Series(ids), index=False), np.uint64)
+    if ids.dtype == object:
+        # 1, 1.0 and True are equal, but hashed apart
+        keys[[not isinstance(value, (str, bytes)) for value in ids]] = 0
+    return keys
+
+
+def repeated_keys(parts: list[Any]) -> np.ndarray:
+    """Some of the keys that occur more than once."""
+    xp = module_of(parts[0])
+    keys = xp.sort(xp.concatenate(parts))
+    return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MOST_SUSPECTS])
+
+
+def suspected(ids: Any, keys: np.ndarray) -> pd.Index:
+    """The ids whose keys are among `keys`: equal keys need not mean equal ids."""
+    own = _keys(ids)
+    xp = module_of(own)
+    some = _plain(ids[xp.isin(own, xp.asarray(keys))])
+    return some.to_pandas() if on_gpu(some) else some
+
+
+def first_repeated(parts: list[pd.Index]) -> tuple[Any] | None:
+    """An id that two of the parts hold, as a 1-tuple."""
+    return _first_again(parts[0].append(parts[1:]))
+
+
+def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError:
+    """The error that names a repeated id."""
+    plain = value.item() if isinstance(value, (np.integer, np.floating, np.bool_)) else value
+    return DuplicateIdError(
+        f"{_named(id)} are not unique: {plain!r} repeats {where}, so a pair could not tell which "
+        f"row it means. {_remedy(id)}"
+    )

@@ -1,0 +1,84 @@
+"""What planning knows of one table of a join."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.checks import check_radii, settled
+from dask_simjoin.planning.statistics.moments import Moments, merge_moments
+from dask_simjoin.planning.statistics.partition import PartitionSummary
+from dask_simjoin.planning.statistics.sample_pairs import SamplePoints, gather_samples
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """A table whose partitions were summarised, and found to be fit for a join.
+
+    Attributes
+    ----------
+    spec : JoinSpec
+        What is asked of it; where rows have radii, `eps` is the largest of them.
+    summaries : list of PartitionSummary
+    every : Moments
+        Of all points.
+    offsets : array (partitions + 1,), int64
+        The number of each partition's first row.
+    points : SamplePoints
+    id_bytes, kept_bytes : float
+        Memory of one row's id, and of its columns that the result keeps.
+    """
+
+    spec: JoinSpec
+    summaries: list[PartitionSummary]
+    every: Moments
+    offsets: np.ndarray
+    points: SamplePoints
+    id_bytes: float
+    kept_bytes: float
+
+    @property
+    def row_bytes(self) -> float:
+        """Memory of one row of a chunk."""
+        radius = 8 * (self.spec.radius is not None)
+        return 8 * len(self.every.lower) + self.id_bytes + self.kept_bytes + radius
+
+    @property
+    def source_rows(self) -> int:
+        """Rows of the table, those left out included."""
+        return sum(summary.source_rows for summary in self.summaries)
+
+    @property
+    def sources(self) -> tuple[tuple[int, str], ...]:
+        """Of each partition its rows, and a digest of its box."""
+        return tuple((summary.source_rows, summary.box) for summary in self.summaries)
+
+
+def make_side(summaries: list[PartitionSummary], spec: JoinSpec) -> Side:
+    """What is known of a table; refuses what cannot be joined."""
+    summaries, spec = settled(summaries, spec)
+    if spec.radius is not None:
+        check_radii(summaries, spec)
+        spec = replace(spec, eps=max((s.largest_radius for s in summaries), default=0.0))
+    every = merge_moments([summary.moments for summary in summaries])
+    rows = [summary.moments.rows for summary in summaries]
+    weights = rows if sum(rows) else None
+    id_bytes, kept_bytes = (
+        float(np.average([getattr(s, name) for s in summaries], weights=weights))
+        for name in ("id_bytes", "kept_bytes")
+    )
+    offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
+    samples = [s.sample for s in summaries if s.sample is not None]
+    points = gather_samples(samples, offsets, len(every.lower))
+    return Side(spec, summaries, every, offsets, points, id_bytes, kept_bytes)
+
+
+def moments_of(sides: list[Side]) -> tuple[Any, Any, Any, Any]:
+    """Lower and upper bounds, mean and variance of all points of some tables; zeros without points."""
+    every = merge_moments([side.every for side in sides])
+    if every.rows:
+        return every.lower, every.upper, every.mean, every.variance
+    return (np.zeros(len(every.lower)),) * 4

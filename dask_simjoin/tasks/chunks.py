@@ -1,0 +1,212 @@
+"""Chunks: what the tasks of a join work on.
+
+A chunk is a plain dict: the arrays of its index, its rows' names ("ids", an Index of its library), the same
+as int64 numbers in the index's order where they have that form ("labels"), and an empty frame of
+its library ("example").  Where they were asked for it has, both in the index's order, a frame of the columns
+that the result keeps ("kept") and each row's own threshold ("own_limit").  An entity chunk also has "ends":
+where the rows of each of its pieces end.  A spatial chunk has "position", its rows' numbers in the whole
+frame, ascending, and "halo", a chunk of its own.  No index has arrays of these names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.compat import module_of, values_of
+from dask_simjoin.engine.ids import as_labels, row_ids
+from dask_simjoin.engine.lists import lists_of
+from dask_simjoin.errors import ListError, SourceChangedError
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.chunking.regions import Shuffled
+from dask_simjoin.planning.statistics.moments import box
+from dask_simjoin.planning.statistics.partition import limits, points, radii
+
+Chunk = dict[str, Any]
+
+CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
+"""Columns of frames that are shuffled; coordinates are called x0, x1, ..., kept columns k0, k1, ..."""
+
+
+def read_points(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec) -> dict[str, Any]:
+    """Coordinates and ids of a partition; refuses one that is not like the plan knows it.
+
+    `known`: the partition's number, and its rows and the digest of its box.
+    """
+    number, (planned, planned_box) = known
+    rows = len(frame)
+    try:
+        x, kept = points(frame, spec)
+    except ListError:
+        check_source(number, rows, planned, False)
+        raise
+    places = None
+    if kept is not None:
+        places = module_of(x).flatnonzero(kept)
+        frame, x = frame[spec.columns][kept], x[kept]
+    check_source(number, rows, planned, box(x) == planned_box)
+    if not len(x):
+        x = module_of(x).empty((0, spec.dims))  # of lists, which tell it, there are none
+    ids = row_ids(frame, spec.id, spec.id_dtype)
+    read = {"x": x, "ids": ids, "places": places, "rows": rows, "example": frame.iloc[:0]}
+    if spec.keep:
+        read["kept"] = frame[list(spec.keep)]
+    if spec.radius is not None:
+        read["own_limit"] = limits(radii(frame, spec), spec)
+    return read
+
+
+def check_source(number: int, rows: int, planned: int, same_box: bool = True) -> None:
+    """Refuse a partition that is not like the plan knows it."""
+    if rows != planned:
+        what = f"had {planned} rows when the join was planned and has {rows} now"
+    elif not same_box:
+        what = "has coordinates in another range than when the join was planned"
+    else:
+        return
+    raise SourceChangedError(
+        f"Partition {number} {what}: the source changed, or is not deterministic. Write it to parquet "
+        "or persist() it, and join that."
+    )
+
+
+def make_chunk(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec, layout: Any) -> Chunk:
+    """Index a whole partition."""
+    read = read_points(frame, known, spec)
+    return gather_chunk(layout, [(0, read["rows"])], read)
+
+
+def gather_chunk(layout: Any, rows: list[tuple[int, int]], *parts: dict[str, Any]) -> Chunk:
+    """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts."""
+    x, ids = [], []
+    extra: dict[str, list[Any]] = {name: [] for name in EXTRA if name in parts[0]}
+    for (start, stop), part in zip(rows, parts, strict=True):
+        places = part["places"]
+        if places is not None:
+            xp = module_of(places)
+            start, stop = xp.searchsorted(places, xp.asarray([start, stop])).tolist()
+        x.append(part["x"][start:stop])
+        ids.append(part["ids"][start:stop])
+        for name, some in extra.items():
+            some.append(_some(part[name], start, stop))
+    whole = {name: _stacked(some, parts[0]["example"]) for name, some in [("x", x), *extra.items()]}
+    chunk = _indexed(whole.pop("x"), joined(ids), layout, parts[0]["example"], whole)
+    return chunk | {"ends": np.cumsum([len(some) for some in ids])}
+
+
+EXTRA = ("kept", "own_limit")
+
+
+def _some(values: Any, start: int, stop: int) -> Any:
+    return (values.iloc if hasattr(values, "columns") else values)[start:stop]
+
+
+def _stacked(parts: list[Any], example: Any) -> Any:
+    """Arrays or frames one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if hasattr(parts[0], "columns"):
+        return backend_for(example).stacked(parts)
+    return module_of(parts[0]).concatenate(parts)
+
+
+def _indexed(x: Any, ids: Any, layout: Any, example: Any, extra: dict[str, Any]) -> Chunk:
+    """Index points; `extra`: what else is known of them, in their order."""
+    backend = backend_for(example)
+    index = backend.build(x, layout)
+    places = index["order"][: len(ids)]
+    chunk = {"ids": ids, "labels": as_labels(ids, places), "example": example}
+    assert index.keys().isdisjoint([*chunk, *extra])
+    chunk |= index
+    if "kept" in extra:
+        kept = extra["kept"]
+        columns = {name: backend.values(kept, name, places) for name in kept.columns}
+        chunk["kept"] = backend.result(columns, len(ids))
+    if "own_limit" in extra:
+        chunk["own_limit"] = extra["own_limit"][places]
+    return chunk
+
+
+def joined(parts: list[Any]) -> Any:
+    """Indexes of ids one after the other."""
+    return parts[0] if len(parts) == 1 else parts[0].append(parts[1:])
+
+
+def cell_columns(frame: Any, spec: JoinSpec) -> dict[str, Any]:
+    """The coordinates' columns in a frame that is shuffled, and their dtypes.
+
+    What was float32 in such a frame as it is read is so again, exactly, and float64 later.
+    """
+    assert spec.dims is not None
+    kinds = [frame[name].dtype for name in spec.on]
+    if spec.lists:
+        lists = lists_of(frame[spec.on[0]])
+        kinds = [lists and lists.kind] * spec.dims
+    if spec.measure.embeds:
+        kinds = [np.float64] * spec.dims
+    narrow, wide = np.dtype(np.float32), np.dtype(np.float64)
+    return {f"x{k}": narrow if kind == narrow else wide for k, kind in enumerate(kinds)}
+
+
+def kept_columns(spec: JoinSpec) -> list[str]:
+    """The kept columns in a frame that is shuffled."""
+    return [f"k{k}" for k in range(len(spec.keep))]
+
+
+def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec: JoinSpec,
+         named: bool) -> Any:  # fmt: skip
+    """The rows of a partition as they are to be shuffled: each to its own chunk, and to halos.
+
+    A row in a halo has its position as ``-1 - position``.  `named`: whether ids travel too.
+    """
+    read = read_points(frame, known, spec)
+    x, places = read["x"], read["places"]
+    backend = backend_for(read["example"])
+    xp = backend.xp
+    own, rows, needing = backend.regions(
+        x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
+    )
+    position = (xp.arange(len(x)) if places is None else places) + int(chunks.offsets[known[0]])
+    if chunks.everywhere:
+        taken, cell, position = rows, chunks.own_chunk(needing, position[rows]), position[rows]
+    else:
+        taken = xp.concatenate([xp.arange(len(x)), rows])
+        halo_cell = chunks.halo_chunk(needing, position[rows])
+        cell = xp.concatenate([chunks.own_chunk(own, position), halo_cell])
+        position = xp.concatenate([position, -1 - position[rows]])
+    columns: dict[str, Any] = {}
+    for k, (name, kind) in enumerate(cell_columns(frame, spec).items()):
+        columns[name] = x[:, k].astype(kind, copy=False)[taken]
+    if named:
+        columns[ID] = read["ids"].take(taken)
+    for name, column in zip(kept_columns(spec), spec.keep, strict=True):
+        columns[name] = backend.values(read["kept"], column, taken)
+    if spec.radius is not None:
+        columns[LIMIT] = read["own_limit"][taken]
+    return backend.result(columns | {POSITION: position, CELL: cell}, len(cell))
+
+
+def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, named: bool) -> Chunk:
+    """Index the rows that were sent to one chunk."""
+    backend = backend_for(example)
+    xp = backend.xp
+    position = values_of(frame[POSITION])
+    x = backend.coordinates(frame, tuple(cell_columns(example, spec)))
+    own, halo = xp.flatnonzero(position >= 0), xp.flatnonzero(position < 0)
+    own, halo = own[xp.argsort(position[own])], halo[xp.argsort(-position[halo])]
+    sides = []
+    for places, numbers in ((own, position[own]), (halo, -1 - position[halo])):
+        ids = backend.index(numbers)
+        if named:
+            ids = row_ids(frame[[ID]].take(places), ID, spec.id_dtype)
+        extra: dict[str, Any] = {}
+        if spec.keep:
+            names = zip(spec.keep, kept_columns(spec), strict=True)
+            kept: dict[Any, Any] = {name: backend.values(frame, column, places) for name, column in names}
+            extra["kept"] = backend.result(kept, len(places))
+        if spec.radius is not None:
+            extra["own_limit"] = values_of(frame[LIMIT])[places]
+        sides.append(_indexed(x[places], ids, layout, example, extra) | {"position": numbers})
+    return sides[0] | {"halo": sides[1]}

@@ -1,0 +1,176 @@
+"""The work of one task, as pure functions of chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import Backend, backend_for
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.ids import from_labels
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.matches import either_first, kept, matches, measured, meetings, names
+
+
+def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
+               cuts: Any = None, number: int = 0, like: Any = None) -> Any:  # fmt: skip
+    """All pairs of two chunks, or (`same`) of one with itself.
+
+    `columns`: of the result.  `cuts`, as `cut_block` gives them, or how many parts of equally many
+    rows to make, and `number`: only the pairs of that part of the first chunk's rows.  `like`: an example of
+    what it returns, if dtypes are others than the columns'.
+    """
+    backend = backend_for(q["example"])
+    rows = None
+    if cuts is not None:
+        if isinstance(cuts, int):
+            cuts = _even_cuts(len(q["ids"]), cuts, layout.grain)
+        rows = int(cuts[number]), int(cuts[number + 1])
+    parts: list[Part] = []
+    for a, b, own in meetings(q, d, same):
+        parts += _pairs(a, b, spec, layout, own, columns, rows)
+    if spec.include_self and same:
+        parts.append(_selves(q, spec, columns, rows))
+    total = sum(number for number, _ in parts)
+    found = backend.result({c: _concat([part[c] for _, part in parts], backend) for c in columns}, total)
+    return found if like is None else _cast(found, like)
+
+
+def _cast(found: Any, like: Any) -> Any:
+    """With the dtypes of an example, but for categories, which Dask's examples need not know."""
+    kinds = {name: kind for name, kind in like.dtypes.items() if not hasattr(kind, "categories")}
+    return found.astype(kinds)
+
+
+def unmatched(q: Chunk, counts: Any, spec: JoinSpec, like: Any) -> Any:
+    """The rows of a chunk that are in no pair, as rows of a result; `counts`: of its pairs, by position."""
+    backend = backend_for(q["example"])
+    xp, n = backend.xp, len(q["ids"])
+    order = q["order"][:n]
+    places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
+    places = places[xp.argsort(order[places])]
+    own = _named(((q,), places), None, spec, [c for c in like.columns if c == "left" or c in spec.kept_left])
+    columns = {c: own[c] if c in own else backend.missing(like[c].dtype, len(places)) for c in like.columns}
+    return _cast(backend.result(columns, len(places)), like)
+
+
+Part = tuple[int, dict[str, Any]]
+"""Rows of a result: how many, and their columns."""
+
+
+def _pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
+           rows: tuple[int, int] | None) -> list[Part]:  # fmt: skip
+    """The pairs of two chunks as columns, in both directions if asked for."""
+    labelled = q["labels"] is not None and d["labels"] is not None
+    if labelled and spec.radius is None and not either_first(q, same, spec):
+        return _labelled(q, d, spec, layout, same, columns, rows)
+    distance = "distance" in columns
+    found = matches(q, d, spec, layout, same, distance, rows)
+    sides = [(found.left_of, found.left), (found.right_of, found.right)]
+    directions = [sides]
+    if spec.pairs == "both" and spec.radius is None:
+        directions.append(sides[::-1])
+    parts = [_named(left, right, spec, columns) for left, right in directions]
+    if distance:
+        parts = [part | {"distance": found.distance} for part in parts]
+    return [(len(found.left), part) for part in parts]
+
+
+PLACE = object()
+"""What `_labelled` keeps of rows some of whose columns only a frame can take: their places."""
+
+
+def _arrays(chunk: Chunk, names: dict[str, Any]) -> dict[Any, Any]:
+    """What a backend's `pairs` keeps of a chunk's rows: columns, by their names in the result, and places."""
+    backend = backend_for(chunk["example"])
+    plain = {name: backend.plain(chunk["kept"], column) for name, column in names.items()}
+    found: dict[Any, Any] = {name: values for name, values in plain.items() if values is not None}
+    if len(found) < len(names):
+        found[PLACE] = backend.xp.arange(len(chunk["ids"]), dtype=backend.xp.int32)
+    return found
+
+
+def _labelled(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
+              rows: tuple[int, int] | None) -> list[Part]:  # fmt: skip
+    """The same where a backend can give all columns while it finds the pairs."""
+    backend = backend_for(q["example"])
+    labels, made = (q["labels"], d["labels"]), None
+    if "distance" in columns:
+        made = measured(spec, backend.xp)
+    both = spec.pairs == "both"
+    wanted = [
+        {name: column for name, column in names.items() if name in columns or both}
+        for names in (spec.kept_left, spec.kept_right)
+    ]
+    kept_of = [_arrays(chunk, names) for chunk, names in zip((q, d), wanted, strict=True)]
+    arrays = [list(side.values()) for side in kept_of] if any(kept_of) else None
+    found = backend.pairs(q, d, layout, same=same, distance=made, labels=labels, rows=rows, kept=arrays)
+    left, right = from_labels(found.left, q["ids"]), from_labels(found.right, d["ids"])
+    values = iter(found.kept)
+    own: dict[str, Any] = {}
+    for chunk, of_side, side in zip((q, d), wanted, kept_of, strict=True):
+        taken = dict(zip(side, values, strict=False))
+        for name, column in of_side.items():
+            own[name] = taken[name] if name in taken else kept((chunk,), column, taken[PLACE])
+    parts = [own | {"left": left, "right": right}]
+    if both:
+        names_of = list(zip(*wanted, strict=True))
+        turned = {a: own[b] for pair in names_of for a, b in (pair, pair[::-1])}
+        parts.append(turned | {"left": right, "right": left})
+    if made is not None:
+        parts = [part | {"distance": found.distance} for part in parts]
+    return [(len(found.left), part) for part in parts]
+
+
+def _named(left: Any, right: Any, spec: JoinSpec, columns: list[str]) -> dict[str, Any]:
+    """What a result says of pairs of rows, which are chunks and places in them, but their distance."""
+    part: dict[str, Any] = {}
+    for name in columns:
+        for side, id_name, columns_of in ((left, "left", spec.kept_left), (right, "right", spec.kept_right)):
+            if side is None:
+                continue
+            if name == id_name:
+                part[name] = names(*side)
+            elif name in columns_of:
+                part[name] = kept(side[0], columns_of[name], side[1])
+    return part
+
+
+def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: tuple[int, int] | None) -> Part:
+    """Each row of a chunk as a pair with itself."""
+    xp = backend_for(q["example"]).xp
+    start, stop = rows or (0, len(q["ids"]))
+    places = xp.arange(len(q["ids"]))[start:stop]
+    places = places[xp.argsort(q["order"][: len(q["ids"])][start:stop])]  # in the order of the frame
+    part = _named(((q,), places), ((q,), places), spec, columns)
+    if "distance" in columns:
+        part["distance"] = xp.zeros(len(places))
+    return len(places), part
+
+
+def _concat(parts: list[Any], backend: Backend) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, backend.xp.ndarray) for part in parts):
+        return backend.xp.concatenate(parts)
+    return backend.stacked([backend.result({"part": part}, len(part)) for part in parts])["part"]
+
+
+def _even_cuts(rows: int, parts: int, grain: int) -> list[int]:
+    return [min(-(-rows * k // parts // grain) * grain, rows) for k in range(parts)] + [rows]
+
+
+def cut_block(q: Chunk, d: Chunk, layout: Any, same: bool, parts: int) -> np.ndarray:
+    """Places in the first chunk's index that cut its rows into parts of about equally many pairs."""
+    backend = backend_for(q["example"])
+    xp, n = backend.xp, len(q["ids"])
+    pairs = xp.zeros(n, xp.int64)
+    for a, b, own in meetings(q, d, same):
+        pairs += backend.weights(a, b, layout, same=own)
+    cuts = np.zeros(parts - 1, np.int64)
+    if n:
+        total = xp.cumsum(pairs)
+        cuts = to_host(xp.searchsorted(total, total[-1] * (xp.arange(1, parts) / parts)))
+    return np.concatenate([[0], np.minimum(-(-cuts // layout.grain) * layout.grain, n), [n]]).astype(np.int64)

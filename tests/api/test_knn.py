@@ -1,0 +1,280 @@
+"""Joins with nearest neighbours: the definition, whatever the chunks, ties by the order of the frame."""
+
+import math
+from dataclasses import replace
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dask_simjoin  # noqa: F401
+from dask_simjoin.errors import (
+    BudgetError,
+    CoordinateError,
+    DuplicateIdError,
+    OptionError,
+    UnsupportedFrameError,
+)
+from dask_simjoin.metrics import make_metric
+from dask_simjoin.options.spec import make_spec
+from dask_simjoin.tasks.nearest import search_chunk
+from dask_simjoin.tasks.whole import whole_searched
+from tests.support.frames import split
+from tests.support.metrics import ENGINE, make_rows, metric_cases
+from tests.support.oracle import distances, totals
+from tests.support.points import cases, frame_of
+from tests.support.profiles import examples
+
+
+def nearest(left, right, k, on, bound=math.inf, metric="euclidean", p=2):
+    """(left, right, rank, distance) by the definition; `right` None: of one table."""
+    data = left if right is None else right
+    sides = left[on].to_numpy(float), data[on].to_numpy(float)
+    total, away = (make(*sides, metric, p) for make in (totals, distances))
+    limit = make_metric(metric, p).threshold(bound) if bound < math.inf else math.inf
+    rows = []
+    for i in range(len(left)):
+        others = [j for j in range(len(data)) if not (right is None and i == j) and total[i, j] <= limit]
+        others.sort(key=lambda j: (total[i, j], j))
+        rows += [
+            (left.index[i], data.index[j], rank + 1, float(away[i, j])) for rank, j in enumerate(others[:k])
+        ]
+    return rows
+
+
+def rows_of(found, left):
+    """The rows of a result, by the left row's place and rank."""
+    place = {label: n for n, label in enumerate(left.index)}
+    columns = (found[name].tolist() for name in ("left", "right", "rank", "distance"))
+    return sorted(zip(*columns, strict=True), key=lambda row: (place[row[0]], row[2]))
+
+
+def assert_nearest(x, eps, data, metric="euclidean", p=2):
+    """The neighbours of some points are those of the definition, plain and lazily."""
+    n = len(x)
+    two = data.draw(st.booleans())
+    k = data.draw(st.sampled_from([1, 2, 5, 60]))
+    bound = data.draw(st.sampled_from([None, None, eps]))
+    cut = data.draw(st.integers(0, n)) if two else n
+    labels = np.random.default_rng(n).permutation(n) + 5
+    whole = frame_of(x).set_index(labels)
+    left, right = whole.iloc[:cut], whole.iloc[cut:] if two else None
+    far = math.inf if bound is None else bound
+    expected = nearest(left, right, k, list(left.columns), far, metric, p)
+    cuts = [data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)]
+    lazy = [split(left, cuts[0]), split(right, cuts[1]) if two else None]
+    how = {"max_distance": bound, "metric": metric, "p": p}
+    plain = left.simjoin.knn_join(right, k, **how)
+    columns = (plain[name].tolist() for name in plain.columns)
+    assert list(zip(*columns, strict=True)) == expected
+    how |= {
+        "partitioning": data.draw(st.sampled_from(["entity", "spatial", "auto"])),
+        "blocksize": data.draw(st.sampled_from([None, 12 * (8 * x.shape[1] + 48 + 32 * k)])),
+    }
+    result = lazy[0].simjoin.knn_join(lazy[1], k, **how)
+    found = result.compute(scheduler="sync")
+    assert rows_of(found, left) == expected
+    assert list(found.dtypes) == list(plain.dtypes) == list(result.dtypes)
+
+
+@settings(max_examples=examples(60))
+@given(cases(max_dims=9, max_points=40), st.data())
+def test_any_points(case, data):
+    assert_nearest(case.x, case.eps, data)
+
+
+@settings(max_examples=examples(60))
+@given(metric_cases(most=40), st.data())
+def test_any_rows_of_any_metric(case, data):
+    metric, p, x, eps = case
+    assert_nearest(x, eps, data, metric, p)
+
+
+@pytest.mark.parametrize(("metric", "p"), ENGINE)
+def test_ties_are_in_the_order_of_the_frame(metric, p):
+    """However its rows are dealt to chunks."""
+    x = make_rows(metric, 30, 2, np.random.default_rng(2))
+    frame = frame_of(np.concatenate([x, x[::-1], x])).set_index(np.arange(90)[::-1])
+    expected = nearest(frame, None, 7, ["c0", "c1"], metric=metric, p=p)
+    for partitioning in ("entity", "spatial"):
+        result = split(frame, [13, 50]).simjoin.knn_join(
+            k=7, metric=metric, p=p, partitioning=partitioning, blocksize=12 * (16 + 48 + 32 * 7)
+        )
+        assert rows_of(result.compute(scheduler="sync"), frame) == expected
+
+
+@pytest.mark.parametrize("partitioning", ["plain", "entity", "spatial"])
+@pytest.mark.parametrize("two", [False, True])
+def test_attributes_of_both_rows(partitioning, two):
+    rng = np.random.default_rng(4)
+    left = frame_of(rng.integers(0, 9, (150, 2)) * 0.5).set_index(np.array([f"a{k}" for k in range(150)]))
+    left["name"] = [f"n{k % 7}" for k in range(150)]
+    right = left.iloc[40:100].rename(index=lambda label: f"b{label}").assign(more=np.arange(60) * 0.5)
+    other = right if two else None
+    keep = ["name", "more"] if two else ["name"]
+    if partitioning == "plain":
+        found = left.simjoin.knn_join(other, 3, on=["c0", "c1"], keep=keep)
+    else:
+        lazy = split(left, [50, 90]), split(right, [20]) if two else None
+        joined = lazy[0].simjoin.knn_join(
+            lazy[1], 3, on=["c0", "c1"], keep=keep, partitioning=partitioning, blocksize="8 kB"
+        )
+        assert joined.npartitions > 2
+        found = joined.compute(scheduler="threads")
+    assert rows_of(found, left) == nearest(left, other, 3, ["c0", "c1"])
+    data = right if two else left
+    assert (found.name_left.to_numpy() == left.name.loc[found.left].to_numpy()).all()
+    assert (found.name_right.to_numpy() == data.name.loc[found.right].to_numpy()).all()
+    if two:
+        assert (found.more.to_numpy() == data.more.loc[found.right].to_numpy()).all()
+
+
+def test_near_chunks_only_are_searched():
+    x = np.arange(4000.0)
+    ddf = dd.from_pandas(pd.DataFrame({"x": x}), npartitions=16)
+    joined = ddf.simjoin.knn_join(k=2, partitioning="entity", blocksize="40 kB")
+    searches = joined.expr.plan.searches
+    assert len(searches) > 8
+    assert max(map(len, searches)) <= 4
+    found = joined.compute(scheduler="sync")
+    assert len(found) == 8000
+    assert found.distance.max() == 2.0  # the ends
+    assert (found.distance[(found.left > 0) & (found.left < 3999)] == 1.0).all()
+
+
+def test_few_rows_and_none():
+    one = pd.DataFrame({"x": [1.0]})
+    none = one.iloc[:0]
+    for lazy in (False, True):
+
+        def lay(frame, lazy=lazy):
+            return split(frame, []) if lazy else frame
+
+        def value(result):
+            return result.compute(scheduler="sync") if hasattr(result, "compute") else result
+
+        assert not len(value(lay(one).simjoin.knn_join(k=3)))
+        assert not len(value(lay(none).simjoin.knn_join(k=3)))
+        assert not len(value(lay(one).simjoin.knn_join(lay(none), 3)))
+        assert not len(value(lay(none).simjoin.knn_join(lay(one), 3)))
+        found = value(lay(one).simjoin.knn_join(lay(one), 3))
+        assert found.to_dict("list") == {"left": [0], "right": [0], "rank": [1], "distance": [0.0]}
+
+
+def test_what_is_refused():
+    df = pd.DataFrame({"x": [0.0, 1.0, np.nan], "name": list("abc")})
+    join = df.simjoin.knn_join
+    for k in (0, -1, 2.5, "3", True, None):
+        with pytest.raises(OptionError, match=rf"k={k!r} is not allowed; use a whole number >= 1"):
+            join(k=k)
+    with pytest.raises(OptionError, match="partitioning='replicated' is not allowed"):
+        join(k=1, partitioning="replicated")
+    with pytest.raises(OptionError, match="partitioning='replicated' is not allowed"):
+        df.simjoin.plan(k=1, partitioning="replicated", dropna=True)
+    with pytest.raises(OptionError, match="are of joins of two tables"):
+        join(k=1, left_on="x", right_on="x")
+    with pytest.raises(OptionError, match="max_distance=-1 is not allowed"):
+        join(k=1, max_distance=-1)
+    with pytest.raises(CoordinateError, match="'x' has 1 missing"):
+        join(k=1)
+    with pytest.raises(UnsupportedFrameError, match="is not a data frame"):
+        join(np.zeros(3), k=1)
+    assert len(join(k=1, dropna=True)) == 2
+    again = df.set_index(np.zeros(3, int))
+    with pytest.raises(DuplicateIdError, match="0 repeats"):
+        again.simjoin.knn_join(k=1, dropna=True)
+    with pytest.raises(DuplicateIdError, match="0 repeats"):
+        split(df, [1]).simjoin.knn_join(split(again, [1]), 1, dropna=True).compute(scheduler="sync")
+
+
+def test_one_partition_needs_only_its_own_chunks():
+    ddf = dd.from_pandas(pd.DataFrame({"x": np.arange(4000.0)}), npartitions=8)
+    joined = ddf.simjoin.knn_join(k=1, partitioning="entity", blocksize="40 kB")
+    whole, part = (len(dict(some.optimize().__dask_graph__())) for some in (joined, joined.partitions[0]))
+    assert part < whole / 2
+    assert len(joined.partitions[0].compute(scheduler="sync"))
+
+
+def test_chunks_beyond_the_largest_distance_are_not_searched():
+    rng = np.random.default_rng(1)
+    left = pd.DataFrame(rng.uniform(0, 10, (400, 2)), columns=["x", "y"])
+    a, b = (dd.from_pandas(side, npartitions=2) for side in (left, left.assign(x=left.x + 100)))
+    options = {"partitioning": "spatial", "blocksize": "2 kB"}
+    near, every = (a.simjoin.plan(far, k=3, other=b, **options).block_pairs for far in (1.0, None))
+    assert near < every / 4  # regions reach into the gap
+    assert len(a.simjoin.knn_join(b, 3, max_distance=1.0, **options)) == 0
+    some, every = (a.simjoin.plan(far, k=20, **options).block_pairs for far in (0.1, None))
+    assert some < every
+
+
+# --- more neighbours than there are rows ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [10**6, 10**30])
+def test_no_memory_for_neighbours_that_are_not_there(k, how):
+    """Two arrays of 60 rows x 10**12 would be 960 TB."""
+    frame = frame_of(np.random.default_rng(0).uniform(size=(60, 2)))
+    few = frame.iloc[:3]
+    frames = [frame, few, frame.iloc[:0]] if how == "pandas" else [
+        split(one, list(range(1, int(how[-1])))) for one in (frame, few, frame.iloc[:0])
+    ]  # fmt: skip
+    every, three, none = frames
+    for left, right, plain in ((every, None, None), (every, three, few), (three, every, frame)):
+        whole = frame if left is every else few
+        found, want = left.simjoin.knn_join(right, k), whole.simjoin.knn_join(plain, 60)
+        found = found if how == "pandas" else found.compute(scheduler="sync")
+        order = ["left", "rank"]
+        pd.testing.assert_frame_equal(
+            found.sort_values(order, ignore_index=True), want.sort_values(order, ignore_index=True)
+        )
+    bound = every.simjoin.knn_join(k=k, max_distance=0.1)
+    assert len(bound) == 2 * len(frame.simjoin.self_join(0.1))
+    assert len(every.simjoin.knn_join(none, k)) == len(none.simjoin.knn_join(every, k)) == 0
+    distances = every.simjoin.k_distances(k)
+    assert np.isinf(np.asarray(distances)).all() and len(distances) == 60
+
+
+def test_chunks_are_for_the_neighbours_that_are_there():
+    """300 rows were cut into as many chunks as if each had 100,000 neighbours."""
+    lazy = dd.from_pandas(frame_of(np.arange(300.0)[:, None]), npartitions=2)
+    plan = lazy.simjoin.plan(k=100_000)
+    assert plan.block_pairs == lazy.simjoin.plan(k=299).block_pairs == 1
+    assert plan.pairs == 300 * 299
+    assert "299 of a row at most, which is all: k=100000 asks for more" in repr(plan)
+    assert "asks for more" not in repr(lazy.simjoin.plan(k=299))
+
+
+def test_states_are_no_wider_than_the_rows_that_were_met():
+    frame = frame_of(np.arange(12.0)[:, None])
+    plan = make_plan_of(frame)
+    state = search_chunk(*plan, 10**30, (0, 0))
+    assert state["squared"].shape == state["names"].shape == (12, 12)
+
+
+def make_plan_of(frame):
+    spec = replace(make_spec(frame.iloc[:0], 0.0, on=None), id=None)
+    chunk, plan = whole_searched(frame, spec, 5)
+    return chunk, chunk, plan.layout
+
+
+def test_results_beyond_the_limit_are_refused():
+    """Their number of rows is known, unless some neighbours may be too far."""
+    frame = frame_of(np.arange(2000.0)[:, None])
+    lazy = dd.from_pandas(frame, npartitions=2)
+    message = r"k=100 gives 200,000 rows.*6.10 MiB, and the limit is 0.95 MiB.*result-limit.*smaller k.*raise"
+    with dask.config.set({"simjoin.result-limit": "1 MB"}):
+        join = lazy.simjoin.knn_join(k=100)
+        for refused in (join.compute, lambda: len(join), lambda: lazy.simjoin.plan(k=100)):
+            with pytest.raises(BudgetError, match=message):
+                refused()
+        with pytest.raises(BudgetError, match=r"k=100 gives 200,000 rows"):
+            lazy.simjoin.knn_join(lazy, k=100).compute()
+        with pytest.raises(BudgetError, match=r"k=20 gives 40,000 rows, which take 1.83 MiB"):
+            lazy.simjoin.knn_join(k=20, keep="c0", suffixes=("_a", "_b")).assign(x=1.0).compute()
+        assert len(lazy.simjoin.knn_join(k=10)) == 20_000
+        assert len(lazy.simjoin.knn_join(k=100, max_distance=1.0)) == 3998
+        assert len(lazy.simjoin.k_distances(100)) == 2000

@@ -1,0 +1,218 @@
+"""Files of OPTICS: gone once their run is over, however it ended, and made only where they are needed."""
+
+import gc
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from dask_simjoin.cluster import verbs as clusterings
+from dask_simjoin.cluster.expressions import optics as graph_optics
+from dask_simjoin.errors import BudgetError, ScratchError
+from dask_simjoin.planning.budget import Resources
+from tests.support.points import frame_of
+
+PATIENCE = 60
+EPS = 0.05
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(5).uniform(size=(6000, 2))
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A temporary directory of the test's own."""
+    with dask.config.set({"temporary-directory": str(tmp_path / "own")}):
+        yield tmp_path / "own"
+
+
+@pytest.fixture
+def on_disk(monkeypatch):
+    """All edges go into files."""
+    monkeypatch.setattr(clusterings, "IN_MEMORY", 4096)
+    monkeypatch.setattr(graph_optics, "IN_MEMORY", 4096)
+    monkeypatch.setattr(graph_optics, "resources", lambda library: Resources(2, 4096, True))
+
+
+def slow_part(number, x, size):
+    """A partition that takes a moment, so that there is a middle."""
+    time.sleep(0.1 + 0.3 * number)
+    return frame_of(x).iloc[number * size : (number + 1) * size]
+
+
+def slow(x, parts=6):
+    return dd.from_map(
+        slow_part, range(parts), x=x, size=len(x) // parts, meta=frame_of(x[:0]), enforce_metadata=False
+    )
+
+
+def files(folder):
+    return list(folder.glob("simjoin-*/*/*/*"))
+
+
+def runs(folder):
+    return list(folder.glob("simjoin-*/*/*"))
+
+
+def until(condition, what):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def client():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as two,
+        Client(two) as client,
+        dask.config.set({"distributed.scheduler.allowed-failures": 10}),
+    ):
+        yield client
+
+
+def started(client, x, own):
+    """A run that has written some of its files, and not all."""
+    lazy = slow(x).simjoin.optics(EPS, partitioning="entity", blocksize=1000 * 96)
+    running = client.compute(lazy)
+    until(lambda: files(own), "no file was written")
+    assert not running.done()
+    return running
+
+
+def test_no_file_is_left_by_a_killed_worker(client, x, own, on_disk):
+    running = started(client, x, own)
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    found = running.result(timeout=PATIENCE)
+    until(lambda: not runs(own), "files were left")
+    want = frame_of(x).simjoin.optics(EPS)
+    assert found.ordering.tolist() == want.ordering.tolist()
+    assert found.reachability.tolist() == want.reachability.tolist()
+
+
+def test_no_file_is_left_by_a_cancelled_run(client, x, own, on_disk):
+    started(client, x, own).cancel()
+    until(lambda: not runs(own), "files were left")
+    time.sleep(2)  # tasks that ran on have ended
+    until(lambda: not runs(own), "files were left")
+    # once more, with the same names of tasks
+    running = started(client, x, own)
+    assert running.result(timeout=PATIENCE).ordering.max() == len(x) - 1
+    until(lambda: not runs(own), "files were left")
+
+
+def test_no_file_is_left_by_a_closed_client(x, own, on_disk):
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as one:
+        with Client(one) as client:
+            started(client, x, own)
+        until(lambda: not runs(own), "files were left")
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
+def test_no_file_is_left_without_a_cluster(scheduler, x, own, on_disk):
+    few = x[:600]
+    lazy = dd.from_pandas(frame_of(few), npartitions=3).simjoin.optics(
+        EPS, partitioning="entity", blocksize=96 * 200
+    )
+    assert lazy.compute(scheduler=scheduler).ordering.max() == 599
+    gc.collect()
+    assert not runs(own)
+
+
+def test_no_file_is_left_where_a_local_run_fails(x, own, on_disk, monkeypatch):
+    def fail(*args):
+        assert len(files(own)) > 6
+        raise RuntimeError("no more")
+
+    monkeypatch.setattr(graph_optics, "order_rows", fail)
+    lazy = dd.from_pandas(frame_of(x[:600]), npartitions=3).simjoin.optics(
+        EPS, partitioning="entity", blocksize=96 * 200
+    )
+    with pytest.raises(RuntimeError, match="no more"):
+        lazy.compute(scheduler="threads")
+    gc.collect()
+    assert not runs(own)
+
+
+def test_no_folder_is_needed_where_edges_fit_memory(x, tmp_path):
+    (tmp_path / "file").write_text("")
+    few = frame_of(x[:600])
+    want = few.simjoin.optics(EPS).ordering.tolist()
+    for nowhere in (tmp_path / "file" / "below", tmp_path / "not yet"):
+        with dask.config.set({"temporary-directory": str(nowhere)}):
+            for one in (few, dd.from_pandas(few, npartitions=3)):
+                order = one.simjoin.optics(EPS)
+                order = order if one is few else order.compute(scheduler="sync")
+                assert order.ordering.tolist() == want
+        assert not nowhere.exists()
+
+
+def test_where_no_folder_can_be_made(x, tmp_path, on_disk):
+    """Of edges that surely do not fit memory it is said before any is looked for."""
+    (tmp_path / "file").write_text("")
+    few, nowhere = frame_of(x[:600]), str(tmp_path / "file" / "below")
+    with dask.config.set({"temporary-directory": nowhere}):
+        for one in (few, dd.from_pandas(few, npartitions=3)):
+            with pytest.raises(BudgetError, match=rf"0 B are free .*at '{nowhere}.*temporary-directory"):
+                len(one.simjoin.optics(EPS))
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_disk_that_is_full(x, own, on_disk, monkeypatch, lazy):
+    """A limit on the size of files stands for it."""
+    frame = frame_of(np.repeat(x[:300], 5, axis=0))
+    frame = dd.from_pandas(frame, npartitions=1) if lazy else frame
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    order = (
+        frame.simjoin.optics if not lazy else lambda eps: frame.simjoin.optics(eps).compute(scheduler="sync")
+    )
+    order(0.01)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(ScratchError, match=rf"{own}.* written.*at least .* free.*mode='forest'") as e:
+            order(0.3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert isinstance(e.value, OSError)
+    del e
+    gc.collect()
+    assert not runs(own)
+
+
+def test_edges_of_plain_frames_that_do_not_fit_the_disk_are_refused(own, monkeypatch):
+    frame = frame_of(np.zeros((400, 2)))
+    monkeypatch.setattr(clusterings, "IN_MEMORY", 10**6)
+    monkeypatch.setattr(clusterings, "free_at", lambda directory: 10**6)
+    with pytest.raises(BudgetError, match=r"[67]\d,\d+ pairs.*4.* MiB.*0.95 MiB are free.*mode='forest'"):
+        frame.simjoin.optics(1.0)
+    monkeypatch.setattr(clusterings, "free_at", lambda directory: 10**8)
+    assert frame.simjoin.optics(1.0).reachability.iloc[1] == 0.0
+
+
+def test_a_folder_that_a_cleaner_removed_is_made_again(x, own, on_disk):
+    frame = frame_of(x[:600])
+    for one in (frame, dd.from_pandas(frame, npartitions=2)):
+        for _ in range(2):
+            assert len(one.simjoin.optics(EPS)) == 600
+            subprocess.run(["rm", "-r", str(own)], check=True)
+
+
+def test_a_read_only_disk(x, on_disk):
+    """Few are writable below /proc."""
+    if sys.platform != "linux":
+        pytest.skip("has no /proc")
+    with (
+        dask.config.set({"temporary-directory": "/proc/nowhere"}),
+        pytest.raises((BudgetError, ScratchError), match=r"'/proc/nowhere.*Set Dask's configuration"),
+    ):
+        frame_of(x[:600]).simjoin.optics(EPS)

@@ -1,0 +1,197 @@
+"""Nearest neighbours of chunks are those of the definition: pure functions, no Dask."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from dask_simjoin.engine.cpu.nearest import build, fresh, nearest
+from dask_simjoin.engine.index.cpu_nearest import make_nearest_layout, smallest_names
+from dask_simjoin.engine.index.tiles import TILE, box_tree
+from tests.support.nearest import oracle, searches
+from tests.support.oracle import squared_distances
+from tests.support.points import KINDS, make_points
+from tests.support.profiles import examples
+
+
+def layout_of(*sides, filtered=None):
+    """The layout of these points; `filtered`: with the filter, if there can be one, or without."""
+    x = np.concatenate(sides)
+    if not len(x):
+        x = np.zeros((1, x.shape[1]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.clip(x.mean(axis=0), x.min(axis=0), x.max(axis=0))
+        mean = np.where(np.isfinite(mean), mean, x[0])
+        variance = np.nan_to_num(x.var(axis=0))
+    sample = None if filtered else x
+    layout = make_nearest_layout(x.min(axis=0), x.max(axis=0), mean, variance, sample)
+    return replace(layout, filter=None) if filtered is False else layout
+
+
+def search(q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(), order=None):
+    """The same by chunks: both sides cut at `cuts`, each query chunk meets data chunks in `order`."""
+    results = []
+
+    def chunks(x, names):
+        bounds = [0, *sorted(min(c, len(x)) for c in cuts), len(x)]
+        return [build(x[a:b], names[a:b], layout) for a, b in itertools.pairwise(bounds)]
+
+    data = chunks(d, d_names)
+    queries = data if q is d else chunks(q, q_names)
+    for chunk in queries:
+        state = fresh(len(chunk["names"]), k)
+        for n in order if order is not None else range(len(data)):
+            nearest(chunk, data[n], layout, *state, same=same, bound2=bound2)
+        results.append(state)
+    return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
+
+
+def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, filtered=None, **how):
+    q_names = np.arange(len(q)) if q_names is None else q_names
+    d_names = q_names if q is d else np.arange(len(d)) if d_names is None else d_names
+    layout = layout_of(q, d, filtered=filtered)
+    found = search(q, d, q_names, d_names, k, same, layout, bound2, **how)
+    expected = oracle(q, d, q_names, d_names, k, same, bound2)
+    np.testing.assert_array_equal(found[1], expected[1])
+    np.testing.assert_array_equal(found[0], expected[0])
+    return layout
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(searches())
+def test_any_points(case):
+    q, d, k, same, q_names, d_names, bound2, filtered, cuts, order = case
+    check(q, d, k, same, q_names, d_names, bound2, filtered, cuts=cuts, order=order)
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("dims", [1, 2, 3, 4, 5, 8])
+def test_lattice_ties(dims, filtered):
+    """Many neighbours at the same distance, in tiles whose boxes touch: the smaller name wins."""
+    side = {1: 300, 2: 20, 3: 8, 4: 5, 5: 4, 8: 2}[dims]
+    x = np.array(list(itertools.product(range(side), repeat=dims)), float)
+    rng = np.random.default_rng(dims)
+    x = np.repeat(rng.permutation(x), 2, axis=0) / 3
+    names = rng.permutation(len(x))
+    for k in (1, 3, 11, 40):
+        check(x, x, k, True, names, filtered=filtered, cuts=(len(x) // 3,), order=(1, 0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dims", [1, 2, 3, 4, 5, 7, 16, 17, 33, 64, 65, 128])
+def test_every_kind_in_every_width(kind, dims):
+    rng = np.random.default_rng(dims)
+    x = make_points(kind, 210, dims, rng)
+    check(x, x, 5, True, rng.permutation(210), cuts=(70,))
+    check(x[:70], x[70:], 5, filtered=True)
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("dims", [384, 2048])
+def test_embeddings(dims, filtered):
+    x = np.random.default_rng(0).normal(size=(150, dims))
+    layout = check(x, x, 10, True, filtered=filtered)
+    assert (layout.filter is not None) == filtered
+
+
+@pytest.mark.parametrize("dims", [2, 6])
+@pytest.mark.parametrize("k", [1, 10, 64])
+def test_thousands_of_equal_points(dims, k):
+    """The k smallest names, told without looking at most of the points."""
+    n = 5000
+    names = np.random.default_rng(0).permutation(n)
+    x = np.full((n, dims), 0.1)
+    d2, found = search(x, x, names, names, k, True, layout_of(x, filtered=dims > 2))
+    assert not d2.any()
+    expected = np.array([np.delete(np.arange(k + 1), min(name, k)) for name in names])
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 63, 64, 65, 129])
+@pytest.mark.parametrize("dims", [2, 6])
+def test_few_points_and_many_neighbours(n, dims):
+    x = np.random.default_rng(n).uniform(size=(n, dims))
+    for k in (1, 70, 300):
+        check(x, x, k, True, filtered=True)
+        check(x[: n // 2], x, k, filtered=True)
+
+
+def test_no_neighbours_are_wanted():
+    x = np.ones((3, 2))
+    assert search(x, x, np.arange(3), np.arange(3), 0, True, layout_of(x))[0].shape == (3, 0)
+
+
+@pytest.mark.parametrize("k", [3, 40])
+@pytest.mark.parametrize("dims", [2, 6])
+def test_distances_that_overflow(k, dims):
+    """Neighbours at d2 = inf are neighbours, the smaller names first."""
+    x = np.array([-1e200, 1e200, 0.0])[np.random.default_rng(0).integers(0, 3, (90, dims))]
+    names = np.random.default_rng(1).permutation(90)
+    layout = check(x, x, k, True, names, cuts=(20, 64), order=(2, 0, 1))
+    assert layout.filter is None
+    check(x, x, k, True, names, bound2=1e300)
+
+
+@pytest.mark.parametrize("dims", [2, 12])
+def test_a_bound_is_inclusive(dims):
+    x = np.random.default_rng(3).uniform(size=(200, dims))
+    d2 = np.sort(squared_distances(x, x)[0])
+    for bound2 in (d2[5], math.nextafter(d2[5], 0), math.nextafter(d2[5], 9)):
+        check(x, x, 20, True, bound2=float(bound2), filtered=True)
+
+
+def test_many_tiles_and_levels():
+    """More than 64 groups' worth of boxes in 2 dimensions, against a sorted scan along one."""
+    rng = np.random.default_rng(7)
+    n = TILE * TILE * 2 + 77
+    x = np.stack([rng.uniform(size=n), np.zeros(n)], axis=1)
+    layout = layout_of(x)
+    index = build(x, np.arange(n), layout)
+    assert len(index["levels"]) == 3
+    d2, names = fresh(n, 3)
+    nearest(index, index, layout, d2, names, same=True)
+    order = np.argsort(x[:, 0])
+    line = x[order, 0]
+    near = [np.abs(np.roll(line, s) - line) for s in (-3, -2, -1, 1, 2, 3)]
+    inside = slice(3, -3)
+    expected = np.sort(np.square(near), axis=0)[:3].T
+    np.testing.assert_array_equal(d2[order][inside], expected[inside])
+
+
+def test_queries_far_from_all_data_and_repeated_calls():
+    rng = np.random.default_rng(8)
+    q, d = rng.uniform(size=(100, 3)) + 1000, rng.uniform(size=(1000, 3))
+    check(q, d, 4)
+    layout, names = layout_of(q, d), np.arange(1000)
+    index = build(d, names, layout)
+    state = fresh(1000, 4)
+    nearest(index, index, layout, *state, same=True)
+    once = [part.copy() for part in state]
+    far = build(q, np.arange(1000, 1100), layout)
+    nearest(index, far, layout, *state, same=True)  # nothing is close enough
+    for part, before in zip(state, once, strict=True):
+        np.testing.assert_array_equal(part, before)
+
+
+def test_the_filter_is_left_where_it_cannot_tell_neighbours_apart():
+    x = np.random.default_rng(9).uniform(size=(500, 8))
+    assert layout_of(x, filtered=None).filter is not None
+    x[0] = 1e12
+    assert layout_of(x, filtered=None).filter is None
+    check(x, x, 5, True, filtered=True)
+
+
+def test_smallest_names():
+    rng = np.random.default_rng(10)
+    n = 70 * TILE + 3
+    names = rng.permutation(n)
+    low = np.zeros((71, 1))
+    lower, _, levels = box_tree(low, low)
+    least = smallest_names(names, levels)
+    assert least.shape == (len(lower), TILE)
+    by_tile = [names[t * TILE : (t + 1) * TILE].min() for t in range(71)]
+    assert least.ravel()[:71].tolist() == by_tile
+    assert least[levels[1], :2].tolist() == [min(by_tile[:64]), min(by_tile[64:])]

@@ -1,0 +1,209 @@
+"""The 8-bit filter loses no pair, whatever the data are, and is of use where they are as usual."""
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_simjoin.engine.cpu.backend import BACKEND
+from dask_simjoin.engine.cpu.kernels.quantized_simd import AVAILABLE
+from dask_simjoin.engine.cpu.kernels.stale import forget_stale
+from dask_simjoin.engine.cpu.methods import tiles as cpu_tiles
+from dask_simjoin.engine.filters.int8 import LEAST_DIMS, make_quantized
+from dask_simjoin.engine.index.cpu import make_layout
+from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.planning.statistics.moments import moments
+from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
+
+needs_avx2 = pytest.mark.skipif(not AVAILABLE, reason="this machine does not multiply bytes in pairs")
+
+
+def layout_for(x, eps):
+    m = moments(np.asarray(x, float))
+    return make_layout("tiles", m.lower, m.upper, m.mean, m.variance, eps * eps)
+
+
+def halves_of(values):
+    """The sums over both halves of the dimensions, of values (..., steps, 4)."""
+    return np.stack([values[..., :2].sum(axis=(-2, -1)), values[..., 2:].sum(axis=(-2, -1))], axis=-1)
+
+
+def unwrapped(terms, near):
+    """What differs from 16-bit terms by a multiple of 2**16 and is closest to numbers."""
+    return terms + np.round((near - terms) / 2**16).astype(int) * 2**16
+
+
+def sums(index):
+    """What the kernel adds up for each query and point, of both halves, as whole numbers that do not wrap."""
+    n = len(index["y"])
+    b = index["queries"].astype(int)
+    a = index["tiles"].transpose(0, 2, 1, 3).reshape(-1, *b.shape[1:])[:n].astype(int)
+    take = unwrapped(index["take"].astype(int), halves_of(b * b + 128 * b))
+    first = unwrapped(index["first"].reshape(-1, 2)[:n].astype(int), -halves_of((a - 128) ** 2 / 4))
+    products = np.stack([halves_of(row * a) for row in b])
+    return products - take[:, None] + first
+
+
+def points(kind, n, dims, rng):
+    if kind == "exponential":
+        return rng.exponential(1.0, (n, dims))
+    if kind == "cauchy":
+        return rng.standard_cauchy((n, dims))
+    if kind == "far clusters":
+        return rng.normal(size=(n, dims)) + 1e4 * rng.integers(0, 3, (n, 1))
+    if kind == "one wide column":
+        return rng.normal(size=(n, dims)) * np.append(np.ones(dims - 1), 1e3)
+    if kind == "unit":
+        x = rng.normal(size=(n, dims))
+        return x / np.sqrt((x * x).sum(axis=1, keepdims=True))
+    if kind == "lattice":
+        return rng.integers(0, 3, (n, dims)) * 0.25 + 1e5
+    return np.repeat(rng.normal(size=(max(1, n // 7), dims)), 8, axis=0)[:n]
+
+
+KINDS = ["exponential", "cauchy", "far clusters", "one wide column", "unit", "lattice", "repeated"]
+
+
+@needs_avx2
+@given(
+    kind=st.sampled_from(KINDS),
+    n=st.integers(1, 300),
+    dims=st.sampled_from([16, 17, 18, 19, 31, 64, 130]),
+    rank=st.floats(0, 1),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_all_pairs_are_found(kind, n, dims, rank, seed):
+    """At distances that some pair has exactly."""
+    x = points(kind, n, dims, np.random.default_rng(seed))
+    d2 = np.sort(squared_distances(x, x)[np.triu_indices(len(x), 1)])
+    eps = math.sqrt(d2[int(rank**4 * (len(d2) - 1))]) if len(d2) else 1.0
+    layout = layout_for(x, eps)
+    index = BACKEND.build(x, layout)
+    found = BACKEND.pairs(index, index, layout, same=True)
+    assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), brute_force(x, eps))
+
+
+@needs_avx2
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dims", [16, 50, 384])
+def test_the_sums_of_pairs_do_not_wrap(kind, dims):
+    """Of every pair each half stays in 16 bits and both together reach the bound."""
+    x = points(kind, 5 * TILE, dims, np.random.default_rng(dims))
+    d2 = squared_distances(x, x)
+    eps = math.sqrt(np.quantile(d2, 0.05)) or 0.5
+    layout = layout_for(x, eps)
+    if layout.quantized is None:
+        pytest.skip("float64 or float32 alone serves these data")
+    index = BACKEND.build(x, layout)
+    halves = sums(index)
+    order = index["order"][: len(x)]
+    near = d2[np.ix_(order, order)] <= eps * eps
+    bits = (index["marked"][:, None] >> np.arange(TILE, dtype=np.uint64)) & np.uint64(1)
+    plain = bits.ravel()[: len(x)] == 0
+    near &= plain[:, None] & plain[None]
+    assert near.any()
+    assert (halves[near] >= -(2**15)).all()
+    assert (halves[near] < 2**15).all()
+    assert (halves[near].sum(axis=1) >= 2 * layout.quantized.bias).all()
+
+
+@needs_avx2
+def test_points_that_are_cut_off_meet_all():
+    x = np.random.default_rng(4).normal(size=(47 * TILE, 20))
+    x[7::500] = 100 + 0.2 * x[7::500]
+    eps = 3.0
+    layout = layout_for(x, eps)
+    index = BACKEND.build(x, layout)
+    assert 0 < np.unpackbits(index["marked"].view(np.uint8)).sum() < 100
+    found = BACKEND.pairs(index, index, layout, same=True)
+    want = brute_force(x, eps)
+    assert any(i % 500 == 7 for i, _ in want)
+    assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want)
+
+
+@needs_avx2
+@pytest.mark.parametrize("dims", [16, 64])
+def test_it_serves_and_refuses_most(dims):
+    x = np.random.default_rng(1).exponential(size=(4000, dims))
+    d2 = squared_distances(x[:500], x)
+    eps = math.sqrt(np.quantile(d2, 0.001))
+    layout = layout_for(x, eps)
+    index = BACKEND.build(x, layout)
+    assert not index["marked"][:-1].any()
+    found = BACKEND.pairs(index, index, layout, same=True)
+    assert len(found.left) < found.decided < 0.02 * len(x) ** 2 / 2
+
+
+@needs_avx2
+def test_where_it_lets_all_through_it_pauses():
+    """All points are near each other: decided by the float32 filter, hardly any in float64."""
+    x = np.random.default_rng(2).normal(size=(3000, 32))
+    layout = layout_for(x, 20.0)
+    assert layout.quantized is not None
+    index = BACKEND.build(x, layout)
+    found = BACKEND.pairs(index, index, layout, same=True)
+    assert len(found.left) == 3000 * 2999 // 2
+    assert found.decided < 1000
+
+
+def test_other_machines_do_without(monkeypatch):
+    """An index with 8-bit vectors serves where they cannot be read, and one without where they can."""
+    x = np.random.default_rng(3).exponential(size=(1000, 20))
+    want = brute_force(x, 2.5)
+    layout = layout_for(x, 2.5)
+    assert layout.quantized is not None
+    indexes = [BACKEND.build(x, layout)]
+    monkeypatch.setattr(cpu_tiles, "AVAILABLE", False)
+    indexes.append(BACKEND.build(x, layout))
+    assert "queries" not in indexes[1]
+    for available in (False, AVAILABLE):
+        monkeypatch.setattr(cpu_tiles, "AVAILABLE", available)
+        for index in indexes:
+            found = BACKEND.pairs(index, index, layout, same=True)
+            assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want)
+
+
+def test_code_for_any_machine(tmp_path):
+    """Where Numba is told to make such code, as for a cache that many machines share."""
+    code = (
+        "import numpy, pandas, dask_simjoin\n"
+        "x = numpy.random.default_rng(0).normal(size=(300, 20))\n"
+        "print(len(pandas.DataFrame(x).simjoin.self_join(4.0)))"
+    )
+    told = {"NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | told, capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    x = np.random.default_rng(0).normal(size=(300, 20))
+    assert int(ran.stdout) == len(brute_force(x, 4.0))
+
+
+@pytest.mark.parametrize(
+    ("dims", "scale", "eps"),
+    [(LEAST_DIMS - 1, 1.0, 1.0), (5000, 1.0, 1.0), (20, 1e300, 1e299), (20, 1.0, 1e300)],
+)
+def test_what_it_does_not_serve(dims, scale, eps):
+    ones = np.full(dims, scale)
+    with np.errstate(over="ignore"):
+        assert make_quantized(-ones, ones, 0 * ones, ones, eps * eps) is None
+
+
+def test_kernels_older_than_a_text_are_forgotten(tmp_path):
+    text, other = tmp_path / "a.py", tmp_path / "b.txt"
+    kernels = [tmp_path / name for name in ("a.x-1.py311.nbi", "a.x-1.py311.1.nbc", "c.y-2.py311.nbi")]
+    for path in (text, other, *kernels):
+        path.touch()
+        os.utime(path, (1000, 1000))
+    assert not forget_stale(tmp_path, [text])
+    assert all(path.exists() for path in kernels)
+    os.utime(text, (1e11, 1e11))
+    assert not forget_stale(tmp_path, [text])
+    os.utime(text, (1001, 1001))
+    assert forget_stale(tmp_path, [text])
+    assert sorted(tmp_path.iterdir()) == [text, other]

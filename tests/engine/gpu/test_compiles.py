@@ -1,0 +1,191 @@
+"""The CUDA C++ compiles for every kind of GPU that is served; no GPU is needed.
+
+By default for the two architectures that see different sources, and with some of the constants; with
+`pytest --all` for all architectures, and with all of the constants.
+"""
+
+import ctypes
+import itertools
+import operator
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from dask_simjoin.engine.filters import float16 as half
+from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine.gpu.kernels.sources import NAMES, options, source
+
+DIFFERENT = {"sm_75": 1, "sm_90": 2}
+"""Architectures that see different sources; of how many constants they see every combination by default."""
+
+ALIKE = ["sm_80", "sm_100", "sm_120"]
+"""Architectures that see the sources of one of those."""
+
+AT_ONCE = 4
+"""Programs that one test compiles: tests are shared among processes, one by one."""
+
+REGISTERS = 16
+"""Points of so many dimensions are held in registers, others in memory."""
+
+DIMS = [1, 2, 3, 4, 6, 9, 16, 17, 64, 200, 2048]
+PURPOSES = [{"COUNTING": 0}, {"COUNTING": 1}]
+NORMS = [{"NORM": 0}, {"NORM": 1}, {"NORM": 5}]
+SINKS = [{"COUNTING": 0, "SINK": k, "NODES_64": wide} for k, wide in ((1, 0), (1, 1), (2, 0))]
+
+
+@pytest.fixture(scope="module")
+def nvrtc():
+    found = sorted(p for base in sys.path for p in Path(base or ".").glob("nvidia/*/lib/libnvrtc.so.1*"))
+    if not found:
+        pytest.skip("NVRTC is not installed: pip install nvidia-cuda-nvrtc")
+    library = ctypes.CDLL(str(found[-1]))
+    library.nvrtcCreateProgram.argtypes = [
+        ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]  # fmt: skip
+    library.nvrtcCompileProgram.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
+    library.nvrtcGetProgramLog.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    library.nvrtcGetProgramLogSize.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
+    library.nvrtcDestroyProgram.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
+    return library
+
+
+def complaints(nvrtc, text, arguments):
+    """What the compiler says of a program: nothing, if all is well."""
+    program = ctypes.c_void_p()
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"k.cu", 0, None, None) == 0
+    given = (ctypes.c_char_p * len(arguments))(*(a.encode() for a in arguments))
+    failed = nvrtc.nvrtcCompileProgram(program, len(arguments), given)
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return f"{failed}: {log.value.decode()}" if failed or log.value.strip() else ""
+
+
+def variants(name):
+    """The constants that a file is compiled with."""
+    if name == "tiles":
+        every = [*itertools.product(DIMS, (0, 1), PURPOSES), *itertools.product((2, 17), (0, 1), SINKS)]
+        plain = [{"DIMS": d, "EXACT": e} | purpose for d, e, purpose in every]
+        several = itertools.product(NORMS, ((2, PURPOSES[0]), (17, PURPOSES[1]), (3, SINKS[0])))
+        return plain + [{"DIMS": d, "EXACT": 1} | purpose | norm for norm, (d, purpose) in several]
+    if name == "tensor":
+        dims = [d for d in DIMS if d <= half.MAX_DIMS]
+        every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]
+        return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0} | purpose for d, purpose in every]
+    if name == "nearest":
+        every = [*itertools.product((1, 2, 6, 16, 17, 2048), (0, 1), (1,)), (2, 1, 0), (17, 0, 0)]
+        plain = [{"DIMS": d, "EXACT": e, "ROWS": 64, "LISTS": k} for d, e, k in every]
+        several = zip((2, 17, 2), NORMS, strict=True)
+        return plain + [{"DIMS": d, "EXACT": 1, "ROWS": 64, "LISTS": 1} | norm for d, norm in several]
+    if name == "nearest_tensor":
+        dims = [d for d in DIMS if d <= half.MAX_DIMS]
+        every = [*itertools.product(dims, (1,)), (16, 0)]
+        return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0, "ROWS": 32, "LISTS": k} for d, k in every]
+    if name == "tensor_wide":
+        few, some, most = ({"DIMS": d, "EXACT": 0} | wide.program(d, 2**20)[1] for d in (201, 384, 2048))
+        every = [
+            (few, PURPOSES[1]),
+            (some, PURPOSES[0]),
+            (most, PURPOSES[0]),
+            (some, SINKS[1]),
+            (few, SINKS[2]),
+        ]
+        every += [(some | {"DEPTH": d, "STAGES": n}, PURPOSES[0]) for d, n in wide.SLICINGS[1:]]
+        return [one | purpose for one, purpose in every]
+    if name == "finish":
+        every = itertools.product((1, 200), (0, 1), ({}, *NORMS))
+        return [{"DIMS": d, "EXACT": 1, "LABELS": k} | norm for d, k, norm in every]
+    if name == "order":
+        return [{"DIMS": 1, "EXACT": 1, "VALUE_BITS": 30}]
+    if name == "components":
+        return [{"DIMS": 1, "EXACT": 1, "NODES_64": k} for k in (0, 1)]
+    return [{"DIMS": d, "EXACT": 1, "DEPTH": 20} | norm for d in (1, 200) for norm in ({}, *NORMS)]
+
+
+def traits(constants, together):
+    """What may decide how a program compiles: so many constants at a time, and where points are held."""
+    known = {"NORM": 2, "SINK": 0} | constants | {"DIMS": constants["DIMS"] > REGISTERS}
+    known.pop("WIDTH", None)  # follows from the dimensions
+    return set(itertools.combinations(sorted(known.items()), together))
+
+
+def few(every, together):
+    """Variants that have all the traits of all: every combination of so many constants."""
+    seen, found = set(), []
+    for constants in every:
+        if not traits(constants, together) <= seen:
+            seen |= traits(constants, together)
+            found.append(constants)
+    return found
+
+
+def programs():
+    """Tests: a file, an architecture and some of the file's variants each."""
+    for name, architecture in itertools.product(NAMES, [*DIFFERENT, *ALIKE]):
+        every = variants(name)
+        first = few(every, DIFFERENT[architecture]) if architecture in DIFFERENT else []
+        rest = [constants for constants in every if constants not in first]
+        if architecture in ALIKE:
+            rest = rest[:: max(1, len(rest) // 4)]
+        for kind, some, marks in (("few", first, ()), ("rest", rest, (pytest.mark.slow,))):
+            for start in range(0, len(some), AT_ONCE):
+                part = f"{kind}{start // AT_ONCE}"
+                yield pytest.param(
+                    name,
+                    architecture,
+                    some[start : start + AT_ONCE],
+                    marks=marks,
+                    id=f"{name}-{architecture}-{part}",
+                )
+
+
+@pytest.mark.parametrize(("name", "architecture", "some"), list(programs()))
+def test_every_variant_compiles(nvrtc, name, architecture, some):
+    for constants in some:
+        said = complaints(nvrtc, source(name), [f"--gpu-architecture={architecture}", *options(**constants)])
+        assert not said, f"{constants}: {said}"
+
+
+COMPARISONS = {">=": operator.ge, "<": operator.lt}
+
+
+def seen_by(architecture):
+    """What all conditions on the architecture say: which branches of the sources it sees."""
+    number = 10 * int(architecture.removeprefix("sm_"))
+    text = "\n".join(map(source, NAMES))
+    assert "#include" not in text, "an included file may have branches of its own"
+    conditions = re.findall(r"^#(?:el)?if __CUDA_ARCH__ (\S+) (\d+)$", text, re.MULTILINE)
+    assert len(conditions) == text.count("__CUDA_ARCH"), "write conditions as `#if __CUDA_ARCH__ >= 800`"
+    return [COMPARISONS[how](number, int(bound)) for how, bound in conditions]
+
+
+def test_two_architectures_see_every_branch_that_others_see():
+    """So by default the sources are compiled for these two."""
+    different = [seen_by(architecture) for architecture in DIFFERENT]
+    assert different[0] and different[0] != different[1]
+    assert all(seen_by(architecture) in different for architecture in ALIKE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_few_variants_have_every_value_of_every_constant(name):
+    every, some = variants(name), few(variants(name), 1)
+    assert len(some) < len(every) or len(every) <= AT_ONCE
+    for key in set().union(*every) - {"DIMS", "WIDTH"}:
+        assert {one.get(key) for one in some} == {one.get(key) for one in every}
+    assert {one["DIMS"] > REGISTERS for one in some} == {one["DIMS"] > REGISTERS for one in every}
+
+
+def test_errors_are_seen(nvrtc):
+    assert "DIMS" in complaints(
+        nvrtc, source("finish"), ["--gpu-architecture=sm_90", "-DEXACT=1", "-DLABELS=0"]
+    )
+
+
+def test_filters_serve_one_norm(nvrtc):
+    constants = options(DIMS=2, EXACT=0, COUNTING=0, NORM=1)
+    assert "norm 2 only" in complaints(nvrtc, source("tiles"), ["--gpu-architecture=sm_90", *constants])

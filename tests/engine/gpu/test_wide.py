@@ -1,0 +1,257 @@
+"""The kernel of slices, for more dimensions than registers hold: pure functions, no Dask, no data frames."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+cupy = pytest.importorskip("cupy")
+
+
+from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine.gpu import launch as gpu_engine
+from dask_simjoin.engine.gpu.kernels.sources import options, source
+from dask_simjoin.engine.index.gpu import build
+from tests.support.gpu_kernels import compile_all, layout_for
+from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
+from tests.support.points import KINDS, make_points
+from tests.support.products import PRODUCTS
+
+pytestmark = pytest.mark.gpu
+
+DIMS = [201, 256, 384, 1000]
+USES = [{"COUNTING": 0}, {"COUNTING": 1}]
+SINKS = [{"COUNTING": 0, "SINK": k, "NODES_64": 0} for k in (gpu_engine.LINK, gpu_engine.LOWEST)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """All kernels, compiled side by side."""
+    shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    wanted = [*itertools.product(DIMS, USES), *((384, sink) for sink in SINKS)]
+    programs = {dims: wide.program(dims, shared) for dims in DIMS}
+    compile_all(
+        (programs[d][0], f"join_{programs[d][0]}", {"DIMS": d, "EXACT": False} | programs[d][1] | use)
+        for d, use in wanted
+    )
+
+
+def squares(x, y):
+    """All d2 by the definition: CuPy rounds every operation."""
+    x, y = cupy.asarray(x, np.float64), cupy.asarray(y, np.float64)
+    total = cupy.zeros((len(x), len(y)))
+    for k in range(x.shape[1]):
+        t = x[:, k, None] - y[None, :, k]
+        t *= t
+        total += t
+    return total.get()
+
+
+def index_of(x, layout):
+    return build(cupy.asfortranarray(cupy.asarray(x, np.float64)), layout, cupy)
+
+
+def pairs_of(q, d, layout, same, rows=None):
+    """Pairs of positions, sorted, and how many float64 decided and refused."""
+    found, told = [np.empty((0, 2), np.int64)], (0, 0)
+    for batch in gpu_engine.batches(q, d, layout, same=same, rows=rows):
+        places = batch.places.get()
+        both = np.stack([q["order"].get()[places[:, 0]], d["order"].get()[places[:, 1]]], axis=1)
+        found.append((np.sort(both, axis=1) if same else both).astype(np.int64))
+        told = batch.decided, batch.refused
+    return ordered(np.concatenate(found)), told
+
+
+def ordered(pairs):
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+
+
+def assert_pairs(found, near):
+    """That pairs are those of a matrix, each once."""
+    expected = np.argwhere(near)
+    if not np.array_equal(found, expected):
+        assert_same_pairs(set(map(tuple, found.tolist())), set(map(tuple, expected.tolist())))
+        raise AssertionError("some pairs were found twice")
+
+
+def counts_of(sides, layout, same, both=True):
+    """Numbers of pairs by position."""
+    found = gpu_engine.count(sides[0], sides[-1], layout, same=same, both=both)
+    by_position = [np.empty(len(c), np.int64) for c in found]
+    for out, side, count in zip(by_position, sides, found, strict=False):
+        out[side["order"].get()] = count.get()
+    return by_position
+
+
+def check(x, eps, d2, cut, engine="float16"):
+    """A chunk with itself, whole and in slices, and with another, against d2."""
+    layout = layout_for(x, eps, engine)
+    if layout.engine != engine:
+        return None
+    near = d2 <= eps * eps
+    one, two = x[:cut], x[cut:]
+    whole, parts = index_of(x, layout), [index_of(one, layout), index_of(two, layout)]
+    found, told = pairs_of(whole, whole, layout, True)
+    assert_pairs(found, np.triu(near, 1))
+    assert told[0] >= told[1]
+    places = [*range(0, len(x), 3 * layout.grain), len(x)]
+    sliced = [pairs_of(whole, whole, layout, True, rows)[0] for rows in itertools.pairwise(places)]
+    assert np.array_equal(ordered(np.concatenate(sliced)), found)
+    across, _ = pairs_of(*parts, layout, False)
+    assert_pairs(across, near[:cut, cut:])
+    assert (counts_of([whole], layout, True)[0] == near.sum(1) - 1).all()
+    assert counts_of([whole], layout, True, both=False)[0].sum() == len(found)
+    counts = counts_of(parts, layout, False)
+    assert (counts[0] == near[:cut, cut:].sum(1)).all() and (counts[1] == near[:cut, cut:].sum(0)).all()
+    return told
+
+
+def test_the_definition_is_that_of_the_host():
+    x = np.random.default_rng(0).normal(size=(200, 384))
+    assert (squares(x[:90], x) == squared_distances(x[:90], x)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dims", DIMS)
+def test_every_kind_in_every_width(dims, kind):
+    rng = np.random.default_rng(dims)
+    x = make_points(kind, 1100, dims, rng)
+    d2 = squares(x, x)
+    some = np.sort(d2[np.triu_indices(len(x), 1)])
+    # distances that points have, and their neighbours
+    used = 0
+    for rank, off in ((0.01, int(rng.integers(-1, 2))), (float(rng.uniform()), 0)):
+        eps = math.sqrt(min(some[int(rank * (len(some) - 1))], 1e300))
+        eps = math.nextafter(eps, math.inf * off) if off else eps
+        used += check(x, eps, d2, 370) is not None
+    assert used or kind in ("duplicates", "huge", "tiny", "constant")
+
+
+@pytest.mark.parametrize("dims", DIMS)
+@pytest.mark.parametrize("n", [1, 2, 127, 128, 129, 256, 257])
+def test_few_points(dims, n):
+    x = np.random.default_rng(n).normal(size=(n, dims))
+    check(x, math.sqrt(2 * dims), squares(x, x), n // 2)
+
+
+def test_pairs_are_those_of_the_host():
+    x = make_points("clusters", 700, 384, np.random.default_rng(0)).astype(np.float32).astype(np.float64)
+    eps = 1.4
+    layout = layout_for(x, eps, "auto")
+    assert layout.engine == "float16"
+    index = index_of(x, layout)
+    expected = brute_force(x, eps)
+    assert 1000 < len(expected) < 700 * 699 // 2
+    found = pairs_of(index, index, layout, True)[0]
+    assert_same_pairs(set(map(tuple, found.tolist())), expected)
+
+
+def test_the_float64_band_is_hit_and_decides_both_ways():
+    # the lattice of test_gpu_engine, spread over 384 columns: 3,980 of 19,426 equal distances are refused
+    x = np.tile(np.arange(384) % 4 * 0.1, (1500, 1))
+    x[:, 5:380:45] = np.random.default_rng(5).integers(0, 4, (1500, 9)) * 0.1
+    eps = 0.316227766016838
+    decided, refused = check(x, eps, squares(x, x), 700)
+    assert decided >= 19_426 and refused >= 3980
+    assert decided > refused
+
+
+def test_near_duplicates_are_told_apart_in_float64():
+    """Distances so small against the norms that what tensor cores round decides nothing."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(600, 384))
+    x = np.concatenate([x, x + rng.normal(size=x.shape) * rng.choice([1e-5, 1e-3, 1e-2], (600, 1))])
+    d2 = squares(x, x)
+    for eps in (1e-3, math.sqrt(d2[5, 605]), math.sqrt(d2[7, 607]) * (1 - 2**-52), 0.2):
+        decided, refused = check(x, eps, d2, 500)
+        assert decided > refused > 0
+
+
+def test_more_pairs_than_a_batch_holds(monkeypatch):
+    """The kernel stops when the buffer is full, and goes on where it stopped."""
+    x = np.random.default_rng(0).normal(size=(12_000, 256))
+    eps = math.sqrt(2 * 256)
+    layout = layout_for(x, eps, "float16")
+    index = index_of(x, layout)
+
+    def keys():
+        places = [f.places.astype(cupy.int64) for f in gpu_engine.batches(index, index, layout, same=True)]
+        return [len(some) for some in places], cupy.sort(
+            cupy.concatenate([(p[:, 0] << 32) + p[:, 1] for p in places])
+        )
+
+    _, whole = keys()
+    monkeypatch.setattr(gpu_engine, "BATCH", 1 << 20)
+    sizes, found = keys()
+    assert len(sizes) > 3 and sum(sizes) == len(whole) > 20_000_000
+    assert max(sizes) <= (1 << 20) + gpu_engine._Launch(index, index, layout, True).slack
+    assert (found == whole).all()
+    assert int(gpu_engine.count(index, index, layout, same=True)[0].sum()) == 2 * len(whole)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_sinks(same):
+    rng = np.random.default_rng(3)
+    x = make_points("clusters", 900, 384, rng)
+    d2 = squares(x, x)
+    eps = 1.5
+    layout = layout_for(x, eps, "float16")
+    cut = 900 if same else 400
+    sides = [x] if same else [x[:cut], x[cut:]]
+    q, d = (index_of(side, layout) for side in (sides[0], sides[-1]))
+    near = d2 <= eps * eps
+    near = np.triu(near, 1) if same else np.pad(near[:cut, cut:], ((0, 500), (400, 0)))
+    near |= near.T
+    parent = cupy.arange(900, dtype=np.uint32)
+    taking = [cupy.ones(len(side), bool) for side in (sides[0], sides[-1])]
+    gpu_engine.pass_to(gpu_engine.LINK, q, d, layout, [*taking, parent, 0 if same else cut], same=same)
+    root = parent.get().astype(np.int64)
+    while (root != root[root]).any():
+        root = root[root]
+    label = np.arange(900)  # the smallest of those that are tied, by passing it on
+    while True:
+        new = np.minimum(label, np.where(near, label[None, :], 900).min(1))
+        if (new == label).all():
+            break
+        label = new
+    assert (root == label).all() and 10 < len(set(root.tolist())) < 900
+    labels = [rng.integers(-1, 50, len(side)) for side in sides]
+    labels = [labels[0], labels[-1]]
+    low = [cupy.full(len(some), 1000) for some in labels]
+    low = [low[0], low[0] if same else low[1]]
+    given = [cupy.asarray(some) for some in labels]
+    gpu_engine.pass_to(gpu_engine.LOWEST, q, d, layout, [*given, *low], same=same)
+    told = labels[0] if same else np.concatenate(labels)
+    found = low[0].get() if same else np.concatenate([some.get() for some in low])
+    lowest = np.where(near & (told >= 0)[None, :], told[None, :], 1000).min(1)
+    assert (found == np.where(told < 0, lowest, 1000)).all()
+
+
+@pytest.mark.parametrize("dims", [384, 1024, 2048])
+def test_tensor_cores_round_less_than_is_assumed(dims):
+    """Half of the bound in dask_simjoin.engine.filters.float16, also where all products are of one sign,
+    then cancel."""
+    _, told, _ = wide.program(dims, 2**20)
+    width = told["WIDTH"]
+    module = cupy.RawModule(
+        code=source("tensor_wide") + PRODUCTS, options=options(DIMS=dims, EXACT=0, COUNTING=0, **told)
+    )
+    rng, worst = np.random.default_rng(0), 0.0
+    for trial in range(120):
+        x, y = (np.exp(rng.normal(0, trial % 3, (rows, width))) for rows in (16, 8))
+        if trial % 2:
+            y[:, width // 2 :] = -y[:, : width // 2]
+            x[:, width // 2 :] = x[:, : width // 2] * (1 + 1e-3 * (trial % 3))
+        if trial % 4 == 3:
+            shuffle = rng.permutation(width)
+            x, y = np.ascontiguousarray(x[:, shuffle]), np.ascontiguousarray(y[:, shuffle])
+        x, y = x.astype(np.float16), y.astype(np.float16)
+        out = cupy.empty((16, 8), cupy.float32)
+        module.get_function("products")((1,), (32,), (cupy.asarray(x), cupy.asarray(y), out))
+        x, y = x.astype(np.float64), y.astype(np.float64)
+        error = np.abs(out.get() - x @ y.T) / (np.abs(x) @ np.abs(y).T)
+        worst = max(worst, float(error.max()))
+    bound = 1.5 * width * 2.0**-23
+    print(f"{dims} dimensions: {worst:.2e} of {bound:.2e}")
+    assert 0 < worst <= bound

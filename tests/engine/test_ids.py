@@ -1,0 +1,506 @@
+"""Ids name rows: they must be unique, and come back as they are."""
+
+import re
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dask_simjoin.engine import ids as ids_module
+from dask_simjoin.errors import DuplicateIdError, SimJoinError
+from tests.support.frames import computed, itself, lay
+from tests.support.oracle import as_set, assert_same_pairs
+
+PAIRED = [0.0, 1.0, 10.0, 11.0, 20.0, 21.0]
+"""Six coordinates; rows 0 and 1, 2 and 3, 4 and 5 are pairs at eps = 1."""
+
+REMEDY = r"ddf = ddf\.simjoin\.with_row_id\(\), then id='row_id'"
+
+
+@pytest.fixture(params=["index", "column"])
+def where(request):
+    """Rows are named by the index, or by the column "key"."""
+    return request.param
+
+
+def named(ids, where, x=PAIRED):
+    """A frame whose rows are named by the ids, and the options that say so."""
+    frame = pd.DataFrame({"x": x, "key": ids})
+    if where == "column":
+        return frame, {"on": "x", "id": "key"}
+    return frame.set_index("key"), {"on": "x"}
+
+
+def assert_refused(frame, how, options, text):
+    """Planning is refused; with Dask the call is not."""
+    data = lay(frame, how)
+    if how == "pandas":
+        with pytest.raises(DuplicateIdError, match=text):
+            data.simjoin.self_join(1.0, **options)
+        return
+    pairs = data.simjoin.self_join(1.0, **options)
+    with pytest.raises(DuplicateIdError, match=text):
+        _ = pairs.npartitions
+    with pytest.raises(DuplicateIdError, match=text):
+        pairs.compute()
+
+
+def days(*numbers, unit="us"):
+    return pd.DatetimeIndex([f"2020-01-{n:02}" for n in numbers]).as_unit(unit)
+
+
+# --- ids of every dtype come back as they are -----------------------------------------------------
+
+
+def arrow(values, kind):
+    return pd.array(list(values), dtype=pd.ArrowDtype(kind))
+
+
+KINDS = {
+    "int64": np.array([3, 1, 2, 9, 0, 7]),
+    "negative": np.array([-3, -1, -2, -9, 0, -7]),
+    "sorted": np.array([-5, -1, 0, 3, 4, 2**62]),
+    "int8": np.array([3, 1, 2, 9, 0, -128], np.int8),
+    "uint8": np.array([3, 1, 2, 9, 0, 255], np.uint8),
+    "uint64": np.array([3, 1, 2**63, 9, 0, 2**64 - 1], np.uint64),
+    "float64": np.array([0.5, 1, 2, -9, 0, np.inf]),
+    "float32": np.array([0.5, 1, 2, -9, 0, 7], np.float32),
+    "str": pd.array(list("bacfed"), dtype="str"),
+    "object of strings": np.array(list("bacfed"), object),
+    "object of bytes": np.array([b"b", b"a", b"c", b"f", b"e", b"d"], object),
+    "object of mixed": np.array(["b", 1, 2.5, "f", "e", 0], object),
+    "Arrow string": arrow("bacfed", pa.string()),
+    "Arrow large string": arrow("bacfed", pa.large_string()),
+    "string": pd.array(list("bacfed"), dtype="string[python]"),
+    "Int64": pd.array([3, 1, 2, 9, 0, 7], dtype="Int64"),
+    "Arrow int64": arrow([3, 1, 2, 9, 0, 7], pa.int64()),
+    "datetime us": days(6, 5, 3, 4, 1, 2),
+    "datetime ns": days(6, 5, 3, 4, 1, 2, unit="ns"),
+    "datetime with zone": days(6, 5, 3, 4, 1, 2).tz_localize("Europe/Prague"),
+    "timedelta": pd.to_timedelta([3, 1, 2, 9, 0, 7], unit="s"),
+    "period": days(6, 5, 3, 4, 1, 2).to_period("D"),
+    "interval": pd.interval_range(0, 6)[[3, 1, 2, 5, 0, 4]],
+    "category": pd.Categorical(list("bacfed")),
+    "category with unused": pd.Categorical(list("bacfed"), categories=list("zfbacyed")),
+    "ordered category": pd.Categorical(list("bacfed"), categories=list("fedcba"), ordered=True),
+    "category of numbers": pd.Categorical([3, 1, 2, 9, 0, 7]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_of_every_dtype(how, where, kind):
+    frame, options = named(KINDS[kind], where)
+    dtype = frame["key"].dtype if where == "column" else frame.index.dtype
+    keys = (frame["key"] if where == "column" else frame.index).tolist()
+    lazy = lay(frame, how).simjoin.self_join(1.0, return_distance=True, **options)
+    pairs = computed(lazy)
+    assert as_set(pairs) == {(keys[i], keys[i + 1]) for i in (0, 2, 4)}
+    assert pairs.dtypes.tolist() == [dtype, dtype, np.dtype("float64")]
+    assert lazy.dtypes.tolist() == pairs.dtypes.tolist()
+    assert list(lazy.columns) == list(pairs.columns) == ["left", "right", "distance"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dtypes_of_empty_results(how, where, kind):
+    frame, options = named(KINDS[kind], where)
+    dtype = frame["key"].dtype if where == "column" else frame.index.dtype
+    for data in (frame, frame.iloc[:0]):
+        pairs = computed(lay(data, how).simjoin.self_join(0.0, **options))
+        assert len(pairs) == 0
+        assert pairs.dtypes.tolist() == [dtype, dtype]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_repeated_id_of_every_dtype(how, where, kind):
+    """The first id comes back in the last row, so in another partition if there are three."""
+    ids = KINDS[kind]
+    frame, options = named(ids.take([0, 1, 2, 3, 4, 0]), where)
+    value = (frame["key"] if where == "column" else frame.index)[:1].tolist()[0]
+    place = "several partitions" if how == "dask-3" else "partition 0"
+    subject = r"The ids in column 'key'" if where == "column" else "The index labels"
+    # datetimes are shown as Python or as pandas shows them
+    shown = {"datetime": r".*2020\D+0?1\D+0?6.*", "timedelta": ".*(00:00:03|seconds=3).*"}
+    shown = shown.get(kind.split()[0], re.escape(repr(value)))
+    text = rf"{subject} are not unique: {shown} repeats in {place}, .*{REMEDY}"
+    assert_refused(frame, how, options, text)
+
+
+@pytest.mark.parametrize("index", [range(10, -2, -2), range(5, 17, 2), range(-3, 3)], ids=str)
+def test_ranges_with_a_step(how, index):
+    frame = pd.DataFrame({"x": PAIRED}, index=index)
+    pairs = computed(lay(frame, how).simjoin.self_join(1.0))
+    assert as_set(pairs) == {(index[i], index[i + 1]) for i in (0, 2, 4)}
+    assert pairs.dtypes.tolist() == [np.dtype("int64")] * 2
+
+
+@pytest.mark.parametrize("index", [range(6), range(100, 70, -5), range(-12, 0, 2)], ids=str)
+def test_ranges_of_which_dropna_keeps_a_part(how, index):
+    """The labels of the middle partition are a range no more, those of the others are."""
+    frame = pd.DataFrame({"x": [0.0, 1.0, np.nan, 11.0, 11.5, 1.5]}, index=index)
+    kept = [0, 1, 3, 4, 5]
+    once = {(index[i], index[j]) for i, j in ((0, 1), (1, 5), (3, 4))}
+    both = once | {(b, a) for a, b in once} | {(index[i], index[i]) for i in kept}
+    data = lay(frame, how)
+    for options, expected in (({}, once), ({"pairs": "both", "include_self": True}, both)):
+        pairs = computed(data.simjoin.self_join(1.0, dropna=True, return_distance=True, **options))
+        assert as_set(pairs) == expected
+        assert pairs.dtypes.tolist() == [np.dtype("int64")] * 2 + [np.dtype("float64")]
+        x = dict(zip(index, frame["x"], strict=True))
+        assert all(d == abs(x[a] - x[b]) for a, b, d in pairs.itertuples(index=False))
+
+
+def test_a_named_index_and_columns_named_like_the_results(how):
+    frame = pd.DataFrame({"left": PAIRED, "right": 0.0, "distance": 0.0})
+    frame.index = pd.Index(list("abcdef"), name="left")
+    pairs = lay(frame, how).simjoin.self_join(1.0, return_distance=True)
+    assert as_set(computed(pairs)) == {("a", "b"), ("c", "d"), ("e", "f")}
+    assert computed(pairs)["distance"].tolist() == [1.0] * 3
+
+
+def test_an_id_that_is_a_coordinate_too(how):
+    frame = pd.DataFrame({"x": PAIRED, "y": 0.0})
+    pairs = lay(frame, how).simjoin.self_join(1.0, on=["x", "y"], id="x")
+    assert as_set(computed(pairs)) == {(0.0, 1.0), (10.0, 11.0), (20.0, 21.0)}
+
+
+def test_an_id_column_is_no_coordinate_by_default(how):
+    frame = pd.DataFrame({"x": PAIRED, "key": [600, 500, 400, 300, 200, 100]})
+    pairs = lay(frame, how).simjoin.self_join(1.0, id="key")
+    assert as_set(computed(pairs)) == {(600, 500), (400, 300), (200, 100)}
+
+
+def test_the_other_columns_take_no_part(how):
+    frame = pd.DataFrame({"x": PAIRED, "key": range(6), "text": [None] * 6, "bad": [np.nan] * 6})
+    pairs = lay(frame, how).simjoin.self_join(1.0, on="x", id="key")
+    assert as_set(computed(pairs)) == {(0, 1), (2, 3), (4, 5)}
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_categories_that_differ_between_partitions(unknown):
+    """As read_parquet gives them: each file has its own categories."""
+    parts = [
+        pd.DataFrame({"x": PAIRED[2 * i : 2 * i + 2], "key": pd.Categorical(keys)})
+        for i, keys in enumerate([["a", "b"], ["b2", "a2"], ["c", "d"]])
+    ]
+    meta = parts[0].iloc[:0]
+    if unknown:
+        meta = meta.assign(key=meta["key"].cat.set_categories(["__UNKNOWN_CATEGORIES__"]))
+    ddf = dd.from_map(itself, parts, meta=meta)
+    pairs = ddf.simjoin.self_join(1.0, id="key")
+    assert as_set(pairs.compute()) == {("a", "b"), ("b2", "a2"), ("c", "d")}
+    parts[2] = parts[2].assign(key=pd.Categorical(["c", "a2"]))
+    again = dd.from_map(itself, parts, meta=meta).simjoin.self_join(1.0, id="key")
+    with pytest.raises(DuplicateIdError, match="'a2' repeats in several partitions"):
+        again.compute()
+
+
+# --- ids that repeat ------------------------------------------------------------------------------
+
+WITHIN = {
+    "ints sorted": ([5, 5, 6, 7, 8, 9], "5"),
+    "ints unsorted": ([8, 8, 6, 7, 5, 9], "8"),
+    "last of all": ([1, 2, 3, 4, 9, 9], "9"),
+    "strings": (list("ccabde"), "'c'"),
+    "all the same": ([4] * 6, "4"),
+    "datetimes": (days(7, 7, 1, 2, 3, 4), r".*2020\D+0?1\D+0?7.*"),
+    "datetimes in ns": (days(7, 7, 1, 2, 3, 4, unit="ns"), r".*2020\D+0?1\D+0?7.*"),
+    "unsorted datetimes in ns": (days(2, 1, 2, 3, 4, 5, unit="ns"), r".*2020\D+0?1\D+0?2.*"),
+    "timedeltas in ns": (pd.to_timedelta([7, 7, 1, 2, 3, 4], unit="D").as_unit("ns"), r".*(7 days|days=7).*"),
+    "unsorted timedeltas in ns": (
+        pd.to_timedelta([7, 1, 7, 2, 3, 4], unit="D").as_unit("ns"),
+        r".*(7 days|days=7).*",
+    ),
+    "zeros of both signs": ([0.0, -0.0, 1, 2, 3, 4], "-?0.0"),
+}
+
+
+@pytest.mark.parametrize("case", WITHIN)
+def test_ids_repeat_within_a_partition(how, where, case):
+    ids, shown = WITHIN[case]
+    if how == "dask-3" and case.startswith("unsorted"):
+        how = "dask-1"  # the two rows must lie in one partition
+    partition = 2 if how == "dask-3" and case == "last of all" else 0
+    subject = "The ids in column 'key'" if where == "column" else "The index labels"
+    remedy = "Use id= another column" if where == "column" else "Use id= a column of unique values"
+    text = (
+        rf"^{subject} are not unique: {shown} repeats in partition {partition}, so a pair could not tell "
+        rf"which row it means\. {remedy}, or add one: {REMEDY}"
+    )
+    frame, options = named(ids, where)
+    assert_refused(frame, how, options, text)
+
+
+ACROSS = {
+    "ints unsorted": ([3, 1, 9, 2, 4, 3], "3"),
+    "ints sorted": ([1, 2, 2, 3, 4, 5], "2"),
+    "at the ends": ([1, 2, 3, 4, 5, 1], "1"),
+    "in ranges within ranges": ([0, 9, 3, 4, 4, 5], "4"),
+    "partitions in reverse": ([8, 9, 4, 5, 3, 4], "4"),
+    "strings": (list("abcdea"), "'a'"),
+    "datetimes in order and not": (days(1, 4, 6, 2, 5, 4), r".*2020\D+0?1\D+0?4.*"),
+    "datetimes in ns": (days(1, 4, 6, 2, 5, 4, unit="ns"), r".*2020\D+0?1\D+0?4.*"),
+    "zeros of both signs": ([0.0, 1, 2, 3, 4, -0.0], "-?0.0"),
+    "negative": ([-1, -9, -2, -8, -3, -9], "-9"),
+}
+
+
+@pytest.mark.parametrize("case", ACROSS)
+def test_ids_repeat_across_partitions(where, case):
+    ids, shown = ACROSS[case]
+    subject = "The ids in column 'key'" if where == "column" else "The index labels"
+    text = rf"^{subject} are not unique: {shown} repeats in several partitions, so .*{REMEDY}"
+    frame, options = named(ids, where)
+    assert_refused(frame, "dask-3", options, text)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "Float64", "double[pyarrow]", "category", "object"])
+@pytest.mark.parametrize("second", [1, 5])
+def test_zeros_of_both_signs_are_equal(how, where, dtype, second):
+    """In one partition or in two."""
+    ids = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    ids[second] = -0.0
+    frame, options = named(pd.Series(ids, dtype="float64").astype(dtype).array, where)
+    assert_refused(frame, how, options, r"are not unique: -?0\.0 repeats in ")
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_categories_whose_order_is_not_that_of_their_values(where, ordered):
+    """Codes that increase say nothing of values: these are c, a | b, a."""
+    frame, options = named(pd.Categorical(list("cabade"), categories=list("cbade"), ordered=ordered), where)
+    assert_refused(frame, "dask-3", options, "'a' repeats in several partitions")
+
+
+def test_many_ids_that_repeat_once(where):
+    rng = np.random.default_rng(1)
+    ids = rng.permutation(10_000)
+    ids[9_000] = ids[20]
+    frame, options = named(ids, where, np.arange(10_000) * 5.0)
+    assert_refused(frame, "dask-3", options, rf"{ids[20]} repeats in several partitions")
+
+
+NO_REPEATS = {
+    "interleaved": [0, 3, 1, 4, 2, 5],
+    "partitions in reverse": [4, 5, 2, 3, 0, 1],
+    "unsorted": [5, 0, 3, 2, 4, 1],
+    "ranges within ranges": [0, 9, 3, 6, 4, 5],
+    "ranges that touch": [0, 2, 3, 5, 6, 8],
+    "negative": [-1, 1, -2, 2, -3, 3],
+    "strings": list("adbecf"),
+    "datetimes": days(1, 4, 6, 2, 5, 3),
+    "floats": [0.0, 0.5, -0.5, 0.25, np.inf, -np.inf],
+    "mixed": np.array([1, "a", 2, "b", 3, "c"], object),
+    "strings here and numbers there": np.array(["a", "b", 1, 2, 3, 4], object),
+}
+
+
+@pytest.mark.parametrize("case", NO_REPEATS)
+def test_ids_that_do_not_repeat(how, where, case):
+    frame, options = named(NO_REPEATS[case], where)
+    keys = (frame["key"] if where == "column" else frame.index).tolist()
+    pairs = computed(lay(frame, how).simjoin.self_join(1.0, **options))
+    assert as_set(pairs) == {(keys[i], keys[i + 1]) for i in (0, 2, 4)}
+
+
+def test_many_interleaved_ids(where):
+    rng = np.random.default_rng(2)
+    frame, options = named(rng.permutation(9_999), where, np.repeat(np.arange(3_333) * 5.0, 3))
+    keys = (frame["key"] if where == "column" else frame.index).to_numpy().reshape(-1, 3)
+    pairs = lay(frame, "dask-3").simjoin.self_join(0.0, **options).compute()
+    expected = {(int(r[i]), int(r[j])) for r in keys for i, j in ((0, 1), (0, 2), (1, 2))}
+    assert_same_pairs(as_set(pairs), expected)
+
+
+def test_numbers_of_neighbours_and_of_pairs_need_no_ids(how):
+    frame = pd.DataFrame({"x": PAIRED}, index=pd.Index([7.0, 7.0, 7.0, np.nan, np.nan, 1.0], name="key"))
+    data = lay(frame, how)
+    counts = computed(data.simjoin.neighbor_counts(1.0))
+    assert counts.tolist() == [1] * 6
+    assert counts.index.equals(frame.index)
+    assert computed(data.simjoin.count_pairs(1.0)) == 3
+
+
+def test_repeated_labels_do_not_matter_where_a_column_is_the_id(how):
+    frame = pd.DataFrame({"x": PAIRED, "key": list("abcdef")}, index=[0] * 6)
+    pairs = lay(frame, how).simjoin.self_join(1.0, id="key")
+    assert as_set(computed(pairs)) == {("a", "b"), ("c", "d"), ("e", "f")}
+
+
+# --- ids that are missing, or cannot be ids -------------------------------------------------------
+
+MISSING = {
+    "float": [1.0, 2.0, np.nan, np.nan, 5.0, 6.0],
+    "str": pd.Series(["a", "b", None, None, "c", "d"]).array,  # objects in pandas 2
+    "string": pd.array(["a", "b", None, None, "c", "d"], dtype="string"),
+    "object": np.array(["a", "b", None, None, "c", "d"], object),
+    "Int64": pd.array([1, 2, None, None, 5, 6], dtype="Int64"),
+    "Arrow int64": arrow([1, 2, None, None, 5, 6], pa.int64()),
+    "Arrow string": arrow(["a", "b", None, None, "c", "d"], pa.string()),
+    "datetime": pd.to_datetime(["2020", "2021", None, None, "2022", "2023"]),
+    "category": pd.Categorical(["a", "b", None, None, "c", "d"]),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_missing_ids(how, where, case):
+    subject = "The ids in column 'key'" if where == "column" else "The index labels"
+    partition = 1 if how == "dask-3" else 0
+    text = rf"^{subject} of partition {partition}: 2 are missing, but they name rows .*{REMEDY}"
+    frame, options = named(MISSING[case], where)
+    assert_refused(frame, how, options, text)
+
+
+def test_labels_of_several_levels():
+    """Dask has no such index; pandas has."""
+    index = pd.MultiIndex.from_product([[0, 1, 2], ["a", "b"]], names=["number", "letter"])
+    frame = pd.DataFrame({"x": PAIRED, "key": range(6)}, index=index)
+    assert as_set(frame.simjoin.self_join(1.0, id="key")) == {(0, 1), (2, 3), (4, 5)}
+    assert frame.simjoin.count_pairs(1.0, on="x") == 3
+    assert frame.simjoin.neighbor_counts(1.0, on="x").index.equals(index)
+    with pytest.raises(SimJoinError, match=r"MultiIndex.*(with_row_id|reset_index)"):
+        frame.simjoin.self_join(1.0, on="x")
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-1"])
+def test_ids_that_cannot_be_hashed(how):
+    frame = pd.DataFrame({"x": PAIRED, "key": [[2], [1], [4], [3], [6], [5]]})
+    data = lay(frame, how)
+    with pytest.raises(SimJoinError, match="'key'"):
+        computed(data.simjoin.self_join(1.0, on="x", id="key"))
+
+
+# --- with_row_id ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A frame read from three parquet files; the rows of each are numbered from 0."""
+    for i in range(3):
+        part = pd.DataFrame({"x": PAIRED[2 * i : 2 * i + 2], "unread": [0.5, 0.25]})
+        part.to_parquet(tmp_path / f"part-{i}.parquet")
+    ddf = dd.read_parquet(tmp_path)
+    assert ddf.npartitions == 3
+    assert ddf.index.compute().tolist() == [0, 1] * 3
+    return ddf
+
+
+def test_parquet_files_repeat_their_labels(files):
+    pairs = files.simjoin.self_join(1.0, on="x")
+    text = (
+        r"^The index labels are not unique: [01] repeats in several partitions, so a pair could not tell "
+        rf"which row it means\. Use id= a column of unique values, or add one: {REMEDY} \(parquet files"
+    )
+    with pytest.raises(DuplicateIdError, match=text):
+        pairs.compute()
+
+
+def test_parquet_files_with_row_ids(files):
+    numbered = files.simjoin.with_row_id()
+    assert numbered.dtypes["row_id"] == np.dtype("int64")
+    pairs = numbered.simjoin.self_join(1.0, on="x", id="row_id", return_distance=True).compute()
+    assert as_set(pairs) == {(0, 1), (2, 3), (4, 5)}
+    assert pairs.dtypes.tolist() == [np.dtype("int64")] * 2 + [np.dtype("float64")]
+    rows = numbered.compute()
+    assert rows["row_id"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert rows["x"].tolist() == PAIRED
+    # eps = 11: the pairs of rows at most 11 apart, whatever their numbers and the other column are
+    more = numbered.simjoin.self_join(11.0, on="x", id="row_id").compute()
+    expected = {(i, j) for i in range(6) for j in range(i + 1, 6) if PAIRED[j] - PAIRED[i] <= 11}
+    assert_same_pairs(as_set(more), expected)
+
+
+def test_parquet_files_without_coordinates_named(files):
+    """`row_id` is no coordinate, the column `unread` is."""
+    numbered = files.simjoin.with_row_id()
+    assert numbered.simjoin.count_pairs(1.0).compute() == 0
+    assert as_set(numbered.simjoin.self_join(1.1, id="row_id").compute()) == {(0, 1), (2, 3), (4, 5)}
+
+
+def test_row_ids_are_numbers_of_rows(how):
+    frame = pd.DataFrame({"x": PAIRED, "name": list("abcdef")}, index=[3, 3, 1, 1, 2, 2])
+    numbered = lay(frame, how).simjoin.with_row_id()
+    assert list(numbered.columns) == ["x", "name", "row_id"]
+    assert numbered.dtypes["row_id"] == np.dtype("int64")
+    rows = computed(numbered)
+    pd.testing.assert_frame_equal(rows, frame.assign(row_id=np.arange(6)))
+    assert list(frame.columns) == ["x", "name"]
+
+
+def test_row_ids_of_a_filtered_frame(how):
+    frame = pd.DataFrame({"x": PAIRED})
+    data = lay(frame, how)
+    for keep, expected in ((lambda x: x > 5, 4), (lambda x: x > 20, 1), (lambda x: x > 99, 0)):
+        part = data[keep(data["x"])].simjoin.with_row_id()
+        assert computed(part)["row_id"].tolist() == list(range(expected))
+        pairs = computed(part.simjoin.self_join(99.0, id="row_id"))
+        assert as_set(pairs) == {(i, j) for i in range(expected) for j in range(i + 1, expected)}
+
+
+def test_row_ids_of_no_rows(how):
+    frame = pd.DataFrame({"x": PAIRED}).iloc[:0]
+    rows = computed(lay(frame, how).simjoin.with_row_id())
+    assert rows["row_id"].dtype == np.dtype("int64")
+    assert len(rows) == 0
+
+
+@pytest.mark.parametrize("first", [list("abcdef"), [None] * 6, [np.nan] * 6, days(1, 2, 3, 4, 5, 6)])
+def test_the_first_column_may_be_of_any_kind(how, first):
+    frame = pd.DataFrame({"first": first, "x": PAIRED})
+    rows = computed(lay(frame, how).simjoin.with_row_id())
+    assert rows["row_id"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_row_id_column_is_no_coordinate_by_default(how):
+    frame = pd.DataFrame({"x": PAIRED, "row_id": [0, 100, 200, 300, 400, 500]})
+    data = lay(frame, how)
+    assert as_set(computed(data.simjoin.self_join(1.0))) == {(0, 1), (2, 3), (4, 5)}
+    assert computed(data.simjoin.neighbor_counts(1.0)).tolist() == [1] * 6
+    assert computed(data.simjoin.count_pairs(1.0)) == 3
+
+
+def test_the_row_id_column_is_a_coordinate_where_it_is_named(how):
+    frame = pd.DataFrame({"x": PAIRED, "row_id": [0, 100, 101, 300, 400, 500]})
+    data = lay(frame, how)
+    assert as_set(computed(data.simjoin.self_join(1.0, on="row_id"))) == {(1, 2)}
+    assert computed(data.simjoin.count_pairs(1.0, on=["x", "row_id"])) == 0
+
+
+def test_another_name_for_row_ids(how):
+    numbered = lay(pd.DataFrame({"x": PAIRED}, index=[0] * 6), how).simjoin.with_row_id("number")
+    pairs = numbered.simjoin.self_join(1.0, id="number")
+    assert as_set(computed(pairs)) == {(0, 1), (2, 3), (4, 5)}
+
+
+# --- out of core ----------------------------------------------------------------------------------
+
+
+def _shuffled_ids(kind, rows=3000):
+    numbers = np.random.default_rng(0).permutation(rows)
+    if kind == "text":
+        return pd.Index([f"row {n}" for n in numbers])
+    if kind == "time":
+        return pd.to_datetime(numbers, unit="s")
+    return pd.Index(numbers - 1000, dtype=kind)
+
+
+@pytest.mark.parametrize("kind", ["int64", "int16", "float64", "text", "time"])
+def test_ids_are_compared_in_buckets_that_fit_the_budget(kind):
+    ids = _shuffled_ids(kind)
+    frame = pd.DataFrame({"x": np.arange(3000.0) * 9}, index=ids)
+    parts = [frame.iloc[n : n + 500] for n in range(0, 3000, 500)]
+    split = dd.from_map(lambda part: part, parts, meta=frame.iloc[:0])
+    with dask.config.set({"simjoin.blocksize": 3200, "scheduler": "sync"}):
+        assert len(split.simjoin.self_join(1.0).compute()) == 0
+        parts[5] = parts[5].set_axis([*ids[2500:2999], ids[17]])
+        again = dd.from_map(lambda part: part, parts, meta=frame.iloc[:0], label="again")
+        with pytest.raises(DuplicateIdError, match=r"repeats in several partitions"):
+            again.simjoin.self_join(1.0).compute()
+
+
+def test_ids_whose_keys_collide_are_compared_themselves(monkeypatch):
+    monkeypatch.setattr(ids_module, "_keys", lambda ids: np.zeros(len(ids), np.uint64))
+    frame = pd.DataFrame({"x": np.arange(3000.0) * 9}, index=_shuffled_ids("text"))
+    split = dd.from_map(lambda n: frame.iloc[n : n + 1500], [0, 1500], meta=frame.iloc[:0])
+    assert len(split.simjoin.self_join(1.0).compute(scheduler="sync")) == 0

@@ -1,0 +1,124 @@
+"""Options of any type: every verb takes them, or refuses them with an error of the package."""
+
+import datetime
+import decimal
+import fractions
+import inspect
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+import dask_simjoin
+from dask_simjoin.cluster import estimators as cluster
+from dask_simjoin.errors import CoordinateError, OptionError, SimJoinError
+
+ODD = [
+    np.int64(2), np.float32(1), np.bool_(True), np.str_("auto"), np.timedelta64(1, "s"),
+    np.array(2), np.array([1.0]), np.array(["a", "b"]), np.array([]), np.zeros((2, 2)),
+    None, True, -1, 10**30, 10**400, 10**5000, float("nan"), float("inf"), 2j,
+    decimal.Decimal(2), fractions.Fraction(1, 2), pd.NA, pd.NaT, datetime.date(2020, 1, 1),
+    "", "x", b"auto", [], (), {}, {"a": 1}, {1}, ["x"], [["x"]], [None], object(), int,
+    pd.Series([1, 2]), pd.DataFrame({"x": [1.0]}),
+]  # fmt: skip
+
+FRAME = pd.DataFrame({"x": np.arange(12.0), "y": np.arange(12.0) % 5, "t": list("abcdefghijkl")})
+
+VERBS = {
+    "self_join": {"eps": 1.0},
+    "join": {"other": FRAME, "eps": 1.0, "on": ["x", "y"]},
+    "knn_join": {},
+    "neighbor_counts": {"eps": 1.0},
+    "count_pairs": {"eps": 1.0},
+    "dbscan": {"eps": 1.0},
+    "optics": {"max_eps": 1.0},
+    "k_distances": {"k": 2},
+    "neighbor_graph": {"eps": 1.0},
+    "plan": {"eps": 1.0},
+    "with_row_id": {},
+}
+
+
+def check(verb, given):
+    """Every option of a verb takes any value, or refuses it well."""
+    for name in inspect.signature(verb).parameters:
+        for value in ODD:
+            try:
+                verb(**given | {name: value})
+            except SimJoinError:
+                pass
+            except Exception as error:
+                raise AssertionError(f"{name}={type(value)}: {error!r}") from error
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("lazy", [False, True])
+def test_every_option_of_every_verb(verb, lazy):
+    frame = dd.from_pandas(FRAME, npartitions=2) if lazy else FRAME
+    check(getattr(frame.simjoin, verb), VERBS[verb])
+
+
+def test_every_option_of_functions():
+    check(dask_simjoin.connected_components, {"pairs": FRAME.simjoin.self_join(1.0)})
+    order = FRAME.simjoin.optics(1.0)
+    check(cluster.cluster_optics_dbscan, {"optics": order, "eps": 1.0})
+    check(cluster.cluster_optics_xi, {"optics": order, "min_samples": 2})
+
+
+def test_every_option_of_estimators():
+    x = FRAME[["x", "y"]].to_numpy()
+    for kind, given in ((cluster.DBSCAN, {"eps": 1.0}), (cluster.OPTICS, {"max_eps": 1.0})):
+
+        def fit(kind=kind, **given):
+            kind(**given).fit(x)
+
+        fit.__signature__ = inspect.signature(kind)
+        check(fit, given)
+
+
+def test_sizes_of_numpy():
+    lazy = dd.from_pandas(FRAME, npartitions=2)
+    for size in (np.int64(100), np.uint8(100), np.float32(100)):
+        one, other = (lazy.simjoin.self_join(1.0, blocksize=given) for given in (size, 100))
+        assert one.npartitions == other.npartitions > 1
+    with pytest.raises(OptionError, match=r"blocksize=np.timedelta64\(1,'s'\) is not allowed; use a number"):
+        lazy.simjoin.self_join(1.0, blocksize=np.timedelta64(1, "s"))
+
+
+def test_chunks_are_for_the_samples_that_there_are():
+    """Each row was a chunk of its own."""
+    lazy = dd.from_pandas(FRAME, npartitions=2)
+    for samples in (2, 10**30):
+        assert len(lazy.simjoin.optics(1.0, samples, mode="forest").expr.plan.chunks) == 1
+
+
+@pytest.mark.parametrize("mode", ["edges", "forest"])
+def test_more_samples_than_numbers_have_bits(mode):
+    for one in (FRAME, dd.from_pandas(FRAME, npartitions=2)):
+        order = one.simjoin.optics(1.0, 10**30, mode=mode)
+        order = order if one is FRAME else order.compute(scheduler="sync")
+        assert np.isinf(order.core_distance).all() and order.ordering.tolist() == list(range(12))
+        labels = one.simjoin.dbscan(1.0, 10**30)
+        assert set(labels if one is FRAME else labels.compute(scheduler="sync")) == {-1}
+    with pytest.raises(OptionError, match=r"min_samples=13 is not allowed of 12 rows; use at most as many"):
+        cluster.cluster_optics_xi(FRAME.simjoin.optics(1.0), 13)
+
+
+def test_choices_that_are_arrays():
+    for verb, name in (("optics", "mode"), ("join", "how"), ("neighbor_graph", "mode")):
+        with pytest.raises(OptionError, match=rf"{name}=array\(\['a', 'b'\].* is not allowed; use one of '"):
+            getattr(FRAME.simjoin, verb)(**VERBS[verb] | {name: np.array(["a", "b"])})
+
+
+@pytest.mark.parametrize("number", [decimal.Decimal("0.5"), 3, np.float64(1), fractions.Fraction(1, 2)])
+def test_objects_that_are_numbers(number):
+    frame = pd.DataFrame({"x": pd.Series([number] * 3, dtype=object)})
+    message = rf"row 0 .*holds an? {type(number).__name__}.* a number .*\.astype\('float64'\)"
+    with dask.config.set({"dataframe.convert-string": False}):
+        lazy = dd.from_pandas(frame, npartitions=1)
+    for one in (frame, lazy):
+        with pytest.raises(CoordinateError, match=message):
+            len(one.simjoin.self_join(1.0, on="x"))
+    assert len(frame.astype("float64").simjoin.self_join(1.0, on="x")) == 3

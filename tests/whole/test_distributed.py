@@ -1,0 +1,233 @@
+"""Joins on clusters: workers in other processes, a scheduler in another process, no planning there."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+
+from dask_simjoin.errors import PlanningError
+from dask_simjoin.planning import resources as cluster
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.resources import resources
+from tests.support.oracle import as_set, assert_same_pairs, brute_force
+from tests.support.points import frame_of
+
+EPS = 0.05
+PATIENCE = 60
+
+
+@pytest.fixture(scope="module")
+def x():
+    return np.random.default_rng(0).uniform(size=(800, 3))
+
+
+def check(ddf, x):
+    expected = brute_force(x, EPS)
+    pairs = ddf.simjoin.self_join(EPS, return_distance=True)
+    assert_same_pairs(as_set(pairs.compute()), expected)
+    assert ddf.simjoin.count_pairs(EPS).compute() == len(expected)
+    assert ddf.simjoin.neighbor_counts(EPS).sum().compute() == 2 * len(expected)
+    assert_same_pairs(as_set(pairs.persist().compute()), expected)
+
+
+def test_two_processes(client, x):
+    check(dd.from_pandas(frame_of(x), npartitions=5), x)
+
+
+def test_persisted_source(client, x):
+    check(dd.from_pandas(frame_of(x), npartitions=5).persist(), x)
+
+
+def test_parquet_to_parquet(client, x, tmp_path):
+    dd.from_pandas(frame_of(x), npartitions=5).to_parquet(tmp_path / "points")
+    pairs = dd.read_parquet(tmp_path / "points").simjoin.self_join(EPS)
+    pairs.to_parquet(tmp_path / "pairs")
+    assert_same_pairs(as_set(dd.read_parquet(tmp_path / "pairs").compute()), brute_force(x, EPS))
+
+
+@pytest.mark.parametrize("ids", ["int64", "str", "datetime64[ns, UTC]", "category", "object"])
+def test_rows_shuffled_between_processes(client, x, ids, monkeypatch):
+    """Of objects, as texts are in pandas 2, only Dask's shuffle by tasks knows how to carry them."""
+    names = {
+        "int64": pd.Index(np.arange(800)[::-1] * 3),
+        "str": pd.Index([f"row {n}" for n in range(800)]),
+        "datetime64[ns, UTC]": pd.date_range("2020", periods=800, freq="h", tz="UTC"),
+        "category": pd.CategoricalIndex([f"row {n:04}" for n in range(800)]),
+        "object": pd.Index([(n if n % 2 else f"row {n}") for n in range(800)], dtype=object),
+    }[ids]
+    frame = frame_of(x)
+    frame["name"] = names
+    with dask.config.set({"dataframe.convert-string": False}):
+        ddf = dd.from_pandas(frame, npartitions=5)
+    chosen = {"partitioning": "spatial", "blocksize": 200 * 40}
+    few = ddf.simjoin.self_join(EPS * 1.01, on=["c0", "c1", "c2"], id="name", **chosen)
+    assert few.expr.plan.chunks.method == "tasks"
+    monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
+    pairs = ddf.simjoin.self_join(EPS, on=["c0", "c1", "c2"], id="name", **chosen)
+    plan = pairs.expr.plan
+    assert plan.partitioning == "spatial"
+    assert plan.chunks.method == ("tasks" if ids == "category" or names.dtype == object else "p2p")
+    local = frame.simjoin.self_join(EPS, on=["c0", "c1", "c2"], id="name")
+    found = pairs.compute()
+    assert_same_pairs(as_set(found), as_set(local))
+    assert found.dtypes.tolist() == local.dtypes.tolist()
+    counts = ddf.simjoin.neighbor_counts(
+        EPS, on=["c0", "c1", "c2"], partitioning="spatial", blocksize=200 * 40
+    )
+    pd.testing.assert_series_equal(
+        counts.compute(), frame.simjoin.neighbor_counts(EPS, on=["c0", "c1", "c2"])
+    )
+
+
+def test_the_budget_is_of_the_workers(client, x):
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    limit = min(w["memory_limit"] for w in workers)
+    memory = limit - 300 * 2**20
+    have = resources("pandas")
+    assert have == Resources(2, memory, True, limit)
+    plan = dd.from_pandas(frame_of(x), npartitions=5).simjoin.self_join(EPS).expr.plan
+    assert plan.budget.chunk == min(memory // 12, 256 * 2**20)
+
+
+@pytest.fixture(scope="module")
+def mortal_workers():
+    """A cluster of which workers are killed: each comes back as another process."""
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("partitioning", ["entity", "tasks", "p2p"])
+def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, monkeypatch):
+    """Its tasks, chunks and shuffled rows are made anew, and the result is the same."""
+    x = np.random.default_rng(3).uniform(size=(40_000, 2))
+    eps = 0.01
+    expected = frame_of(x).simjoin.self_join(eps)
+    with (
+        Client(mortal_workers) as client,
+        dask.config.set({"distributed.scheduler.allowed-failures": 10}),
+    ):
+        client.wait_for_workers(2, timeout=PATIENCE)
+        source = dd.from_map(
+            slow_part, range(10), x=x, size=4000, meta=frame_of(x[:0]), enforce_metadata=False
+        )
+        monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9 if partitioning == "p2p" else 1.0)
+        kind = "entity" if partitioning == "entity" else "spatial"
+        pairs = source.simjoin.self_join(eps, partitioning=kind, blocksize=4000 * 24)
+        plan = pairs.expr.plan
+        assert plan.partitioning == kind
+        assert getattr(plan.chunks, "method", "entity") == partitioning
+        assert len(plan) >= 10
+        pids = client.run(os.getpid)
+        running = client.compute(pairs)
+        deadline = time.monotonic() + PATIENCE
+        while not client.run_on_scheduler(any_pairs_joined):
+            assert time.monotonic() < deadline, "no block pair was joined"
+            time.sleep(0.02)
+        assert not running.done()
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        found = running.result(timeout=PATIENCE)
+    assert_same_pairs(as_set(found), as_set(expected))
+
+
+def slow_part(number, x, size):
+    """A partition that takes a moment, so that there is a middle."""
+    time.sleep(0.1)
+    return frame_of(x).iloc[number * size : (number + 1) * size]
+
+
+def any_pairs_joined(dask_scheduler):
+    """Whether the result of a block pair is in memory."""
+    tasks = dask_scheduler.tasks
+    return any(str(key).startswith("('simjoin_pairs") and tasks[key].state == "memory" for key in tasks)
+
+
+def test_planned_on_a_cluster_and_computed_without_one(client, x, monkeypatch):
+    monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
+    pairs = dd.from_pandas(frame_of(x), npartitions=5).simjoin.self_join(
+        EPS, partitioning="spatial", blocksize=200 * 32
+    )
+    assert pairs.expr.plan.chunks.method == "p2p"
+    with (
+        dask.config.set(scheduler="sync"),
+        pytest.raises(PlanningError, match=r"planned on a cluster and is computed without one.*'p2p'.*again"),
+    ):
+        pairs.compute()
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "sync"])
+def test_planned_on_a_cluster_and_computed_by_another_scheduler(client, x, monkeypatch, scheduler):
+    """What compute(scheduler=...) names, Dask tells only its tasks: they refuse, and the remedies help."""
+    monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
+
+    def join():
+        ddf = dd.from_pandas(frame_of(x), npartitions=5)
+        return ddf.simjoin.self_join(EPS, partitioning="spatial", blocksize=200 * 32, return_distance=True)
+
+    pairs, expected = join(), brute_force(x, EPS)
+    message = r"planned on a cluster.*'p2p'.*run without one.*config.set\(scheduler=.*leave out scheduler="
+    for lazy in (pairs, pairs.left.sum()):
+        with pytest.raises(PlanningError, match=message):
+            lazy.compute(scheduler=scheduler)
+    assert_same_pairs(as_set(pairs.compute()), expected)
+    with dask.config.set(scheduler=scheduler):
+        assert_same_pairs(as_set(join().compute()), expected)
+    with dask.config.set({"dataframe.shuffle.method": "tasks"}):
+        pairs = join()
+    assert_same_pairs(as_set(pairs.compute(scheduler=scheduler)), expected)
+
+
+NO_PLANNING = """
+from dask_simjoin.graph import planner
+
+def refuse(*args):
+    raise RuntimeError("the scheduler planned a join")
+
+planner._compute_plan = refuse
+planner.plan_for = refuse
+from dask_simjoin.graph import unplanned
+unplanned.plan_for = refuse
+print("this scheduler refuses to plan", flush=True)
+"""
+
+
+@pytest.fixture
+def remote_scheduler(tmp_path):
+    """A scheduler and a worker, each a process of its own; the scheduler cannot plan."""
+    file, preload = tmp_path / "scheduler.json", tmp_path / "no_planning.py"
+    preload.write_text(NO_PLANNING)
+    dask = [sys.executable, "-m", "dask"]
+    common = ["--no-dashboard", "--scheduler-file", str(file)]
+    commands = [
+        [*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--preload", str(preload), *common],
+        [*dask, "worker", "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", *common],
+    ]
+    processes = []
+    try:
+        for command in commands:
+            log = (tmp_path / f"log{len(processes)}").open("w")
+            processes.append((subprocess.Popen(command, stdout=log, stderr=log), log))
+            deadline = time.monotonic() + PATIENCE
+            while not file.exists():
+                assert time.monotonic() < deadline, "the scheduler did not start"
+                time.sleep(0.1)
+        assert "refuses to plan" in (tmp_path / "log0").read_text()
+        yield str(file)
+    finally:
+        for process, log in reversed(processes):
+            process.terminate()
+            process.wait(PATIENCE)
+            log.close()
+
+
+def test_the_scheduler_never_plans(remote_scheduler, x):
+    with Client(scheduler_file=remote_scheduler) as client:
+        client.wait_for_workers(1, timeout=PATIENCE)
+        check(dd.from_pandas(frame_of(x), npartitions=4), x)

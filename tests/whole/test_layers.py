@@ -1,0 +1,241 @@
+"""What may import what: modules only from floors below, private parts of Dask only in one place."""
+
+import ast
+import importlib.metadata
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dask_simjoin
+from dask_simjoin.api.import_hook import when_imported
+
+PACKAGE = "dask_simjoin"
+ROOT = Path(dask_simjoin.__file__).parent
+
+IMPORTING_FUNCTIONS = {"import_module", "__import__"}
+
+ROOMS = {"api", "cluster", "engine", "errors", "expressions", "metrics", "options", "planning", "tasks"}
+
+FACES = {"metrics", "cluster"}
+"""Packages that users import from."""
+
+
+def modules():
+    """Name -> syntax tree of every module of the package."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(part for part in parts if part != "__init__")] = ast.parse(path.read_text(), str(path))
+    return found
+
+
+MODULES = modules()
+
+
+def imports(name):
+    """Absolute names that a module imports, and the line; `from a import b` gives "a.b"."""
+    base = [PACKAGE, *name.split(".")] if name else [PACKAGE]
+    is_package = (ROOT / Path(*base[1:]) / "__init__.py").exists()
+    for node in ast.walk(MODULES[name]):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parts = node.module.split(".") if node.module else []
+            if node.level:
+                parts = base[: len(base) - node.level + is_package] + parts
+            yield from ((".".join([*parts, alias.name]), node.lineno) for alias in node.names)
+
+
+def own(imported):
+    """The module of this package that an import names, without the package's name, or None."""
+    first, *parts = imported.split(".")
+    if first != PACKAGE:
+        return None
+    while parts and ".".join(parts) not in MODULES:
+        parts.pop()
+    return ".".join(parts)
+
+
+def test_rooms_import_from_rooms_below_only():
+    """The contracts of pyproject.toml: layers, and no circle among packages and modules."""
+    ran = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-logo"],
+        cwd=ROOT.parent, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_listing_shows_the_house():
+    rooms = {path.stem for path in ROOT.iterdir() if path.suffix != ".typed" and path.stem[0] != "_"}
+    assert rooms == ROOMS
+
+
+def test_tasks_and_engines_do_not_know_dask():
+    for module in MODULES:
+        if module.partition(".")[0] in ("errors", "metrics", "engine", "tasks"):
+            dask = [what for what, _ in imports(module) if what.partition(".")[0] in ("dask", "distributed")]
+            assert not dask, f"{module} imports {dask}"
+
+
+def test_packages_only_hand_names_on():
+    """Their files hold no code, so that a module is found where it is named."""
+    for module, tree in MODULES.items():
+        if module and (ROOT / Path(*module.split(".")) / "__init__.py").exists():
+            rest = [node for node in tree.body if not isinstance(node, ast.Expr)]
+            if module in FACES:
+                names = [node for node in rest if not isinstance(node, ast.ImportFrom)]
+                assert [target.id for node in names for target in node.targets] == ["__all__"]
+            else:
+                assert not rest, f"{module}/__init__.py holds code"
+
+
+def inside_functions(module, kinds):
+    """Nodes of these kinds inside the functions of a module."""
+    functions = [
+        n
+        for n in ast.walk(MODULES[module])
+        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    ]
+    return [node for function in functions for node in ast.walk(function) if isinstance(node, kinds)]
+
+
+def test_no_imports_inside_functions():
+    for module in MODULES:
+        found = inside_functions(module, ast.Import | ast.ImportFrom)
+        assert not found, f"{module}, line {found[0].lineno}: import at the top of the module"
+
+
+def test_modules_are_imported_by_name_only_where_they_are_chosen():
+    found = set()
+    for module, tree in MODULES.items():
+        for node in ast.walk(tree):
+            name = (
+                node.attr
+                if isinstance(node, ast.Attribute)
+                else node.id
+                if isinstance(node, ast.Name)
+                else None
+            )
+            if name in IMPORTING_FUNCTIONS:
+                found.add(module)
+        if any(imported.rpartition(".")[2] in IMPORTING_FUNCTIONS for imported, _ in imports(module)):
+            found.add(module)
+    assert found == {"engine.base", "options.optional"}
+
+
+def is_private_dask(imported):
+    """Whether an import names a part of Dask that Dask does not document."""
+    parts = imported.split(".")
+    if parts[0] not in ("dask", "distributed"):
+        return False
+    return any(part.startswith("_") for part in parts[1:]) or imported.startswith("dask.dataframe.dask_expr")
+
+
+def test_private_parts_of_dask_are_imported_in_one_place():
+    private = {module for module in MODULES for imported, _ in imports(module) if is_private_dask(imported)}
+    assert private == {"expressions.dask_private"}
+
+
+@pytest.mark.parametrize(
+    ("imported", "private"),
+    [
+        ("dask._task_spec.Task", True),
+        ("dask.dataframe.dask_expr.new_collection", True),
+        ("dask.dataframe.dask_expr._expr.Expr", True),
+        ("dask.dataframe.dask_expr.io.io.BlockwiseIO", True),
+        ("dask.base._hidden", True),
+        ("dask", False),
+        ("dask.tokenize.tokenize", False),
+        ("dask.dataframe.extensions.register_dataframe_accessor", False),
+        ("numpy._core", False),
+    ],
+)
+def test_what_private_means(imported, private):
+    assert is_private_dask(imported) == private
+
+
+# --- importing the package ------------------------------------------------------------------------
+
+NOT_NEEDED = ["cupy", "cudf", "dask_cuda", "dask_cudf", "rmm", "sklearn", "scipy", "matplotlib", "hypothesis"]
+
+# Dask and Numba import SciPy where they find it, so it is hidden: the package must not need it
+CODE = f"""
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {NOT_NEEDED!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+import {PACKAGE}
+print(*sorted({{name.partition(".")[0] for name in sys.modules}}))
+"""
+
+
+def run(code):
+    """What a fresh Python prints."""
+    path = os.pathsep.join([str(ROOT.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_importing_the_package_needs_no_optional_library():
+    loaded = run(CODE)
+    assert PACKAGE in loaded
+    assert not set(loaded) & set(NOT_NEEDED)
+
+
+def test_importing_the_package_loads_nothing_more_than_its_dependencies():
+    """What Dask, Numba and PyArrow load by themselves is theirs."""
+    names = "numpy, pandas, pyarrow, numba, llvmlite.binding, dask.dataframe, distributed"
+    show = "; import sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    before, after = (set(run(f"import {what}{show}")) for what in (names, PACKAGE))
+    assert not (after - before) & set(NOT_NEEDED)
+
+
+def test_backends_are_loaded_when_they_are_chosen():
+    code = "import sys, dask_simjoin; print(*[m for m in sys.modules if m.startswith('dask_simjoin')])"
+    assert not [
+        module
+        for module in run(code)
+        if module.startswith((f"{PACKAGE}.engine.cpu.", f"{PACKAGE}.engine.gpu."))
+    ]
+
+
+def test_the_version_is_that_of_the_installed_package():
+    try:
+        installed = importlib.metadata.version("dask-simjoin")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("dask-simjoin is imported from its source tree")
+    assert dask_simjoin.__version__ == installed
+
+
+def test_everything_that_is_exported_exists():
+    assert sorted(dask_simjoin.__all__) == sorted(set(dask_simjoin.__all__))
+    for name in dask_simjoin.__all__:
+        assert getattr(dask_simjoin, name).__doc__, f"{name} has no documentation"
+
+
+def test_an_accessor_is_registered_once_a_library_is_imported(tmp_path, monkeypatch):
+    """Also if somebody only looked for the library before, or its first import failed."""
+    (tmp_path / "late_library.py").write_text("import sys\nassert 'late_ready' in sys.modules\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    calls = []
+    when_imported("late_library", lambda: calls.append(sys.modules["late_library"].__name__))
+    assert importlib.util.find_spec("late_library")
+    with pytest.raises(AssertionError):
+        exec("import late_library")
+    assert not calls
+    monkeypatch.setitem(sys.modules, "late_ready", sys)
+    exec("import late_library; import late_library")
+    assert calls == ["late_library"]
+    when_imported("late_library", lambda: calls.append("again"))
+    assert calls == ["late_library", "again"]

@@ -1,0 +1,93 @@
+"""Random histories of frames, verbs and partitionings; see `tests.checks.random_cases` for many more of
+them."""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("sklearn")
+
+from tests.checks.random_cases import run
+from tests.support.frames import split
+from tests.support.random_after import compared
+
+SEED = 11
+
+
+@pytest.mark.parametrize("case", range(60))
+def test_random_case(case):
+    outcome, what = run(SEED, case)
+    assert outcome != "failed", f"python -m tests.checks.random_cases --seed {SEED} --case {case}\n{what}"
+
+
+def test_most_cases_are_compared_and_come_out_alike_again():
+    outcomes = [run(SEED, case) for case in range(5)]
+    assert outcomes == [run(SEED, case) for case in range(5)]
+    assert sum(outcome == "compared" for outcome, _ in outcomes) >= 3
+
+
+@pytest.mark.parametrize("changed", [{"left": [0, 2]}, {"right": [1, 1]}, {"distance": [0.5, 1.0]}])
+def test_differences_are_found(changed):
+    pairs = pd.DataFrame({"left": [0, 1], "right": [1, 2], "distance": [0.5, np.nextafter(1.0, 2)]})
+    compared(pairs, pairs.iloc[::-1], near=False, index=False)
+    for other in (pairs.assign(**changed), pairs.iloc[:1], pairs[["right", "left", "distance"]]):
+        with pytest.raises(AssertionError):
+            compared(pairs, other, near=False, index=False)
+
+
+# --- what users' frames are called, and named by -----------------------------------------------------
+
+POINTS = pd.DataFrame(np.random.default_rng(0).integers(0, 6, (30, 2)) * 1.0, columns=["x", "y"])
+SPATIAL = {"partitioning": "spatial", "blocksize": 700}
+IDS = {
+    "categories": pd.Categorical([f"c{k}" for k in range(30)], [f"c{k}" for k in range(30)][::-1]),
+    "ordered categories": pd.Categorical(range(30), range(29, -1, -1), ordered=True),
+    "zoned times": pd.date_range("2020", periods=30, tz="Asia/Tokyo"),
+    "seconds": pd.date_range("2020", periods=30).astype("datetime64[s]"),
+    "durations": pd.to_timedelta(np.arange(30), unit="h"),
+    "periods": pd.period_range("2020", periods=30, freq="D"),
+    "intervals": pd.interval_range(0, 30),
+    "nullable": pd.array(range(30), dtype="Int64"),
+    "Arrow's strings": pd.array([f"a{k}" for k in range(30)], dtype="string[pyarrow]"),
+    "Arrow's times": pd.array(pd.date_range("2020", periods=30), dtype="timestamp[ns][pyarrow]"),
+    "large": np.arange(30, dtype="uint64") + np.uint64(2**63),
+    "float32": np.arange(30, dtype="float32"),
+    "complex": np.arange(30) * 1j,
+}
+
+
+@pytest.mark.parametrize("kind", IDS)
+@pytest.mark.parametrize("place", ["column", "index"])
+def test_ids_of_any_kind(kind, place):
+    frame = POINTS.assign(name=IDS[kind])
+    frame, how = (frame, {"id": "name"}) if place == "column" else (frame.set_index("name"), {})
+    own, names = how | {"on": ["x", "y"]}, frame["name"].tolist() if how else frame.index.tolist()
+    ddf = split(frame, [11, 11, 20])
+    pairs = ddf.simjoin.self_join(1.0, **own, **SPATIAL)
+    found, want = pairs.compute(), POINTS.simjoin.self_join(1.0)
+    assert set(zip(found["left"], found["right"], strict=True)) == {
+        (names[i], names[j]) for i, j in zip(want["left"], want["right"], strict=True)
+    }
+    assert found.dtypes.tolist() == pairs.dtypes.tolist() and len(found) == len(want)
+    assert found["left"].dtype == (frame["name"].dtype if how else frame.index.dtype)
+    counts = ddf.simjoin.neighbor_counts(1.0, on=["x", "y"], **SPATIAL).compute()
+    assert counts.tolist() == POINTS.simjoin.neighbor_counts(1.0).tolist()
+    assert counts.index.equals(frame.index)
+
+
+@pytest.mark.parametrize("name", ["left", "distance", "neighbors", "index", "_partitions", 0, ("a", 1), 2.5])
+def test_columns_of_any_name(name):
+    """Also that of the index."""
+    frame = POINTS.rename(columns={"x": name})
+    frame.index.name = name
+    ddf = dd.from_pandas(frame, npartitions=3)
+    pairs = len(POINTS.simjoin.self_join(1.0))
+    options = {"on": [name, "y"], **SPATIAL}
+    for verb, *of in (("neighbor_counts", 1.0), ("dbscan", 1.0, 3), ("k_distances", 3)):
+        want = getattr(POINTS.simjoin, verb)(*of)
+        found = getattr(ddf.simjoin, verb)(*of, **options).compute()
+        assert found.tolist() == want.tolist() and found.index.name == name
+    assert len(ddf.simjoin.self_join(1.0, **options)) == pairs
+    assert len(ddf.simjoin.knn_join(ddf, 1, **options)) == 30
+    assert len(ddf.simjoin.join(ddf, 1.0, how="left", **options)) == 2 * pairs + 30
