@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.errors import CoordinateError
-from dask_simjoin.metrics import METRICS, Chebyshev, Euclidean, Manhattan, Minkowski, make_metric, sphere
+from dask_simjoin.metrics import METRICS, make_metric, sphere
+from dask_simjoin.metrics.distances import Chebyshev, Euclidean, Manhattan, Minkowski
 from dask_simjoin.metrics.norms import power
 from tests.support.density import labels_of_neighbours
 from tests.support.frames import computed, lay
