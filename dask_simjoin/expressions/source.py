@@ -81,7 +81,7 @@ def settled_beside(frame: Expr) -> Expr:
     columns, whole = list(frame.columns), frame
     while isinstance(whole, Projection):
         whole = whole.frame
-    return Given(Sealed(whole.lower_completely().simplify().fuse()))[columns]
+    return Given(Sealed(whole.lower_completely().simplify()))[columns]
 
 
 def _held(expr: Expr, known: dict[str, Expr]) -> Expr:

@@ -167,3 +167,22 @@ def test_functions_of_partitions(sources, verb):
     with dask.config.set(scheduler="sync"):
         made = LAZY[verb](sources["known"])
         assert made.map_partitions(lambda part: part).compute().equals(made.compute())
+
+
+@pytest.mark.parametrize("before", ["set_index", "merge"])
+def test_what_is_shuffled_is_shuffled_once(sources, before):
+    """A second shuffle by disk or network might give rows of one label in another order."""
+    graphs = []
+
+    def get(graph, keys, **options):
+        graphs.append(graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph)
+        return dask.get(graph, keys, **options)
+
+    with dask.config.set({"scheduler": get, "dataframe.shuffle.method": "disk"}):
+        frame = MOVED[before](sources["fsspec"])
+        frame.assign(v=VALUES["counts"](frame)).compute()
+        frame.compute()
+    beside, alone = (
+        {key[0] for key in graph if "diskshuffle" in key[0]} for graph in (graphs[-2], graphs[-1])
+    )
+    assert len(beside) == len(alone) > 0
