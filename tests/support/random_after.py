@@ -62,9 +62,6 @@ FILTERED = {
 OWN = ["left", "right", "rank", "distance", "value", "ordering", "reachability"]
 """Columns whose dtypes are the package's to tell."""
 
-ASIDE = True
-"""Whether rows of frames that are themselves filtered are put aside."""
-
 
 def of(value: Any, what: Any) -> Any:
     """What a function makes of a value."""
@@ -83,7 +80,7 @@ def after(draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Pat
     if kind == "forest":
         eps, core, labels, _ = value
         found = lazy.compute() if is_dask_collection(lazy) else lazy
-        assert found.index.tolist() == one.frame.index[one.used].tolist()
+        assert not made.labelled or found.index.tolist() == one.frame.index[one.used].tolist()
         return check_forest(found, eps, core, labels)
     if not is_dask_collection(lazy):
         return compared(lazy, value, near, kind != "pairs")
@@ -91,9 +88,10 @@ def after(draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Pat
         return beside(draw, lazy, value, made, one, near, folder)
     own = ["len", "head", "persist", "repartition", "parquet", "partitions", "merge", "dtypes", "divisions"]
     done = draw.one("after", ["as it is"] * 6 + list(BOTH) + own)
-    index = kind == "rows"
-    if kind == "rows" and ASIDE and made.changed:
-        raise Skipped("aside: semi joins of filtered frames")
+    index = kind == "rows" and made.labelled
+    own = ["len", "head", "persist", "repartition", "parquet", "partitions", "merge", "dtypes", "divisions"]
+    done = draw.one("after", ["as it is"] * 6 + list(BOTH) + own)
+    index = kind == "rows" and made.labelled
     if done in BOTH:
         return compared(BOTH[done](lazy).compute(), BOTH[done](value), near, index and done not in ("size",))
     if done == "merge":
@@ -145,12 +143,11 @@ def beside(draw: Draw, lazy: Any, value: Any, made: Made, one: Side, near: bool,
     done = draw.one("after", ["as it is"] * 4 + list(FRAMES) * 2 + list(FILTERED) + own)
     if done == "as it is":
         found = lazy.compute()
-        assert not made.ordered or found.index.tolist() == value.index.tolist(), "index labels differ"
-        return compared(found, value, near, True, made.ordered)
+        return compared(found, value, near, made.labelled, made.ordered)
     if done in own:
         if lazy.ndim == 1:
             lazy, value = (one.to_frame("value") for one in (lazy, value))
-        return whole(draw, done, lazy, value, near, True, folder)
+        return whole(draw, done, lazy, value, near, made.labelled, folder)
     if lazy.ndim == 2:
         column = draw.one("column", ["ordering", "reachability", "core_distance", "predecessor"])
         lazy, value = lazy[column], value[column]
@@ -158,8 +155,6 @@ def beside(draw: Draw, lazy: Any, value: Any, made: Made, one: Side, near: bool,
         raise Skipped("pandas cannot align labels that repeat where rows were left out")
     if not one.used.all() and done in FILTERED:
         raise Skipped("pandas cannot filter by values that some rows lack")
-    if ASIDE and made.changed and done in FILTERED:
-        raise Skipped("aside: filters by values of filtered frames")
     what = FRAMES.get(done) or FILTERED[done]
     if not made.ordered and not one.frame.index.is_unique:
         raise Skipped("labels that repeat, in an order that Dask does not fix")
@@ -169,7 +164,7 @@ def beside(draw: Draw, lazy: Any, value: Any, made: Made, one: Side, near: bool,
         if fails_alike(what, made.frame, type(error)):
             raise Skipped("Dask cannot do that with values of its own either") from error
         raise
-    compared(found, what(one.frame, value), near, done != "assign, merge")
+    compared(found, what(one.frame, value), near, made.labelled and done != "assign, merge")
 
 
 def fails_alike(what: Any, frame: Any, error: type[Exception]) -> bool:

@@ -53,12 +53,12 @@ class Made(NamedTuple):
     """A frame, and what is known of it.
 
     `ordered`: its rows come in one order, whatever is read of it: not where rows that tie were shuffled.
-    `changed`: whether rows were left out or moved since they were read.
+    `labelled`: so are its index labels: not where Dask counts them anew in partitions that it merged.
     """
 
     frame: Any
     ordered: bool
-    changed: bool
+    labelled: bool = True
 
 
 def names_of(draw: Draw, dims: int) -> list[Any]:
@@ -145,17 +145,17 @@ def laid(draw: Draw, base: pd.DataFrame, folder: Path) -> Made:
     kind = draw.one("source", sources)
     parts = draw.one("partitions", [1, 2, 3, 5, 9])
     if kind == "pandas":
-        return Made(dd.from_pandas(base, npartitions=parts), True, False)
+        return Made(dd.from_pandas(base, npartitions=parts), True)
     if kind == "unsorted":
-        return Made(dd.from_pandas(base, npartitions=parts, sort=False), True, False)
+        return Made(dd.from_pandas(base, npartitions=parts, sort=False), True)
     cuts = np.sort(rng.integers(0, rows + 1, parts - 1)).tolist()
     pieces = [base.iloc[a:b] for a, b in itertools.pairwise([0, *cuts, rows])]
     if kind == "parts":
-        return Made(dd.from_map(itself, pieces, meta=base.iloc[:0]), True, False)
+        return Made(dd.from_map(itself, pieces, meta=base.iloc[:0]), True)
     if kind == "halves":
         both = [dd.from_pandas(base.iloc[a:b], npartitions=2, sort=False)
                 for a, b in itertools.pairwise([0, rows // 2, rows])]  # fmt: skip
-        return Made(dd.concat(both), True, False)
+        return Made(dd.concat(both), True)
     return from_files(draw, base, pieces, kind, folder)
 
 
@@ -176,12 +176,11 @@ def from_files(draw: Draw, base: pd.DataFrame, pieces: list[pd.DataFrame], kind:
     if how["filesystem"] == "fsspec":
         how["split_row_groups"] = draw.one("split_row_groups", ["infer", True, False, 2])
         how["calculate_divisions"] = draw.one("calculate_divisions", [False, False, True])
-    filters = draw.chance("filters", 0.2)
-    if filters:
+    if draw.chance("filters", 0.2):
         how["filters"] = [("g", ">", 0)]
     if draw.chance("columns", 0.2):
         how["columns"] = list(base.columns[::-1])
-    return Made(dd.read_parquet(folder, **how), True, filters)
+    return Made(dd.read_parquet(folder, **how), True, how["filesystem"] != "arrow")
 
 
 def told(draw: Draw, made: Made) -> Made:
@@ -189,7 +188,7 @@ def told(draw: Draw, made: Made) -> Made:
     for _ in range(draw.one("steps", [0, 0, 1, 1, 2])):
         made = stepped(draw, made)
     if not made.ordered and draw.chance("settled", 0.5):
-        made = Made(made.frame.persist(), True, False)
+        made = Made(made.frame.persist(), True)
     return made
 
 
@@ -203,54 +202,54 @@ STEPS = [
 
 def stepped(draw: Draw, made: Made) -> Made:
     """The frame after one more step."""
-    ddf, ordered, _ = made
+    ddf, ordered, labelled = made
     kind = draw.one("step", STEPS)
-    shuffled, left_out = Made(ddf, False, True), Made(ddf, ordered, True)
+    shuffled = Made(ddf, False, labelled)
     if kind == "filter":
-        return left_out._replace(frame=ddf[ddf["g"] > draw.one("above", [0, 1])])
+        return made._replace(frame=ddf[ddf["g"] > draw.one("above", [0, 1])])
     if kind == "filter strings":
-        return left_out._replace(frame=ddf[ddf["s"] != "row 3"])
+        return made._replace(frame=ddf[ddf["s"] != "row 3"])
     if kind == "query":
-        return left_out._replace(frame=ddf.query("g != 2 and r >= 0"))
+        return made._replace(frame=ddf.query("g != 2 and r >= 0"))
     if kind == "none kept":
-        return left_out._replace(frame=ddf[ddf["key"] < draw.one("below", [-100, 30])])
+        return made._replace(frame=ddf[ddf["key"] < draw.one("below", [-100, 30])])
     if kind == "dropna":
-        return left_out._replace(frame=ddf.dropna(subset=[ddf.columns[0]]))
+        return made._replace(frame=ddf.dropna(subset=[ddf.columns[0]]))
     if kind == "repartition":
         return made._replace(frame=ddf.repartition(npartitions=max(1, ddf.npartitions // 2)))
     if kind == "more partitions":
         return made._replace(frame=ddf.repartition(npartitions=ddf.npartitions + 2))
     if kind == "set_index":
-        return Made(ddf.set_index("key", drop=False), True, True)
+        return Made(ddf.set_index("key", drop=False), True)
     if kind == "sort_values":
         by = draw.one("by", ["key", "g"])
-        return Made(ddf.sort_values(by), by == "key", True)
+        return Made(ddf.sort_values(by), by == "key", labelled)
     if kind == "head":
-        return left_out._replace(frame=ddf.head(40, npartitions=-1, compute=False))
+        return made._replace(frame=ddf.head(40, npartitions=-1, compute=False))
     if kind == "persist":
-        return Made(ddf.persist(), ordered, False)
+        return Made(ddf.persist(), ordered)
     if kind == "concat":
-        return made._replace(frame=dd.concat([ddf[ddf["g"] > 1], ddf[ddf["g"] <= 1]]), changed=True)
+        return made._replace(frame=dd.concat([ddf[ddf["g"] > 1], ddf[ddf["g"] <= 1]]))
     if kind == "merge":
         groups = pd.DataFrame({"g": [0, 1, 2], "weight": [0.5, 1.5, 2.5]})
-        return Made(ddf.merge(groups, on="g"), False, True)
+        return Made(ddf.merge(groups, on="g"), False, False)
     if kind == "merge frames":
         right = ddf[["key"]].assign(more=1)
-        return Made(ddf.merge(right, on="key"), False, True)
+        return Made(ddf.merge(right, on="key"), False, False)
     if kind == "reset_index":
-        return made._replace(frame=ddf.reset_index(drop=True))
+        return made._replace(frame=ddf.reset_index(drop=True), labelled=False)
     if kind == "assign":
         return made._replace(frame=ddf.assign(half=ddf["g"] / 2, r=ddf["r"] + 0.5))
-    if kind == "map":
+    if kind == "row_id" and "row_id" not in ddf:
+        return made._replace(frame=ddf.simjoin.with_row_id())
+    if kind in ("map", "row_id"):
         return made._replace(frame=ddf.map_partitions(itself, meta=ddf._meta))
     if kind == "partitions":
         return made._replace(frame=ddf.partitions[: max(1, ddf.npartitions // 2)])
-    if kind == "row_id":
-        return made._replace(frame=ddf.simjoin.with_row_id())
     if kind == "loc":
-        return loc(left_out)
+        return loc(made)
     if kind == "drop_duplicates":
-        return Made(ddf.drop_duplicates(subset=["key"]), False, True)
+        return Made(ddf.drop_duplicates(subset=["key"]), False, labelled)
     if kind == "cleared":
         return made._replace(frame=ddf.clear_divisions())
     if kind == "astype":
