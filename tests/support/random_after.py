@@ -145,6 +145,8 @@ def beside(draw: Draw, lazy: Any, value: Any, made: Made, one: Side, near: bool,
         found = lazy.compute()
         return compared(found, value, near, made.labelled, made.ordered)
     if done in own:
+        if done == "partitions" and fails_alike(last_partition, made.frame, IndexError):
+            raise Skipped("Dask cannot choose partitions of frames whose partitions it merges")
         if lazy.ndim == 1:
             lazy, value = (one.to_frame("value") for one in (lazy, value))
         return whole(draw, done, lazy, value, near, made.labelled, folder)
@@ -175,6 +177,11 @@ def fails_alike(what: Any, frame: Any, error: type[Exception]) -> bool:
         except error:
             return True
     return False
+
+
+def last_partition(frame: Any, values: Any) -> Any:
+    """The last partition of values of a frame's rows."""
+    return values.partitions[frame.npartitions - 1]
 
 
 def keys(part: pd.DataFrame) -> pd.Series:
