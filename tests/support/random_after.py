@@ -23,7 +23,7 @@ BOTH = {
     "column": lambda f: f[f.columns[0]],
     "filter": lambda f: f[f[f.columns[-1]].notnull()],
     "filter, column": lambda f: f[f[f.columns[0]].notnull()][f.columns[-1]],
-    "size": lambda f: f.groupby(f.columns[0]).size().rename("size"),
+    "size": lambda f: f.groupby([f.columns[0]]).size().rename("size"),
     "assign": lambda f: f.assign(more=1)[["more", f.columns[0]]],
     "concat": lambda f: (dd if is_dask_collection(f) else pd).concat([f, f]),
     "isin": lambda f: f[~f[f.columns[0]].isin([4, 7, 10, 13])],
@@ -89,9 +89,6 @@ def after(draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Pat
     own = ["len", "head", "persist", "repartition", "parquet", "partitions", "merge", "dtypes", "divisions"]
     done = draw.one("after", ["as it is"] * 6 + list(BOTH) + own)
     index = kind == "rows" and made.labelled
-    own = ["len", "head", "persist", "repartition", "parquet", "partitions", "merge", "dtypes", "divisions"]
-    done = draw.one("after", ["as it is"] * 6 + list(BOTH) + own)
-    index = kind == "rows" and made.labelled
     if done in BOTH:
         return compared(BOTH[done](lazy).compute(), BOTH[done](value), near, index and done not in ("size",))
     if done == "merge":
@@ -103,6 +100,7 @@ def after(draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Pat
         if column is None:
             raise Skipped("nothing to merge by")
         how = {"left_on": column, "right_on": "key"}
+        lazy, value = (frame.reset_index(drop=True) for frame in (lazy, value))
         return compared(lazy.merge(source[0], **how).compute(), value.merge(source[1], **how), near, False)
     whole(draw, done, lazy, value, near, index, folder)
 
