@@ -74,7 +74,7 @@ def test_thresholds_of_arrays(metric, p):
     eps = np.concatenate([[0.0, 2.0, 2.1, 1e300], 10.0 ** np.random.default_rng(0).uniform(-9, 8, 5000)])
     with np.errstate(over="ignore"):
         want = make_metric(metric, p).threshold(eps)
-    assert_same_bits(make_metric(metric, p).threshold(cupy.asarray(eps)), want)
+    assert_same_bits(make_metric(metric, p).threshold(cupy.asarray(eps), cupy), want)
 
 
 # --- verbs ----------------------------------------------------------------------------------------
