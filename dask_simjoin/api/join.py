@@ -15,7 +15,7 @@ from dask_simjoin.errors import OptionError
 from dask_simjoin.expressions.counts import MatchCounts
 from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.pairs import LEFT, Join
-from dask_simjoin.expressions.source import seal
+from dask_simjoin.expressions.source import freeze
 from dask_simjoin.options.frames import unnamed
 from dask_simjoin.options.messages import did_you_mean, shown
 from dask_simjoin.options.spec import JoinSpec
@@ -62,7 +62,7 @@ def join(frame: Any, other: Any, eps: Any, *, how: str = "inner", on: Any = None
         return _some(frame, other, spec, how == SEMI)
     example = pairs_example(left, right, spec, how == LEFT)
     if is_dask_collection(frame):
-        source, data = seal(frame, spec.columns), seal(other, _of(spec).columns)
+        source, data = freeze(frame, spec.columns), freeze(other, _of(spec).columns)
         return new_collection(Join(source, data, spec, how, example))
     (q, d), plan = whole_chunks(frame, other, spec, named=True)
     like = example if how == LEFT else None
@@ -95,7 +95,7 @@ def _some(frame: Any, other: Any, spec: JoinSpec, matched: bool) -> Any:
         if isinstance(counts, int):
             counts = backend_for(frame).xp.zeros(len(frame), np.int64)
         return frame[(counts > 0) if matched else (counts == 0)]
-    source, data = seal(frame, spec.columns), seal(other, _of(spec).columns)
+    source, data = freeze(frame, spec.columns), freeze(other, _of(spec).columns)
     meta = frame._meta
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], "matches")
     counted = new_collection(MatchCounts(source.inner, source, data, spec, example))

@@ -15,7 +15,7 @@ from dask_simjoin.engine.base import backend_for, searcher_for
 from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.k_distances import KDistances
 from dask_simjoin.expressions.nearest_join import NearestJoin
-from dask_simjoin.expressions.source import seal
+from dask_simjoin.expressions.source import freeze
 from dask_simjoin.options.frames import checked_spec, example_of, unnamed
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.spec import JoinSpec
@@ -24,7 +24,7 @@ from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.free_memory import check_room
 from dask_simjoin.planning.plan_nearest import rows_found
 from dask_simjoin.tasks.nearest import kth_distance, search_chunk
-from dask_simjoin.tasks.nearest_rows import named_rows, nearest_rows
+from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
 from dask_simjoin.tasks.whole import _of, whole_chunks, whole_searched
 
 DISTANCES = "k_distance"
@@ -46,7 +46,7 @@ def k_distances(frame: Any, k: int, *, on: Any = None, id: Hashable | None = Non
     spec = unnamed(spec)
     example = backend_for(meta).series(np.zeros(0), meta.index[:0], DISTANCES)
     if is_dask_collection(frame):
-        source = seal(frame, spec.columns)
+        source = freeze(frame, spec.columns)
         return new_collection(KDistances(source.inner, source, spec, number, example))
     chunk, plan = whole_searched(frame, spec, number)
     if number >= plan.rows:  # no row has so many neighbours
@@ -78,8 +78,8 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
     bound = math.inf if max_distance is None else spec.threshold
     example = nearest_example(left, right, spec)
     if is_dask_collection(frame):
-        source = seal(frame, spec.columns)
-        data = None if other is None else seal(other, _of(spec).columns)
+        source = freeze(frame, spec.columns)
+        data = None if other is None else freeze(other, _of(spec).columns)
         return new_collection(NearestJoin(source, data, spec, number, bound, example))
     if other is None:
         q, plan = whole_searched(frame, spec, number, named=True)
@@ -93,7 +93,7 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
     row_bytes = FOUND_BYTES + (plan.pair_bytes + RANK_BYTES if bound == math.inf else 0)
     check_room(rows, row_bytes, f"k={shown(k)}", False, device)
     state = search_chunk(q, d, plan.layout, number, (0, 0), same=other is None, bound2=bound)
-    return nearest_rows(q, state, spec, example, named_rows(state, d, 0, spec))
+    return nearest_rows(q, state, spec, example, find_rows(state, d, 0, spec))
 
 
 def nearest_example(left: Any, right: Any, spec: JoinSpec) -> Any:

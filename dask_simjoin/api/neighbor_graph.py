@@ -9,7 +9,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import backend_for
 from dask_simjoin.expressions.neighbor_graph import LazyGraph, NeighborGraph, fitting_for
-from dask_simjoin.expressions.source import seal
+from dask_simjoin.expressions.source import freeze
 from dask_simjoin.options.frames import checked_spec, example_of, unnamed
 from dask_simjoin.options.validate import check_choice, known_options
 from dask_simjoin.planning.budget import Resources
@@ -37,7 +37,7 @@ def neighbor_graph(frame: Any, eps: float, *, on: Any = None, id: Hashable | Non
         numbered = frame[spec.columns].map_partitions(
             _numbered, meta=_numbered(meta[spec.columns]), enforce_metadata=False, clear_divisions=True
         )
-        return LazyGraph(NeighborGraph(seal(numbered, spec.columns), spec, mode, meta[spec.columns]))
+        return LazyGraph(NeighborGraph(freeze(numbered, spec.columns), spec, mode, meta[spec.columns]))
     chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, named=False)
     own = backend.memory()
     have = Resources(memory=own, gpu=own is not None)

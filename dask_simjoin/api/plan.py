@@ -13,7 +13,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.api.arguments import one_or_two, pairs_example
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.expressions.planner import plan_for
-from dask_simjoin.expressions.source import seal
+from dask_simjoin.expressions.source import freeze
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.options.validate import check_neighbors, known_options
 from dask_simjoin.planning.doubts import raise_if_none
@@ -60,8 +60,8 @@ def plan(frame: Any, eps: Any = None, *, other: Any = None, k: int | None = None
 
 def _planned(frame: Any, other: Any, spec: JoinSpec, k: int | None, bound: float) -> Any:
     if is_dask_collection(frame):
-        data = None if other is None or spec.other is None else seal(other, spec.other.columns)
-        return plan_for(seal(frame, spec.columns), spec, True, neighbors=k, other=data, bound=bound)
+        data = None if other is None or spec.other is None else freeze(other, spec.other.columns)
+        return plan_for(freeze(frame, spec.columns), spec, True, neighbors=k, other=data, bound=bound)
     made: Plan
     if other is not None:
         made = whole_chunks(frame, other, spec, named=True, neighbors=k, sampled=True)[1]

@@ -14,7 +14,7 @@ from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.expressions.counts import CountPairs, NeighborCounts
 from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.pairs import SelfJoin
-from dask_simjoin.expressions.source import seal
+from dask_simjoin.expressions.source import freeze
 from dask_simjoin.options.columns import ROW_ID, check_columns
 from dask_simjoin.options.frames import checked_spec, example_of, unnamed
 from dask_simjoin.options.messages import shown
@@ -70,7 +70,7 @@ def neighbor_counts(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None
     spec = unnamed(spec)
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], COUNTS)
     if is_dask_collection(frame):
-        source = seal(frame, spec.columns)
+        source = freeze(frame, spec.columns)
         return new_collection(NeighborCounts(source.inner, source, spec, example))
     chunk, plan = whole_chunk(frame, spec, named=False)
     if not len(plan):
@@ -127,4 +127,4 @@ def _ones(column: Any) -> Any:
 
 
 def _lazy(kind: Any, frame: Any, spec: JoinSpec, example: Any) -> Any:
-    return new_collection(kind(seal(frame, spec.columns), spec, example))
+    return new_collection(kind(freeze(frame, spec.columns), spec, example))

@@ -11,7 +11,7 @@ from dask_simjoin.cluster.verbs import cluster_optics_dbscan, example_of_order
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.options.optional import new_axes
 
-MOST_DRAWN = 100_000
+MAX_DRAWN = 100_000
 """Points of a curve, and bars: a picture shows no more of them."""
 
 
@@ -47,7 +47,7 @@ def plot_k_distances(distances: Any, ax: Any = None) -> Any:
     name = str(distances.name or "distance")
     away = np.sort(_values(distances))[::-1]
     away = away[np.isfinite(away)]
-    shown = np.unique(np.linspace(0, len(away) - 1, min(len(away), MOST_DRAWN)).astype(int))
+    shown = np.unique(np.linspace(0, len(away) - 1, min(len(away), MAX_DRAWN)).astype(int))
     ax = new_axes(ax)
     ax.plot(100 * shown / max(1, len(away) - 1), away[shown])
     ax.set(xlabel="rows (%)", ylabel=name, title="Sorted distances to the k-th neighbour", ylim=(0, None))
@@ -97,7 +97,7 @@ def plot_reachability(optics: Any, eps: float | None = None, ax: Any = None) -> 
     if eps is not None:
         labels = _values(cluster_optics_dbscan(optics, eps))[order]
     # of neighbours in the order that are drawn at one place, the one that is reached from furthest
-    step = max(1, number // MOST_DRAWN)
+    step = max(1, number // MAX_DRAWN)
     starts = np.arange(0, number, step)
     finite = np.where(np.isfinite(reach), reach, -1.0)
     most = np.maximum.reduceat(finite, starts) if number else finite

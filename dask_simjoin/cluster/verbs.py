@@ -12,7 +12,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.components import components_of_ids, forest_of_ids, no_components
 from dask_simjoin.cluster.algorithms.dbscan import dbscan_of_chunk
-from dask_simjoin.cluster.algorithms.edges import Room
+from dask_simjoin.cluster.algorithms.edges import SpillLimits
 from dask_simjoin.cluster.algorithms.extract import steep_clusters, whole_labels
 from dask_simjoin.cluster.algorithms.forest import forest_of_chunk
 from dask_simjoin.cluster.algorithms.optics import COLUMNS, optics_of_chunk
@@ -24,7 +24,7 @@ from dask_simjoin.cluster.expressions.scratch_space import scratch_directory
 from dask_simjoin.engine.base import backend_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.expressions.dask_private import new_collection
-from dask_simjoin.expressions.source import seal
+from dask_simjoin.expressions.source import freeze
 from dask_simjoin.options.frames import checked_spec, example_of, unnamed
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.settings import MOST_BYTES
@@ -57,7 +57,7 @@ def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: 
     spec = unnamed(spec)
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
     if is_dask_collection(frame):
-        source = seal(frame, spec.columns)
+        source = freeze(frame, spec.columns)
         return new_collection(Labels(source.inner, source, spec, samples, example))
     chunk, plan = whole_chunk(frame, spec, named=False)
     if not len(plan):
@@ -91,7 +91,7 @@ def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edg
     example = none.copy()
     example.index = meta.index[:0]
     if is_dask_collection(frame):
-        source = seal(frame, spec.columns)
+        source = freeze(frame, spec.columns)
         return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
     # its pairs are no result that could be too large
     spec = replace(spec, settings=replace(spec.settings, result=MOST_BYTES))
@@ -103,7 +103,7 @@ def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edg
     else:
         folder = new_folder(scratch_directory(), "whole", this_process())
         check_edges(plan.estimate.total_low, max_eps, IN_MEMORY, folder.path, free_at)
-        room = Room(folder.path, IN_MEMORY // 4, SORTED)
+        room = SpillLimits(folder.path, IN_MEMORY // 4, SORTED)
         try:
             found = optics_of_chunk(chunk, plan.layout, max_eps, samples, room)
         finally:
@@ -213,7 +213,7 @@ def _extracted(optics: Any, eps: float | None, options: dict[str, Any]) -> Any:
     if not is_dask_collection(optics):
         return whole_labels(optics, eps, options, LABELS)
     example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
-    source = seal(optics, list(COLUMNS))
+    source = freeze(optics, list(COLUMNS))
     return new_collection(Extracted(source.inner, source, eps, options, example))
 
 

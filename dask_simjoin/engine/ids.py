@@ -50,7 +50,7 @@ def value_bytes(values: Any, looked_at: int = 1000) -> float:
     return float(some.memory_usage(deep=True, **own) / len(some)) if len(some) else 8.0
 
 
-def as_labels(ids: Any, places: Any) -> Any:
+def as_id_keys(ids: Any, places: Any) -> Any:
     """The ids at some places as int64 numbers that stand for them, or None if they have no such form."""
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
@@ -64,7 +64,7 @@ def as_labels(ids: Any, places: Any) -> Any:
     return (values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64))[places]
 
 
-def from_labels(labels: Any, ids: Any) -> Any:
+def from_id_keys(labels: Any, ids: Any) -> Any:
     """What the labels stand for, where those of `ids` are like them: an array or an Index."""
     dtype = ids.dtype
     if dtype.kind in "mM":

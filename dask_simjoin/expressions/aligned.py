@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import backend_for
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.dask_private import (
     Blockwise,
@@ -20,7 +20,7 @@ from dask_simjoin.expressions.dask_private import (
     TaskRef,
 )
 from dask_simjoin.expressions.filters import FilteredRows, RowValues, is_filtered
-from dask_simjoin.expressions.source import Sealed
+from dask_simjoin.expressions.source import FrozenSource
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk, joined
@@ -32,7 +32,7 @@ SUM_FAN_IN = 16
 Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
-class Aligned(Named, RowValues, CumulativeAggregations):
+class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
     """Values of rows before they are planned; partitions are the frame's.
 
     Like a cumulative sum it has a value for each row and depends on all of them.  Being one, with the rows
@@ -53,9 +53,9 @@ class Aligned(Named, RowValues, CumulativeAggregations):
         return self.frame.divisions
 
     @functools.cached_property
-    def _source(self) -> Sealed:
+    def _source(self) -> FrozenSource:
         """What it is planned for."""
-        source: Sealed = self.operand("source")
+        source: FrozenSource = self.operand("source")
         return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
 
     @property

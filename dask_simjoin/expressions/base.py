@@ -8,7 +8,7 @@ from typing import Any
 from dask_simjoin.expressions.dask_private import Expr
 
 
-class Named(Expr):
+class LabelledExpr(Expr):
     """An expression whose keys begin with its label; its example, if it has one, is the operand `meta`."""
 
     _label: str

@@ -8,9 +8,9 @@ import numpy as np
 
 from dask_simjoin.engine.base import backend_for
 from dask_simjoin.engine.ids import row_ids
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Alias, Expr, Shuffle, Task, TaskRef
-from dask_simjoin.expressions.source import MapPartition, Sealed, Shared, sealed_map, settled
+from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, map_frozen, optimise_in_place
 from dask_simjoin.expressions.worker_memory import check_sending
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.entity import EntityChunks
@@ -24,16 +24,16 @@ from dask_simjoin.tasks.chunks import (
     cell_chunk,
     cell_columns,
     gather_chunk,
-    kept_columns,
     make_chunk,
     read_points,
     send,
+    sent_names_of_kept,
 )
 
 Sources = tuple[tuple[int, str], ...]
 
 
-class Chunks(Named):
+class Chunks(LabelledExpr):
     """The indexed chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
 
     `pieces` and `layout`: how chunks are gathered from what the sealed expression gives; None: those
@@ -41,15 +41,15 @@ class Chunks(Named):
     """
 
     _label = "simjoin_index"
-    _parameters = ["sealed", "pieces", "layout"]
+    _parameters = ["frozen", "pieces", "layout"]
     _defaults = {"pieces": None, "layout": None}
 
     def _divisions(self) -> Any:
         pieces = self.operand("pieces")
-        return (None,) * (1 + (self.operand("sealed").inner.npartitions if pieces is None else len(pieces)))
+        return (None,) * (1 + (self.operand("frozen").inner.npartitions if pieces is None else len(pieces)))
 
     def _layer(self) -> dict[Any, Any]:
-        expr = self.operand("sealed").inner
+        expr = self.operand("frozen").inner
         layer = dict(expr.__dask_graph__())
         keys = expr.__dask_keys__()
         pieces = self.operand("pieces")
@@ -64,7 +64,7 @@ class Chunks(Named):
         return layer
 
 
-class BothChunks(Named):
+class BothChunks(LabelledExpr):
     """The indexed chunks of two tables, numbered through."""
 
     _label = "simjoin_indexes"
@@ -78,47 +78,49 @@ class BothChunks(Named):
         return {(self._name, n): Alias((self._name, n), key) for n, key in enumerate(keys)}
 
 
-def indexed_chunks(source: Sealed, spec: JoinSpec, sources: Sources, chunks: Chunking, layout: Any,
-                   named: bool) -> Chunks:  # fmt: skip
+def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking, layout: Any,
+                   with_ids: bool) -> Chunks:  # fmt: skip
     """The chunks of a table.
 
-    `sources`: of each partition its rows, and a digest of its box; `named`: whether rows' ids are needed.
+    `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed.
     """
     each = list(enumerate(sources))
     if not isinstance(chunks, EntityChunks):
-        return Chunks(Sealed(_shuffled(source, spec, layout, chunks, each, named)))
+        return Chunks(FrozenSource(_shuffled(source, spec, layout, chunks, each, with_ids)))
     if as_they_come(chunks, sources):
-        return Chunks(Sealed(sealed_map("simjoin_chunk", make_chunk, source, spec, layout, each=each)))
-    read = sealed_map("simjoin_points", read_points, source, spec, each=each)
-    return Chunks(Sealed(read), chunks.pieces, layout)
+        return Chunks(FrozenSource(map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)))
+    read = map_frozen("simjoin_points", read_points, source, spec, each=each)
+    return Chunks(FrozenSource(read), chunks.pieces, layout)
 
 
-def _shuffled(source: Sealed, spec: JoinSpec, layout: Any, chunks: Shuffled, each: list[Any],
-              named: bool) -> Expr:  # fmt: skip
+def _shuffled(source: FrozenSource, spec: JoinSpec, layout: Any, chunks: Shuffled, each: list[Any],
+              with_ids: bool) -> Expr:  # fmt: skip
     example = source.inner._meta.iloc[:0]
-    meta = _sent(example, spec, named)
+    meta = _sent(example, spec, with_ids)
     regions = Shared("simjoin_regions", chunks)
-    sent = MapPartition(source.inner, "simjoin_send", _send, (spec, named), each, meta, regions)
+    sent = MapPartition(source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions)
     moved = Shuffle(sent, CELL, len(chunks), True, chunks.method)
-    return settled(MapPartition(moved, "simjoin_chunk", cell_chunk, (example, spec, layout, named)))
+    return optimise_in_place(
+        MapPartition(moved, "simjoin_chunk", cell_chunk, (example, spec, layout, with_ids))
+    )
 
 
 def _send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec: JoinSpec,
-          named: bool) -> Any:  # fmt: skip
+          with_ids: bool) -> Any:  # fmt: skip
     """See `send`; refuses to where no worker is to shuffle what is sent."""
     check_sending(chunks.method)
-    return send(frame, known, chunks, spec, named)
+    return send(frame, known, chunks, spec, with_ids)
 
 
-def _sent(example: Any, spec: JoinSpec, named: bool) -> Any:
+def _sent(example: Any, spec: JoinSpec, with_ids: bool) -> Any:
     """An empty frame like those that `send` makes."""
     backend = backend_for(example)
     columns: dict[str, Any] = {}
     for name, kind in cell_columns(example, spec).items():
         columns[name] = np.empty(0, kind)
-    if named:
+    if with_ids:
         columns[ID] = row_ids(example, spec.id)
-    for name, column in zip(kept_columns(spec), spec.keep, strict=True):
+    for name, column in zip(sent_names_of_kept(spec), spec.keep, strict=True):
         columns[name] = backend.values(example, column, np.zeros(0, np.int64))
     if spec.radius is not None:
         columns[LIMIT] = np.empty(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dask_simjoin.expressions.aligned import Aligned, add_counts, add_partitions, pieces_by_partition
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.counts_by_region import count_by_cell
 from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
@@ -36,7 +36,7 @@ class MatchCounts(NeighborCounts):
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 
-class CountBlocks(PartitionsFiltered, Named):
+class CountBlocks(PartitionsFiltered, LabelledExpr):
     """Counts of the block pairs of entity chunks, added up for each chunk in a tree."""
 
     _label = "simjoin_counts"
@@ -75,7 +75,7 @@ class CountMatches(CountPairs):
     _parameters = ["source", "other", "spec", "meta"]
 
 
-class CountTotal(Named):
+class CountTotal(LabelledExpr):
     """Numbers of the block pairs' pairs, added up."""
 
     _label = "simjoin_count"

@@ -8,51 +8,51 @@ import numpy as np
 
 from dask_simjoin.engine.base import backend_for
 from dask_simjoin.engine.compat import values_of
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Shuffle, Task, TaskRef
-from dask_simjoin.expressions.source import MapPartition, Sealed, Shared, settled
+from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, optimise_in_place
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.chunking.regions import Shuffled
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import CELL, POSITION, check_source
-from dask_simjoin.tasks.counts import count_cells, tell, told_columns
+from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
 
 
-def count_by_cell(source: Sealed, spec: JoinSpec, chunks: Expr, plan: Plan, meta: Any,
+def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan, meta: Any,
                   partitions: list[int] | None) -> Expr:  # fmt: skip
-    """Counts aligned with the source: told by regions, shuffled back, added up by row."""
+    """Counts aligned with the source: updates by regions, shuffled back, added up by row."""
     left = plan.counted
     assert not isinstance(left, EntityChunks)
-    told = ToldCounts(chunks, plan, spec, *told_by(left, source, meta))
-    return back_to_rows(told, source, left, meta, partitions)
+    updates = CountUpdates(chunks, plan, spec, *updates_of_rows(left, source, meta))
+    return back_to_rows(updates, source, left, meta, partitions)
 
 
-def told_by(chunks: Shuffled, source: Sealed, meta: Any) -> tuple[Shared, Any]:
+def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Any) -> tuple[Shared, Any]:
     """What tasks need to tell values of rows, and an empty frame like those that they tell them in.
 
     `meta`: an example of the result, with one value of each row or several.
     """
     backend = backend_for(meta)
     none = backend.xp.zeros(0 if meta.ndim == 1 else (0, meta.shape[1]), np.int64)
-    return Shared("simjoin_offsets", chunks.offsets), tell(none.reshape(-1), none, chunks.offsets, backend)
+    return Shared("simjoin_offsets", chunks.offsets), scatter(none.reshape(-1), none, chunks.offsets, backend)
 
 
-def back_to_rows(told: Expr, source: Sealed, chunks: Shuffled, meta: Any,
+def back_to_rows(updates: Expr, source: FrozenSource, chunks: Shuffled, meta: Any,
                  partitions: list[int] | None) -> Expr:  # fmt: skip
-    """What was told of rows by their positions, shuffled back to their partitions, and added up."""
-    back = Shuffle(told, CELL, source.inner.npartitions, True, chunks.method)
+    """What was updates of rows by their positions, shuffled back to their partitions, and added up."""
+    back = Shuffle(updates, CELL, source.inner.npartitions, True, chunks.method)
     column = source.inner.columns[0]
-    labels = settled(MapPartition(source.inner[[column]], "simjoin_labels", _labels, ()))
-    return RowCounts(back, Sealed(labels), chunks.offsets, meta, source.inner.divisions, partitions)
+    labels = optimise_in_place(MapPartition(source.inner[[column]], "simjoin_labels", _labels, ()))
+    return RowCounts(back, FrozenSource(labels), chunks.offsets, meta, source.inner.divisions, partitions)
 
 
 def _labels(frame: Any) -> Any:
     return frame.index
 
 
-class ToldCounts(Named):
+class CountUpdates(LabelledExpr):
     """One partition for each block pair: positions of rows and their numbers of neighbours."""
 
     _label = "simjoin_count_block"
@@ -71,11 +71,11 @@ class ToldCounts(Named):
         return layer
 
 
-class RowCounts(PartitionsFiltered, Named):
-    """What was told of each row, added up, in the order and with the labels of the source."""
+class RowCounts(PartitionsFiltered, LabelledExpr):
+    """What was updates of each row, added up, in the order and with the labels of the source."""
 
     _label = "simjoin_counts"
-    _parameters = ["told", "labels", "offsets", "meta", "source_divisions", "_partitions"]
+    _parameters = ["updates", "labels", "offsets", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
 
     def _divisions(self) -> Any:
@@ -89,21 +89,21 @@ class RowCounts(PartitionsFiltered, Named):
         for place, n in enumerate(self._partitions):
             key = (self._name, place)
             rows = (n, offsets[n], offsets[n + 1] - offsets[n])
-            told = TaskRef((self.told._name, n))
-            layer[key] = Task(key, add_up, TaskRef(keys[n]), told, rows, self._meta)
+            updates = TaskRef((self.updates._name, n))
+            layer[key] = Task(key, add_up, TaskRef(keys[n]), updates, rows, self._meta)
         return layer
 
 
-def add_up(labels: Any, told: Any, rows: tuple[int, int, int], meta: Any) -> Any:
+def add_up(labels: Any, updates: Any, rows: tuple[int, int, int], meta: Any) -> Any:
     """The values of one partition; `rows`: its number, its first row in the frame, its rows."""
     number, first, size = rows
     check_source(number, len(labels), size)
     backend = backend_for(meta)
     xp = backend.xp
-    place = values_of(told[POSITION]) - first
+    place = values_of(updates[POSITION]) - first
     values = xp.zeros((size, 1 if meta.ndim == 1 else meta.shape[1]), xp.int64)
-    for k, name in enumerate(told_columns(values.shape[1])):
-        xp.add.at(values[:, k], place, values_of(told[name]))
+    for k, name in enumerate(update_columns(values.shape[1])):
+        xp.add.at(values[:, k], place, values_of(updates[name]))
     present = xp.zeros(size, bool)
     present[place] = True
     if not present.all():  # dropna= left some out

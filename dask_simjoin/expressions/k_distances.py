@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import backend_for
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks, chunk_refs
 from dask_simjoin.expressions.dask_private import Expr, Task, TaskRef
 from dask_simjoin.expressions.row_values import FoundByChunk
@@ -30,7 +30,7 @@ class KDistances(FoundByChunk):
         return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec").measure)
 
 
-class ChunkDistances(Named):
+class ChunkDistances(LabelledExpr):
     """Distances of the rows of each chunk, as the bits of their numbers.
 
     The rows of a chunk meet the others that may have neighbours of them one after the other, the nearest

@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import BothChunks, Chunks, Sources, indexed_chunks
 from dask_simjoin.expressions.dask_private import Expr
 from dask_simjoin.expressions.planner import plan_for
-from dask_simjoin.expressions.source import Sealed
+from dask_simjoin.expressions.source import FrozenSource
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.chunking.regions import Chunking
@@ -19,7 +19,7 @@ from dask_simjoin.planning.plan_two import TwoPlan
 from dask_simjoin.planning.resources import check_shuffle
 
 
-class Unplanned(Named):
+class Unplanned(LabelledExpr):
     """A join of one sealed source with itself that is planned when it must be."""
 
     _parameters = ["source", "spec", "meta"]
@@ -36,8 +36,8 @@ class Unplanned(Named):
         return f"{type(self).__name__}({self.operand('source')}, {what}, on={list(spec.on)}{spec.unnamed})"
 
     @property
-    def _source(self) -> Sealed:
-        source: Sealed = self.operand("source")
+    def _source(self) -> FrozenSource:
+        source: FrozenSource = self.operand("source")
         return source
 
     @property
@@ -57,9 +57,9 @@ class Unplanned(Named):
         return [" " * indent + str(self)]
 
     @property
-    def _other(self) -> Sealed | None:
+    def _other(self) -> FrozenSource | None:
         """The right table, of a join of two."""
-        other: Sealed | None = self._asked("other", None)
+        other: FrozenSource | None = self._asked("other", None)
         return other
 
     def _chunks(self) -> Expr:
@@ -71,7 +71,7 @@ class Unplanned(Named):
         right = self._table(self._other, spec.other, plan.others, plan.chunks.right)
         return BothChunks(left, right)
 
-    def _table(self, source: Sealed, spec: JoinSpec, sources: Sources, chunks: Chunking) -> Chunks:
+    def _table(self, source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking) -> Chunks:
         if not isinstance(chunks, EntityChunks):
             check_shuffle(chunks.method, self.operand("spec").settings.cluster)
         spec = replace(spec, dims=self.plan.dims)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import Unplanned
 from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.tasks.nearest import State, search_chunk
-from dask_simjoin.tasks.nearest_rows import named_rows, nearest_rows
+from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
 
 
 class NearestJoin(Unplanned):
@@ -32,7 +32,7 @@ class NearestJoin(Unplanned):
         return NearestRows(self._chunks(), self.plan, *(self.operand(name) for name in names))
 
 
-class NearestRows(PartitionsFiltered, Named):
+class NearestRows(PartitionsFiltered, LabelledExpr):
     """The nearest rows of the rows of each chunk.
 
     The rows of a chunk meet the chunks that may have neighbours of them one after the other, the nearest
@@ -62,7 +62,7 @@ class NearestRows(PartitionsFiltered, Named):
             if not state:
                 steps.layer[key] = Task(key, itself, meta)
                 continue
-            found = [steps.add("name", (c, d), named_rows, *state, refs[d], names[d], spec) for d in others]
+            found = [steps.add("name", (c, d), find_rows, *state, refs[d], names[d], spec) for d in others]
             steps.layer[key] = Task(key, nearest_rows, refs[c], *state, spec, meta, *found)
         return steps.layer
 

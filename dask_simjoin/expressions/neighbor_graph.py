@@ -10,11 +10,11 @@ from dask.delayed import Delayed
 from distributed.system import MEMORY_LIMIT
 
 from dask_simjoin.engine.base import backend_for
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.dask_private import Alias, Expr, List, Task
 from dask_simjoin.expressions.lazy_join import Unplanned
-from dask_simjoin.expressions.source import pick, settled
+from dask_simjoin.expressions.source import optimise_in_place, pick
 from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.budget import Resources
@@ -45,7 +45,7 @@ class LazyGraph(Delayed):
     def dask(self) -> Mapping[Any, Any]:
         """The tasks."""
         if self._tasks is None:
-            made = settled(self._expr)
+            made = optimise_in_place(self._expr)
             (key,) = made.__dask_keys__()
             self._tasks = dict(made.__dask_graph__()) | {self.key: Alias(self.key, key)}
         return self._tasks
@@ -89,7 +89,7 @@ def fitting_for(spec: JoinSpec, rows: int, example: Any, have: Resources, pieces
     return Fitting(spec.eps, rows, limits, csr.most_entries(backend_for(example).xp))
 
 
-class GraphRows(Named):
+class GraphRows(LabelledExpr):
     """The matrix: one task.
 
     Block pairs are counted; if all of it fits, they give the entries of their rows, which are gathered and

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.expressions.aligned import add_counts
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.dask_private import Alias, BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import Unplanned
@@ -58,7 +58,7 @@ class Join(SelfJoin):
 LEFT = "left"
 
 
-class ChunkCounts(Named):
+class ChunkCounts(LabelledExpr):
     """How many rows of the other table are near each row of the chunks that are counted."""
 
     _label = "simjoin_counts"
@@ -78,7 +78,7 @@ class ChunkCounts(Named):
         return layer
 
 
-class Cuts(Named):
+class Cuts(LabelledExpr):
     """For block pairs that give several partitions: where the rows of the first chunk are cut."""
 
     _label = "simjoin_cuts"
@@ -108,7 +108,7 @@ class Cuts(Named):
         return layer
 
 
-class JoinBlocks(Named, PartitionsFiltered, BlockwiseIO):
+class JoinBlocks(LabelledExpr, PartitionsFiltered, BlockwiseIO):
     """The partitions that the block pairs of a plan give; with `counts` also rows of chunks in no pair."""
 
     _label = "simjoin_pairs"

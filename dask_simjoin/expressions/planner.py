@@ -12,7 +12,7 @@ from dask.tokenize import tokenize
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.expressions.dask_private import Task, TaskRef
-from dask_simjoin.expressions.source import Sealed, gather, pick, sealed_map
+from dask_simjoin.expressions.source import FrozenSource, gather, map_frozen, pick
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.doubts import raise_doubts
@@ -40,8 +40,8 @@ KEY_BYTES = 16
 """Of each id while its key is sorted."""
 
 
-def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: Known | None = None,
-             neighbors: int | None = None, other: Sealed | None = None,
+def plan_for(source: FrozenSource, spec: JoinSpec, named: bool, known: Known | None = None,
+             neighbors: int | None = None, other: FrozenSource | None = None,
              bound: float = math.inf) -> Plan:  # fmt: skip
     """The plan of a join; `named`: its result names rows, so their ids must be unique.
 
@@ -66,8 +66,8 @@ def plan_for(source: Sealed, spec: JoinSpec, named: bool, known: Known | None = 
         return source.plans[key]
 
 
-def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: Known | None, neighbors: int | None,
-                  other: Sealed | None, bound: float) -> Plan:  # fmt: skip
+def _compute_plan(source: FrozenSource, spec: JoinSpec, named: bool, known: Known | None,
+                  neighbors: int | None, other: FrozenSource | None, bound: float) -> Plan:  # fmt: skip
     tables = [(source, spec, _summaries(source, spec, named))]
     if other is not None:
         assert spec.other is not None
@@ -100,14 +100,14 @@ def _compute_plan(source: Sealed, spec: JoinSpec, named: bool, known: Known | No
     return plan
 
 
-def _summaries(source: Sealed, spec: JoinSpec, named: bool, first: int = 0) -> list[PartitionSummary]:
+def _summaries(source: FrozenSource, spec: JoinSpec, named: bool, first: int = 0) -> list[PartitionSummary]:
     partitions = source.inner.npartitions
     each = list(range(first, first + partitions))
-    expr = sealed_map("simjoin_summary", summarise, source, spec, named, partitions, each=each)
+    expr = map_frozen("simjoin_summary", summarise, source, spec, named, partitions, each=each)
     return gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
 
 
-def _check_ids(source: Sealed, spec: JoinSpec, summaries: list[PartitionSummary], plan: Plan) -> None:
+def _check_ids(source: FrozenSource, spec: JoinSpec, summaries: list[PartitionSummary], plan: Plan) -> None:
     """Refuse ids that repeat."""
     ids = [summary.ids for summary in summaries if summary.ids is not None]
     meeting = check_summaries(ids, spec.id)
@@ -133,13 +133,13 @@ def _repeated(*parts: np.ndarray) -> np.ndarray:
     return repeated_keys(list(parts))
 
 
-def _check_across(source: Sealed, spec: JoinSpec, partitions: list[int], buckets: int) -> None:
+def _check_across(source: FrozenSource, spec: JoinSpec, partitions: list[int], buckets: int) -> None:
     """Refuse ids that two of the partitions share.
 
     Keys of 64 bits meet in buckets, each of which fits a task.  Only ids whose keys repeat, which
     without repeated ids are next to none, are then compared themselves.
     """
-    split = sealed_map("simjoin_ids", _kept_keys, source, spec, buckets)
+    split = map_frozen("simjoin_ids", _kept_keys, source, spec, buckets)
     graph = dict(split.__dask_graph__())
     token = tokenize(split._name, partitions)
     keys = split.__dask_keys__()
@@ -153,7 +153,7 @@ def _check_across(source: Sealed, spec: JoinSpec, partitions: list[int], buckets
         checks.append(check)
     suspects = np.concatenate(gather("simjoin_ids_unique", graph, checks))
     if len(suspects):
-        found = sealed_map("simjoin_ids_repeated", _suspects, source, spec, suspects)
+        found = map_frozen("simjoin_ids_repeated", _suspects, source, spec, suspects)
         keys = [found.__dask_keys__()[n] for n in partitions]
         repeated = first_repeated(gather("simjoin_ids_compared", dict(found.__dask_graph__()), keys))
         if repeated is not None:

@@ -8,15 +8,15 @@ import numpy as np
 
 from dask_simjoin.engine.base import backend_for
 from dask_simjoin.expressions.aligned import Aligned, add_partitions
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks
-from dask_simjoin.expressions.counts_by_region import back_to_rows, told_by
+from dask_simjoin.expressions.counts_by_region import back_to_rows, updates_of_rows
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import Unplanned
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.counts import tell
+from dask_simjoin.tasks.counts import scatter
 
 
 class FoundByChunk(Aligned, Unplanned):
@@ -32,11 +32,11 @@ class FoundByChunk(Aligned, Unplanned):
         if isinstance(plan.chunks, EntityChunks):
             whole = source.inner.divisions
             return FoundPartitions(self._label, found, chunks, plan.chunks.pieces, meta, whole, chosen)
-        told = ToldRows(self._label, found, chunks, *told_by(plan.chunks, source, meta))
-        return back_to_rows(told, source, plan.chunks, meta, chosen)
+        updates = RowUpdates(self._label, found, chunks, *updates_of_rows(plan.chunks, source, meta))
+        return back_to_rows(updates, source, plan.chunks, meta, chosen)
 
 
-class FoundPartitions(PartitionsFiltered, Named):
+class FoundPartitions(PartitionsFiltered, LabelledExpr):
     """What was found of the rows of entity chunks, as the partitions of the source."""
 
     _parameters = ["label", "found", "chunks", "pieces", "meta", "source_divisions", "_partitions"]
@@ -57,7 +57,7 @@ class FoundPartitions(PartitionsFiltered, Named):
         return layer
 
 
-class ToldRows(Named):
+class RowUpdates(LabelledExpr):
     """What was found of the rows of regions, as rows that are to be shuffled back to their partitions."""
 
     _parameters = ["label", "found", "chunks", "offsets", "meta"]
@@ -74,9 +74,9 @@ class ToldRows(Named):
         for c in range(self.npartitions):
             key = (self._name, c)
             refs = TaskRef((self.chunks._name, c)), TaskRef((self.found._name, c))
-            layer[key] = Task(key, _told, *refs, self.offsets.ref)
+            layer[key] = Task(key, _scatter, *refs, self.offsets.ref)
         return layer
 
 
-def _told(chunk: Chunk, values: Any, offsets: np.ndarray) -> Any:
-    return tell(chunk["position"], values, offsets, backend_for(chunk["example"]))
+def _scatter(chunk: Chunk, values: Any, offsets: np.ndarray) -> Any:
+    return scatter(chunk["position"], values, offsets, backend_for(chunk["example"]))

@@ -29,40 +29,40 @@ from dask_simjoin.expressions.dask_private import (
 from dask_simjoin.expressions.worker_memory import on_worker
 
 
-class Sealed:
+class FrozenSource:
     """An expression that Dask's optimiser does not look into, and the plans made for it."""
 
     def __init__(self, expr: Expr) -> None:
         self.inner = expr
         self.plans: dict[Any, Any] = {}
         self.lock = threading.Lock()
-        self._steps: dict[str, Sealed] = {}
+        self._steps: dict[str, FrozenSource] = {}
 
-    def in_step(self, frame: Expr) -> Sealed:
+    def in_step(self, frame: Expr) -> FrozenSource:
         """The same rows in the partitions that `frame`, which Dask has optimised with others, will have.
 
         Where these are those of another time, so are the plans.
         """
-        frame = settled_beside(frame)
+        frame = optimise_beside(frame)
         with self.lock:
-            return self._steps.setdefault(frame._name, Sealed(frame))
+            return self._steps.setdefault(frame._name, FrozenSource(frame))
 
     def __reduce__(self) -> Any:
-        return Sealed, (self.inner,)
+        return FrozenSource, (self.inner,)
 
     def __dask_tokenize__(self) -> Any:
-        return normalize_token(("dask_simjoin.Sealed", self.inner._name))
+        return normalize_token(("dask_simjoin.FrozenSource", self.inner._name))
 
     def __repr__(self) -> str:
         return f"<{self.inner._name}>"
 
 
-def seal(ddf: Any, columns: list[Any]) -> Sealed:
+def freeze(ddf: Any, columns: list[Any]) -> FrozenSource:
     """The columns of a Dask DataFrame as a sealed source."""
-    return Sealed(ddf[columns].expr)
+    return FrozenSource(ddf[columns].expr)
 
 
-def settled(expr: Expr) -> Expr:
+def optimise_in_place(expr: Expr) -> Expr:
     """The expression optimised with the partitions it has.
 
     Dask's tuning, which may merge them, is left out.
@@ -70,7 +70,7 @@ def settled(expr: Expr) -> Expr:
     return expr.simplify().lower_completely().simplify().fuse()
 
 
-def settled_beside(frame: Expr) -> Expr:
+def optimise_beside(frame: Expr) -> Expr:
     """An expression of the rows of a frame whose partitions are those of the frame, and stay so.
 
     What is not done partition by partition is kept as it is beside it: were it optimised apart, its rows
@@ -81,7 +81,7 @@ def settled_beside(frame: Expr) -> Expr:
     columns, whole = list(frame.columns), frame
     while isinstance(whole, Projection):
         whole = whole.frame
-    return Given(Sealed(whole.lower_completely().simplify()))[columns]
+    return Given(FrozenSource(whole.lower_completely().simplify()))[columns]
 
 
 def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
@@ -91,12 +91,12 @@ def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
             _held(operand, known) if isinstance(operand, Expr) else operand for operand in expr.operands
         ]
         if isinstance(expr, Filter):
-            operands[0] = Held(operands[0])
+            operands[0] = FilterBarrier(operands[0])
         known[expr._name] = type(expr)(*operands)
     return known[expr._name]
 
 
-class Held(Blockwise):
+class FilterBarrier(Blockwise):
     """A frame that no filter moves beneath."""
 
     _parameters = ["frame"]
@@ -111,29 +111,29 @@ class Held(Blockwise):
 class Given(Expr):
     """A frame whose tasks are settled."""
 
-    _parameters = ["sealed"]
+    _parameters = ["frozen"]
 
     @property
     def _meta(self) -> Any:
-        return self.operand("sealed").inner._meta
+        return self.operand("frozen").inner._meta
 
     def _divisions(self) -> Any:
-        return self.operand("sealed").inner.divisions
+        return self.operand("frozen").inner.divisions
 
     def _layer(self) -> dict[Any, Any]:
-        inner = self.operand("sealed").inner
+        inner = self.operand("frozen").inner
         keys = inner.__dask_keys__()
         aliases = {(self._name, n): Alias((self._name, n), key) for n, key in enumerate(keys)}
         return dict(inner.__dask_graph__()) | aliases
 
 
-def sealed_map(name: str, function: Callable[..., Any], source: Sealed, *args: Any,
+def map_frozen(name: str, function: Callable[..., Any], source: FrozenSource, *args: Any,
                each: Any = None) -> Expr:  # fmt: skip
     """`function` of each partition of the source, fused with what reads it.
 
     `each`: for each partition its second argument, if it has one.
     """
-    return settled(MapPartition(source.inner, name, function, args, each))
+    return optimise_in_place(MapPartition(source.inner, name, function, args, each))
 
 
 class Shared(Expr):

@@ -1,7 +1,7 @@
 """Chunks: what the tasks of a join work on.
 
 A chunk is a plain dict: the arrays of its index, its rows' names ("ids", an Index of its library), the same
-as int64 numbers in the index's order where they have that form ("labels"), and an empty frame of
+as int64 numbers in the index's order where they have that form ("id_keys"), and an empty frame of
 its library ("example").  Where they were asked for it has, both in the index's order, a frame of the columns
 that the result keeps ("kept") and each row's own threshold ("own_limit").  An entity chunk also has "ends":
 where the rows of each of its pieces end.  A spatial chunk has "position", its rows' numbers in the whole
@@ -16,7 +16,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import backend_for
 from dask_simjoin.engine.compat import module_of, values_of
-from dask_simjoin.engine.ids import as_labels, row_ids
+from dask_simjoin.engine.ids import as_id_keys, row_ids
 from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.errors import ListError, SourceChangedError
 from dask_simjoin.options.spec import JoinSpec
@@ -117,7 +117,7 @@ def _indexed(x: Any, ids: Any, layout: Any, example: Any, extra: dict[str, Any])
     backend = backend_for(example)
     index = backend.build(x, layout)
     places = index["order"][: len(ids)]
-    chunk = {"ids": ids, "labels": as_labels(ids, places), "example": example}
+    chunk = {"ids": ids, "id_keys": as_id_keys(ids, places), "example": example}
     assert index.keys().isdisjoint([*chunk, *extra])
     chunk |= index
     if "kept" in extra:
@@ -150,16 +150,16 @@ def cell_columns(frame: Any, spec: JoinSpec) -> dict[str, Any]:
     return {f"x{k}": narrow if kind == narrow else wide for k, kind in enumerate(kinds)}
 
 
-def kept_columns(spec: JoinSpec) -> list[str]:
+def sent_names_of_kept(spec: JoinSpec) -> list[str]:
     """The kept columns in a frame that is shuffled."""
     return [f"k{k}" for k in range(len(spec.keep))]
 
 
 def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec: JoinSpec,
-         named: bool) -> Any:  # fmt: skip
+         with_ids: bool) -> Any:  # fmt: skip
     """The rows of a partition as they are to be shuffled: each to its own chunk, and to halos.
 
-    A row in a halo has its position as ``-1 - position``.  `named`: whether ids travel too.
+    A row in a halo has its position as ``-1 - position``.  `with_ids`: whether ids travel too.
     """
     read = read_points(frame, known, spec)
     x, places = read["x"], read["places"]
@@ -179,16 +179,16 @@ def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec:
     columns: dict[str, Any] = {}
     for k, (name, kind) in enumerate(cell_columns(frame, spec).items()):
         columns[name] = x[:, k].astype(kind, copy=False)[taken]
-    if named:
+    if with_ids:
         columns[ID] = read["ids"].take(taken)
-    for name, column in zip(kept_columns(spec), spec.keep, strict=True):
+    for name, column in zip(sent_names_of_kept(spec), spec.keep, strict=True):
         columns[name] = backend.values(read["kept"], column, taken)
     if spec.radius is not None:
         columns[LIMIT] = read["own_limit"][taken]
     return backend.result(columns | {POSITION: position, CELL: cell}, len(cell))
 
 
-def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, named: bool) -> Chunk:
+def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, with_ids: bool) -> Chunk:
     """Index the rows that were sent to one chunk."""
     backend = backend_for(example)
     xp = backend.xp
@@ -199,11 +199,11 @@ def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, named: boo
     sides = []
     for places, numbers in ((own, position[own]), (halo, -1 - position[halo])):
         ids = backend.index(numbers)
-        if named:
+        if with_ids:
             ids = row_ids(frame[[ID]].take(places), ID, spec.id_dtype)
         extra: dict[str, Any] = {}
         if spec.keep:
-            names = zip(spec.keep, kept_columns(spec), strict=True)
+            names = zip(spec.keep, sent_names_of_kept(spec), strict=True)
             kept: dict[Any, Any] = {name: backend.values(frame, column, places) for name, column in names}
             extra["kept"] = backend.result(kept, len(places))
         if spec.radius is not None:

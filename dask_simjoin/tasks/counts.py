@@ -9,7 +9,7 @@ import numpy as np
 from dask_simjoin.engine.base import Backend, backend_for
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import CELL, COUNT, POSITION, Chunk
-from dask_simjoin.tasks.matches import by_position, meetings
+from dask_simjoin.tasks.matches import by_position, comparisons
 
 
 def count_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> tuple[Any, Any]:
@@ -44,7 +44,7 @@ def count_cells(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, off
     """The same for spatial chunks, as rows that are to be shuffled back to their partitions."""
     backend = backend_for(q["example"])
     parts = []
-    for a, b, own in meetings(q, d, same):
+    for a, b, own in comparisons(q, d, same):
         counts = _counts(a, b, spec, layout, own)
         sides = (a,) if spec.other is not None else (a, b)
         parts += [(side["position"], count) for side, count in zip(sides, counts, strict=False)]
@@ -58,20 +58,20 @@ def count_cells(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, off
     elif same:
         told[: len(q["ids"])] = True
     position, count = position[told], count[told]
-    return tell(position, count, offsets, backend)
+    return scatter(position, count, offsets, backend)
 
 
-def tell(position: Any, values: Any, offsets: np.ndarray, backend: Backend) -> Any:
+def scatter(position: Any, values: Any, offsets: np.ndarray, backend: Backend) -> Any:
     """Values (n,) or (n, k) of rows in the whole frame, as rows to be shuffled to their partitions."""
     xp = backend.xp
     partition = xp.searchsorted(xp.asarray(offsets), position, side="right") - 1
     values = xp.asarray(values)
     columns = [values] if values.ndim == 1 else values.T
-    told = dict(zip(told_columns(len(columns)), columns, strict=True))
+    told = dict(zip(update_columns(len(columns)), columns, strict=True))
     return backend.result({POSITION: position, **told, CELL: partition}, len(position))
 
 
-def told_columns(number: int) -> list[str]:
+def update_columns(number: int) -> list[str]:
     """The names of the columns in which so many values of each row are told."""
     return [f"{COUNT}{k}" for k in range(number)]
 
@@ -79,7 +79,7 @@ def told_columns(number: int) -> list[str]:
 def count_block_pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> int:
     """Number of pairs that `join_block` would return."""
     pairs = 0
-    for a, b, own in meetings(q, d, same):
+    for a, b, own in comparisons(q, d, same):
         counts = _counts(a, b, spec, layout, own)
         if spec.radius is not None:
             pairs += sum(int(count.sum()) for count in counts)

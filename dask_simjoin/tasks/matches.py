@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dask_simjoin.engine.base import backend_for
-from dask_simjoin.engine.ids import from_labels
+from dask_simjoin.engine.ids import from_id_keys
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, joined
 
@@ -34,14 +34,14 @@ class Matches(NamedTuple):
     right_of: tuple[Chunk, ...]
 
 
-def meetings(q: Chunk, d: Chunk, same: bool) -> Iterator[tuple[Chunk, Chunk, bool]]:
+def comparisons(q: Chunk, d: Chunk, same: bool) -> Iterator[tuple[Chunk, Chunk, bool]]:
     """The chunks that are compared when two chunks (or one with itself) meet."""
     yield q, d, same
     if "halo" in d and len(d["halo"]["ids"]):
         yield q, d["halo"], False
 
 
-def either_first(q: Chunk, same: bool, spec: JoinSpec) -> bool:
+def order_unknown(q: Chunk, same: bool, spec: JoinSpec) -> bool:
     """Whether either row of a pair may come first in the frame."""
     return not same and "position" in q and spec.other is None
 
@@ -62,7 +62,7 @@ def matches(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, distanc
     places = tuple(xp.arange(len(side["ids"]), dtype=xp.int64) for side in (q, d))
     found = backend.pairs(q, d, layout, same=same, distance=made, labels=places, rows=rows)
     left, right = found.left, found.right
-    if not either_first(q, same, spec):
+    if not order_unknown(q, same, spec):
         return Matches(left, right, found.distance, (q,), (d,))
     swap = d["position"][d["order"][right]] < q["position"][q["order"][left]]
     right = right + len(q["ids"])
@@ -119,9 +119,9 @@ def rank(chunk: Chunk, xp: Any) -> Any:
 def names(chunks: tuple[Chunk, ...], places: Any) -> Any:
     """The ids of rows: an array or an Index."""
     xp = backend_for(chunks[0]["example"]).xp
-    labels = [chunk["labels"] for chunk in chunks]
+    labels = [chunk["id_keys"] for chunk in chunks]
     if all(some is not None for some in labels):
-        return from_labels(_whole(labels, xp)[places], chunks[0]["ids"])
+        return from_id_keys(_whole(labels, xp)[places], chunks[0]["ids"])
     firsts = [0, *(len(chunk["ids"]) for chunk in chunks[:-1])]
     orders = [
         chunk["order"][: len(chunk["ids"])] + start for chunk, start in zip(chunks, firsts, strict=True)
@@ -129,7 +129,7 @@ def names(chunks: tuple[Chunk, ...], places: Any) -> Any:
     return joined([chunk["ids"] for chunk in chunks]).take(_whole(orders, xp)[places])
 
 
-def kept(chunks: tuple[Chunk, ...], column: Any, places: Any) -> Any:
+def kept_values(chunks: tuple[Chunk, ...], column: Any, places: Any) -> Any:
     """The values of a kept column of rows, as a backend's `result` takes them."""
     backend = backend_for(chunks[0]["example"])
     frames = [chunk["kept"] for chunk in chunks]

@@ -8,12 +8,12 @@ from dask_simjoin.engine.base import backend_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, joined
-from dask_simjoin.tasks.matches import kept, measured, rank
+from dask_simjoin.tasks.matches import kept_values, measured, rank
 from dask_simjoin.tasks.nearest import State
-from dask_simjoin.tasks.row_numbers import CHUNK, Names
+from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers
 
 
-class NamedRows(NamedTuple):
+class FoundRows(NamedTuple):
     """Neighbours that lie in one chunk.
 
     Attributes
@@ -30,9 +30,9 @@ class NamedRows(NamedTuple):
     columns: dict[str, Any]
 
 
-def named_rows(state: State, d: Chunk, name: Names, spec: JoinSpec) -> NamedRows:
+def find_rows(state: State, d: Chunk, name: RowNumbers, spec: JoinSpec) -> FoundRows:
     """Those of the neighbours found that are rows of a chunk; `name`: of the chunk, or of its rows."""
-    names = state["names"].reshape(-1)
+    names = state["row_numbers"].reshape(-1)
     xp = module_of(names)
     if isinstance(name, int):
         places = xp.flatnonzero(names // CHUNK == name)
@@ -46,14 +46,14 @@ def named_rows(state: State, d: Chunk, name: Names, spec: JoinSpec) -> NamedRows
     columns = {}
     if spec.kept_right:
         index = rank(d, xp)[rows]
-        columns = {called: kept((d,), column, index) for called, column in spec.kept_right.items()}
-    return NamedRows(places, d["ids"].take(rows), columns)
+        columns = {called: kept_values((d,), column, index) for called, column in spec.kept_right.items()}
+    return FoundRows(places, d["ids"].take(rows), columns)
 
 
-def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Any, *found: NamedRows) -> Any:
+def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Any, *found: FoundRows) -> Any:
     """The neighbours of a chunk's rows, in the order of the rows and the nearest first, like an example."""
     backend = backend_for(q["example"])
-    xp, k = backend.xp, state["names"].shape[1]
+    xp, k = backend.xp, state["row_numbers"].shape[1]
     found = tuple(part for part in found if len(part.places))
     if not found:
         return like
@@ -70,9 +70,9 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Any, *found: Name
         elif name == "rank":
             columns[name] = places % k + 1
         elif name == "distance":
-            columns[name] = measured(spec, xp)(state["squared"].reshape(-1)[places])
+            columns[name] = measured(spec, xp)(state["totals"].reshape(-1)[places])
         elif name in spec.kept_left:
-            columns[name] = kept((q,), spec.kept_left[name], rank(q, xp)[rows])
+            columns[name] = kept_values((q,), spec.kept_left[name], rank(q, xp)[rows])
         else:
             parts = [backend.result({name: part.columns[name]}, len(part.places)) for part in found]
             columns[name] = backend.values(backend.stacked(parts), name, order)

@@ -8,10 +8,10 @@ import numpy as np
 
 from dask_simjoin.engine.base import Backend, backend_for
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.ids import from_labels
+from dask_simjoin.engine.ids import from_id_keys
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.matches import either_first, kept, matches, measured, meetings, names
+from dask_simjoin.tasks.matches import comparisons, kept_values, matches, measured, names, order_unknown
 
 
 def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
@@ -29,7 +29,7 @@ def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, colu
             cuts = _even_cuts(len(q["ids"]), cuts, layout.grain)
         rows = int(cuts[number]), int(cuts[number + 1])
     parts: list[Part] = []
-    for a, b, own in meetings(q, d, same):
+    for a, b, own in comparisons(q, d, same):
         parts += _pairs(a, b, spec, layout, own, columns, rows)
     if spec.include_self and same:
         parts.append(_selves(q, spec, columns, rows))
@@ -51,7 +51,9 @@ def unmatched(q: Chunk, counts: Any, spec: JoinSpec, like: Any) -> Any:
     order = q["order"][:n]
     places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
     places = places[xp.argsort(order[places])]
-    own = _named(((q,), places), None, spec, [c for c in like.columns if c == "left" or c in spec.kept_left])
+    own = pair_columns(
+        ((q,), places), None, spec, [c for c in like.columns if c == "left" or c in spec.kept_left]
+    )
     columns = {c: own[c] if c in own else backend.missing(like[c].dtype, len(places)) for c in like.columns}
     return _cast(backend.result(columns, len(places)), like)
 
@@ -63,8 +65,8 @@ Part = tuple[int, dict[str, Any]]
 def _pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
            rows: tuple[int, int] | None) -> list[Part]:  # fmt: skip
     """The pairs of two chunks as columns, in both directions if asked for."""
-    labelled = q["labels"] is not None and d["labels"] is not None
-    if labelled and spec.radius is None and not either_first(q, same, spec):
+    labelled = q["id_keys"] is not None and d["id_keys"] is not None
+    if labelled and spec.radius is None and not order_unknown(q, same, spec):
         return _labelled(q, d, spec, layout, same, columns, rows)
     distance = "distance" in columns
     found = matches(q, d, spec, layout, same, distance, rows)
@@ -72,7 +74,7 @@ def _pairs(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns:
     directions = [sides]
     if spec.pairs == "both" and spec.radius is None:
         directions.append(sides[::-1])
-    parts = [_named(left, right, spec, columns) for left, right in directions]
+    parts = [pair_columns(left, right, spec, columns) for left, right in directions]
     if distance:
         parts = [part | {"distance": found.distance} for part in parts]
     return [(len(found.left), part) for part in parts]
@@ -96,7 +98,7 @@ def _labelled(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, colum
               rows: tuple[int, int] | None) -> list[Part]:  # fmt: skip
     """The same where a backend can give all columns while it finds the pairs."""
     backend = backend_for(q["example"])
-    labels, made = (q["labels"], d["labels"]), None
+    labels, made = (q["id_keys"], d["id_keys"]), None
     if "distance" in columns:
         made = measured(spec, backend.xp)
     both = spec.pairs == "both"
@@ -107,13 +109,13 @@ def _labelled(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, colum
     kept_of = [_arrays(chunk, names) for chunk, names in zip((q, d), wanted, strict=True)]
     arrays = [list(side.values()) for side in kept_of] if any(kept_of) else None
     found = backend.pairs(q, d, layout, same=same, distance=made, labels=labels, rows=rows, kept=arrays)
-    left, right = from_labels(found.left, q["ids"]), from_labels(found.right, d["ids"])
+    left, right = from_id_keys(found.left, q["ids"]), from_id_keys(found.right, d["ids"])
     values = iter(found.kept)
     own: dict[str, Any] = {}
     for chunk, of_side, side in zip((q, d), wanted, kept_of, strict=True):
         taken = dict(zip(side, values, strict=False))
         for name, column in of_side.items():
-            own[name] = taken[name] if name in taken else kept((chunk,), column, taken[PLACE])
+            own[name] = taken[name] if name in taken else kept_values((chunk,), column, taken[PLACE])
     parts = [own | {"left": left, "right": right}]
     if both:
         names_of = list(zip(*wanted, strict=True))
@@ -124,7 +126,7 @@ def _labelled(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, colum
     return [(len(found.left), part) for part in parts]
 
 
-def _named(left: Any, right: Any, spec: JoinSpec, columns: list[str]) -> dict[str, Any]:
+def pair_columns(left: Any, right: Any, spec: JoinSpec, columns: list[str]) -> dict[str, Any]:
     """What a result says of pairs of rows, which are chunks and places in them, but their distance."""
     part: dict[str, Any] = {}
     for name in columns:
@@ -134,7 +136,7 @@ def _named(left: Any, right: Any, spec: JoinSpec, columns: list[str]) -> dict[st
             if name == id_name:
                 part[name] = names(*side)
             elif name in columns_of:
-                part[name] = kept(side[0], columns_of[name], side[1])
+                part[name] = kept_values(side[0], columns_of[name], side[1])
     return part
 
 
@@ -144,7 +146,7 @@ def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: tuple[int, int] 
     start, stop = rows or (0, len(q["ids"]))
     places = xp.arange(len(q["ids"]))[start:stop]
     places = places[xp.argsort(q["order"][: len(q["ids"])][start:stop])]  # in the order of the frame
-    part = _named(((q,), places), ((q,), places), spec, columns)
+    part = pair_columns(((q,), places), ((q,), places), spec, columns)
     if "distance" in columns:
         part["distance"] = xp.zeros(len(places))
     return len(places), part
@@ -167,7 +169,7 @@ def cut_block(q: Chunk, d: Chunk, layout: Any, same: bool, parts: int) -> np.nda
     backend = backend_for(q["example"])
     xp, n = backend.xp, len(q["ids"])
     pairs = xp.zeros(n, xp.int64)
-    for a, b, own in meetings(q, d, same):
+    for a, b, own in comparisons(q, d, same):
         pairs += backend.weights(a, b, layout, same=own)
     cuts = np.zeros(parts - 1, np.int64)
     if n:

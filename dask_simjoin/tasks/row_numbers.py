@@ -10,10 +10,10 @@ CHUNK = 1 << 32
 """Numbers of rows that each chunk has."""
 
 
-Names = int | Any
+RowNumbers = int | Any
 """A chunk's number, or the positions of its rows in the whole frame, ascending."""
 
 
-def named(rows: Any, names: Names) -> Any:
+def row_numbers(rows: Any, names: RowNumbers) -> Any:
     """The names of some rows of a chunk; `names`: those of all of them, or the chunk's number."""
     return rows.astype(np.int64) + names * CHUNK if isinstance(names, int) else names[rows]

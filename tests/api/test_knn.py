@@ -252,7 +252,7 @@ def test_states_are_no_wider_than_the_rows_that_were_met():
     frame = frame_of(np.arange(12.0)[:, None])
     plan = make_plan_of(frame)
     state = search_chunk(*plan, 10**30, (0, 0))
-    assert state["squared"].shape == state["names"].shape == (12, 12)
+    assert state["totals"].shape == state["row_numbers"].shape == (12, 12)
 
 
 def make_plan_of(frame):

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from dask_simjoin.cluster import OPTICS, cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.cluster import verbs as clusterings
-from dask_simjoin.cluster.algorithms.edges import Room
+from dask_simjoin.cluster.algorithms.edges import SpillLimits
 from dask_simjoin.cluster.algorithms.forest import least_eps
-from dask_simjoin.cluster.algorithms.scratch import Held, Store
+from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, StoredArray
 from dask_simjoin.cluster.expressions import optics as graph_optics
 from dask_simjoin.cluster.expressions.scratch_space import scratch_directory
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, ScratchError
@@ -137,13 +137,15 @@ def test_edges_in_files(tmp_path, monkeypatch):
     held = []
 
     def room(directory, most, buffer):
-        held.append(Room(str(tmp_path), 64, 300))
+        held.append(SpillLimits(str(tmp_path), 64, 300))
         return held[-1]
 
-    monkeypatch.setattr(clusterings, "Room", room)
-    monkeypatch.setattr(graph_optics, "Room", room)
+    monkeypatch.setattr(clusterings, "SpillLimits", room)
+    monkeypatch.setattr(graph_optics, "SpillLimits", room)
     discarded = []
-    monkeypatch.setattr(Held, "discard", lambda self, old=Held.discard: (discarded.append(self), old(self)))
+    monkeypatch.setattr(
+        StoredArray, "discard", lambda self, old=StoredArray.discard: (discarded.append(self), old(self))
+    )
     assert_same(frame_of(x).simjoin.optics(2 * eps, min_samples), want)
     ddf = dd.from_pandas(frame_of(x), npartitions=5)
     lazy = ddf.simjoin.optics(2 * eps, min_samples, partitioning="entity", blocksize="12 kB")
@@ -293,7 +295,7 @@ def test_files_outlive_the_workers_that_wrote_them():
 
 
 def _stored(directory):
-    store = Store(np.int32, directory, 0)
+    store = ArrayWriter(np.int32, directory, 0)
     store.append(np.arange(100, dtype=np.int32))
     return store.finish()
 
@@ -342,7 +344,7 @@ def test_edges_that_do_not_fit_the_disk_are_refused(monkeypatch):
 
 def test_stores(tmp_path):
     for most in (0, 20, 10**6):
-        store = Store(np.int32, str(tmp_path), most)
+        store = ArrayWriter(np.int32, str(tmp_path), most)
         parts = np.split(np.arange(100, dtype=np.int32), [0, 3, 50])
         for part in parts:
             store.append(part)
@@ -356,20 +358,22 @@ def test_stores(tmp_path):
         if most < 400:
             with pytest.raises(ScratchError, match="share"):
                 held.array()
-    assert Store(np.int32, str(tmp_path), 0).finish().array().tolist() == []
+    assert ArrayWriter(np.int32, str(tmp_path), 0).finish().array().tolist() == []
 
 
 def test_no_file_is_left_where_a_disk_is_full(tmp_path, monkeypatch):
-    monkeypatch.setattr(clusterings, "Room", lambda directory, most, buffer: Room(str(tmp_path), 0, 200))
+    monkeypatch.setattr(
+        clusterings, "SpillLimits", lambda directory, most, buffer: SpillLimits(str(tmp_path), 0, 200)
+    )
     written = []
 
-    def full(self, values, old=Store.append):
+    def full(self, values, old=ArrayWriter.append):
         written.append(values)
         if len(written) == 3:
             raise OSError("No space left on device")
         old(self, values)
 
-    monkeypatch.setattr(Store, "append", full)
+    monkeypatch.setattr(ArrayWriter, "append", full)
     with pytest.raises(OSError, match="No space left"):
         frame_of(SETS["moons"][0]).simjoin.optics(0.2)
     assert not list(tmp_path.iterdir())

@@ -56,7 +56,7 @@ def test_a_new_figure():
 
 
 def test_no_peak_is_lost(ax, monkeypatch):
-    monkeypatch.setattr(plots, "MOST_DRAWN", 20)
+    monkeypatch.setattr(plots, "MAX_DRAWN", 20)
     rng = np.random.default_rng(0)
     frame = frame_of(np.concatenate([rng.normal(5 * k, 0.3, (300, 2)) for k in range(3)]))
     order = frame.simjoin.optics(10.0, 5)

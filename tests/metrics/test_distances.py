@@ -295,7 +295,7 @@ def test_k_distances(metric, p, how):
 def test_plans_tell_the_metric():
     frame = pd.DataFrame({"lat": [0.0, 10, 20], "lon": [0.0, 1, 2]})
     report = repr(frame.simjoin.plan(1e6, metric="haversine"))
-    assert "3: 'x', 'y', 'z'" in report and "metric" in report and "haversine" in report
+    assert "as points 'x', 'y', 'z'" in report and "metric" in report and "haversine" in report
     assert "metric" not in repr(frame.simjoin.plan(1e6))
 
 

@@ -131,7 +131,7 @@ def test_only_needed_columns_are_read(parquet):
     source = pairs.expr.find_operations(type(pairs.expr))
     assert source
     chunks = next(e for e in pairs.expr.walk() if type(e).__name__ == "Chunks")
-    reads = [e for e in _inside(chunks.operand("sealed").inner) if "ReadParquet" in type(e).__name__]
+    reads = [e for e in _inside(chunks.operand("frozen").inner) if "ReadParquet" in type(e).__name__]
     assert {tuple(e.columns) for e in reads} == {("c0", "c1")}
 
 

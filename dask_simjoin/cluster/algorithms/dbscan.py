@@ -20,7 +20,7 @@ from dask_simjoin.cluster.algorithms.components import component_roots, new_node
 from dask_simjoin.engine.base import backend_for
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.row_numbers import Names, named
+from dask_simjoin.tasks.row_numbers import RowNumbers, row_numbers
 
 NOWHERE = np.iinfo(np.int64).max
 
@@ -47,13 +47,13 @@ def components_within(chunk: Chunk, core: Any, layout: Any) -> Any:
     return parent
 
 
-def first_rows(within: Any, names: Names) -> np.ndarray:
+def first_rows(within: Any, names: RowNumbers) -> np.ndarray:
     """The names of the rows that stand for a chunk's components."""
     xp = module_of(within)
-    return to_host(named(xp.flatnonzero(within == xp.arange(len(within))), names))
+    return to_host(row_numbers(xp.flatnonzero(within == xp.arange(len(within))), names))
 
 
-def edges_across(q: Chunk, d: Chunk, within: tuple[Any, Any], names: tuple[Names, Names],
+def edges_across(q: Chunk, d: Chunk, within: tuple[Any, Any], names: tuple[RowNumbers, RowNumbers],
                  layout: Any) -> np.ndarray:  # fmt: skip
     """As few edges (k, 2) as connect the components of two chunks, between rows that stand for them."""
     backend = backend_for(q["example"])
@@ -71,7 +71,7 @@ def edges_across(q: Chunk, d: Chunk, within: tuple[Any, Any], names: tuple[Names
     tied = xp.flatnonzero(first & (parent != nodes))
 
     every = xp.concatenate(
-        [named(xp.arange(len(some)), name) for some, name in zip(within, names, strict=True)]
+        [row_numbers(xp.arange(len(some)), name) for some, name in zip(within, names, strict=True)]
     )
     return to_host(xp.stack([every[tied], every[parent[tied]]], axis=1))
 
@@ -93,13 +93,13 @@ def number_clusters(edges: np.ndarray, *rows: np.ndarray) -> Numbering:
     return names, np.unique(root, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def label_cores(within: Any, own: Names, numbering: Numbering) -> Any:
+def label_cores(within: Any, own: RowNumbers, numbering: Numbering) -> Any:
     """Cluster numbers of a chunk's core rows (n,), int64; -1 for others.  `own`: names of its rows."""
     xp = module_of(within)
     names, clusters = (xp.asarray(some) for some in numbering)
     labels = xp.full(len(within), -1, np.int64)
     core = within >= 0
-    labels[core] = clusters[xp.searchsorted(names, named(within[core], own))]
+    labels[core] = clusters[xp.searchsorted(names, row_numbers(within[core], own))]
     return labels
 
 

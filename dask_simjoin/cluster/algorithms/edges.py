@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.scratch import Held, Store, kept
+from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, StoredArray, discard_on_error
 from dask_simjoin.engine.base import backend_for, host_kernels
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.tasks.chunks import Chunk
 
 
 @dataclass(frozen=True)
-class Room:
+class SpillLimits:
     """Where edges go.
 
     Attributes
@@ -40,20 +40,20 @@ class Runs:
     ----------
     starts : list of (int, int)
         Where each run begins in the rows and in the edges; and in the end where the last one ends.
-    rows, counts : Held
+    rows, counts : StoredArray
         The rows (int32) that have edges in a run, and how many (int32).
-    others, squared : Held
+    others, squared : StoredArray
         The rows of the other chunk (int32), and squares of distances (float64).
     """
 
     starts: list[tuple[int, int]]
-    rows: Held
-    counts: Held
-    others: Held
-    squared: Held
+    rows: StoredArray
+    counts: StoredArray
+    others: StoredArray
+    squared: StoredArray
 
     @property
-    def held(self) -> tuple[Held, ...]:
+    def held(self) -> tuple[StoredArray, ...]:
         """All of its arrays."""
         return self.rows, self.counts, self.others, self.squared
 
@@ -61,11 +61,11 @@ class Runs:
 class _Side:
     """Collects the edges of the rows of one chunk."""
 
-    def __init__(self, rows: int, room: Room) -> None:
+    def __init__(self, rows: int, room: SpillLimits) -> None:
         self._number = rows
         self._starts = [(0, 0)]
         kinds = (np.int32, np.int32, np.int32, np.float64)
-        self.stores = [Store(kind, room.directory, room.most) for kind in kinds]
+        self.stores = [ArrayWriter(kind, room.directory, room.most) for kind in kinds]
 
     def add(self, rows: np.ndarray, others: np.ndarray, squared: np.ndarray) -> None:
         """Make one run of edges."""
@@ -102,7 +102,9 @@ class _Run:
         return np.cumsum(ends), self._runs.others[some], self._runs.squared[some]
 
 
-def edges_of_block(q: Chunk, d: Chunk, layout: Any, room: Room, same: bool) -> tuple[Runs, Runs | None]:
+def edges_of_block(
+    q: Chunk, d: Chunk, layout: Any, room: SpillLimits, same: bool
+) -> tuple[Runs, Runs | None]:
     """Edges of the pairs of two chunks, from the rows of either; of one with itself, in both directions."""
     sides = [_Side(len(side["ids"]), room) for side in ((q,) if same else (q, d))]
     waiting: list[tuple[np.ndarray, ...]] = []
@@ -129,7 +131,7 @@ def edges_of_block(q: Chunk, d: Chunk, layout: Any, room: Room, same: bool) -> t
         if number >= room.buffer:
             sort()
 
-    with kept(*(store for side in sides for store in side.stores)):
+    with discard_on_error(*(store for side in sides for store in side.stores)):
         backend_for(q["example"]).visit(q, d, layout, visitor, same=same)
         sort()
     first, *second = [side.finish() for side in sides]
@@ -146,22 +148,22 @@ class Reachable:
         Core distances; inf: not a core row.
     degree : array (n,), int32
         Numbers of edges of each row.
-    others : Held
+    others : StoredArray
         The nodes (int32) that they lead to.
-    reach : Held
+    reach : StoredArray
         Reachability distances of those from the row.
-    used : tuple of Held
+    used : tuple of StoredArray
         What it was made of, to be discarded in the end: not before, as it may have to be made again.
     """
 
     core: np.ndarray
     degree: np.ndarray
-    others: Held
-    reach: Held
-    used: tuple[Held, ...]
+    others: StoredArray
+    reach: StoredArray
+    used: tuple[StoredArray, ...]
 
 
-def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], room: Room,
+def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], room: SpillLimits,
                  *parts: Runs) -> Reachable:  # fmt: skip
     """Core distances of the rows of a chunk, and the edges of its core rows.
 
@@ -178,10 +180,10 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
         degree[run.rows] += run.counts
     total = np.append(0, np.cumsum(degree))
     core, left = np.full(rows, np.inf), np.zeros(rows, np.int32)
-    others = Store(np.int32, room.directory, room.most)
-    reach = Store(np.float64, room.directory, room.most)
+    others = ArrayWriter(np.int32, room.directory, room.most)
+    reach = ArrayWriter(np.float64, room.directory, room.most)
     kernels, start = host_kernels("optics"), 0
-    with kept(others, reach):
+    with discard_on_error(others, reach):
         while start < rows:
             stop = int(np.searchsorted(total, total[start] + room.buffer, side="right")) - 1
             stop = min(max(stop, start + 1), rows, start + room.buffer)

@@ -20,7 +20,7 @@ from dask_simjoin.cluster.algorithms.optics import table_of, visit_in_order
 from dask_simjoin.engine.base import backend_for, host_kernels
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.row_numbers import Names, named
+from dask_simjoin.tasks.row_numbers import RowNumbers, row_numbers
 
 BUFFER = 1 << 21
 """Edges that are collected until only a forest of them is kept, at least."""
@@ -141,9 +141,9 @@ def forest_of_block(q: Chunk, d: Chunk, core: tuple[np.ndarray, np.ndarray], nam
     return block.finish()
 
 
-def row_names(rows: int, names: Names) -> np.ndarray:
+def numbers_of_rows(rows: int, names: RowNumbers) -> np.ndarray:
     """The names of all rows of a chunk."""
-    return to_host(named(np.arange(rows), names if isinstance(names, int) else to_host(names)))
+    return to_host(row_numbers(np.arange(rows), names if isinstance(names, int) else to_host(names)))
 
 
 def merge_forests(*parts: Edges) -> Edges:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.edges import Reachable, Room, Runs, edges_of_block, gather_edges
+from dask_simjoin.cluster.algorithms.edges import Reachable, Runs, SpillLimits, edges_of_block, gather_edges
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.tasks.chunks import Chunk
@@ -85,7 +85,9 @@ def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, d
     return place, reach, predecessor
 
 
-def optics_of_chunk(chunk: Chunk, layout: Any, max_eps: float, min_samples: int, room: Room) -> np.ndarray:
+def optics_of_chunk(
+    chunk: Chunk, layout: Any, max_eps: float, min_samples: int, room: SpillLimits
+) -> np.ndarray:
     """The result (n, 4) for the rows of one chunk that is all there is."""
     n = len(chunk["ids"])
     runs: Runs = edges_of_block(chunk, chunk, layout, room, True)[0]

@@ -65,8 +65,8 @@ def new_folder(directory: str, label: str, owner: Process | None) -> Folder:
 
 
 @dataclass(frozen=True)
-class Held:
-    """An array that a `Store` holds: a plain object, to be sent and spilled.
+class StoredArray:
+    """An array that a `ArrayWriter` holds: a plain object, to be sent and spilled.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class Held:
                 os.unlink(self.path)
 
 
-class Store:
+class ArrayWriter:
     """An array that grows at its end.
 
     Parameters
@@ -170,19 +170,19 @@ class Store:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)
 
-    def finish(self) -> Held:
+    def finish(self) -> StoredArray:
         """The whole array; nothing can be added any more."""
         known = (socket.gethostname(), self._dtype, self.size)
         if self._file is not None:
             with self._writing():
                 self._file.close()
-            return Held(None, self._path, *known)
+            return StoredArray(None, self._path, *known)
         parts = self._parts or [np.empty(0, self._dtype)]
-        return Held(parts[0] if len(parts) == 1 else np.concatenate(parts), "", *known)
+        return StoredArray(parts[0] if len(parts) == 1 else np.concatenate(parts), "", *known)
 
 
 @contextlib.contextmanager
-def kept(*stores: Store) -> Iterator[None]:
+def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
     """A context in which stores are filled; if that fails, as on a full disk, their files are removed."""
     try:
         yield

@@ -19,7 +19,7 @@ from dask_simjoin.cluster.algorithms.dbscan import (
 )
 from dask_simjoin.engine.base import backend_for
 from dask_simjoin.expressions.aligned import add_counts
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks, chunk_refs
 from dask_simjoin.expressions.dask_private import Expr, Task, TaskRef
 from dask_simjoin.expressions.row_values import FoundByChunk
@@ -40,7 +40,7 @@ class Labels(FoundByChunk):
         return ChunkLabels(chunks, plan, self.operand("spec"), self.operand("min_samples"))
 
 
-class ChunkLabels(Named):
+class ChunkLabels(LabelledExpr):
     """Labels of the rows of each chunk.
 
     Core rows are connected within each chunk, then the chunks' components across each block pair; those

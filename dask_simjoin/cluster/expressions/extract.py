@@ -9,9 +9,9 @@ import numpy as np
 from dask_simjoin.cluster.algorithms.extract import labels_of
 from dask_simjoin.engine.base import backend_for
 from dask_simjoin.expressions.aligned import Aligned
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.expressions.source import Sealed, pick, settled
+from dask_simjoin.expressions.source import FrozenSource, optimise_in_place, pick
 
 
 class Extracted(Aligned):
@@ -23,10 +23,12 @@ class Extracted(Aligned):
     def _values(self) -> Expr:
         source = self._source.inner
         how = self.operand("eps"), self.operand("options"), self._meta
-        return ExtractedParts(Sealed(settled(source)), *how, source.divisions, self.operand("chosen"))
+        return ExtractedParts(
+            FrozenSource(optimise_in_place(source)), *how, source.divisions, self.operand("chosen")
+        )
 
 
-class ExtractedParts(PartitionsFiltered, Named):
+class ExtractedParts(PartitionsFiltered, LabelledExpr):
     """One task that finds the labels of all rows, and their partitions."""
 
     _label = "simjoin_labels_rows"

@@ -12,11 +12,11 @@ from dask_simjoin.cluster.algorithms.forest import (
     merge_attached,
     merge_forests,
     merge_smallest,
+    numbers_of_rows,
     order_forest,
-    row_names,
     smallest_of_block,
 )
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.dask_private import List, Task, TaskRef
 from dask_simjoin.expressions.source import pick
@@ -28,7 +28,7 @@ FORESTS = 4
 """Forests that one task merges: each may be of all rows."""
 
 
-class ForestRows(Named):
+class ForestRows(LabelledExpr):
     """The result for the rows of each chunk, from a forest.
 
     Core distances come first, then the forest of each block pair, merged in a tree.  `neighbors`: how many
@@ -86,7 +86,7 @@ def _core(chunk: Chunk, number: int, sides: list[int], *found: list[np.ndarray])
 
 
 def _row_names(chunk: Chunk, names: Any) -> np.ndarray:
-    return row_names(len(chunk["ids"]), names)
+    return numbers_of_rows(len(chunk["ids"]), names)
 
 
 def _forest(layout: Any, same: bool, q: Chunk, d: Chunk, q_core: Any, d_core: Any, q_names: Any,

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.edges import Reachable, Room, Runs, edges_of_block, gather_edges
+from dask_simjoin.cluster.algorithms.edges import Reachable, Runs, SpillLimits, edges_of_block, gather_edges
 from dask_simjoin.cluster.algorithms.optics import discard, order_rows
 from dask_simjoin.cluster.algorithms.scratch import Folder, new_folder
 from dask_simjoin.cluster.expressions.forest import ForestRows
 from dask_simjoin.cluster.expressions.scratch_space import Scratch, free_space, make_scratch
 from dask_simjoin.cluster.expressions.scratch_sweeper import LABEL
-from dask_simjoin.expressions.base import Named
+from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks, chunk_refs
 from dask_simjoin.expressions.dask_private import Expr, List, Task
 from dask_simjoin.expressions.row_values import FoundByChunk
@@ -65,7 +65,7 @@ class Order(FoundByChunk):
         return OrderedRows(chunks, plan, samples, max_eps, scratch, rooms, buffer)
 
 
-class OrderedRows(Named):
+class OrderedRows(LabelledExpr):
     """The result for the rows of each chunk, from all edges.
 
     Each block pair sorts its edges by row; those of each chunk's rows are gathered, with which its core
@@ -123,7 +123,7 @@ def _folder(scratch: Scratch, token: str) -> Folder:
 
 def _edges(q: Chunk, d: Chunk, layout: Any, folder: Folder, limits: tuple[int, int],
            same: bool) -> tuple[Runs, Runs | None]:  # fmt: skip
-    return edges_of_block(q, d, layout, Room(folder.path, *limits), same)
+    return edges_of_block(q, d, layout, SpillLimits(folder.path, *limits), same)
 
 
 def _gather(rows: int, firsts: list[int], max_eps: float, min_samples: int, folder: Folder,
@@ -131,7 +131,7 @@ def _gather(rows: int, firsts: list[int], max_eps: float, min_samples: int, fold
             *found: tuple[Runs, Runs]) -> Reachable:  # fmt: skip
     parts = [both[side] for both, (side, _) in zip(found, sides, strict=True)]
     nodes = [firsts[other] for _, other in sides]
-    return gather_edges(rows, max_eps, min_samples, nodes, Room(folder.path, *limits), *parts)
+    return gather_edges(rows, max_eps, min_samples, nodes, SpillLimits(folder.path, *limits), *parts)
 
 
 def _order(names: list[Any], gathered: list[Reachable], folder: Folder,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from dask_simjoin.engine.base import backend_for
 from dask_simjoin.engine.compat import module_of, on_gpu, to_host, values_of
-from dask_simjoin.engine.ids import _is_range, _named, _remedy, as_labels
+from dask_simjoin.engine.ids import _is_range, _named, _remedy, as_id_keys
 from dask_simjoin.errors import DuplicateIdError
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
@@ -122,7 +122,7 @@ def _keys(ids: Any) -> Any:
     ids = _plain(ids)
     if _is_range(ids):
         ids = backend_for(ids).index(values_of(ids))
-    labels = as_labels(ids, slice(None))
+    labels = as_id_keys(ids, slice(None))
     if labels is not None:
         return labels.view(np.uint64)
     if ids.dtype.kind in "fc":
