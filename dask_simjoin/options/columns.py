@@ -176,5 +176,5 @@ def kind_of_number(dtype: Any) -> str:
 def has_column(columns: Any, name: Any) -> bool:
     try:
         return name in columns
-    except TypeError:
+    except (TypeError, OverflowError):  # pandas 2 makes an integer of infinity where columns are numbered
         raise ColumnError(f"{shown(name)} cannot be the name of a column.") from None

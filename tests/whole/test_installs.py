@@ -1,4 +1,4 @@
-"""What pyproject.toml says of versions; `check_installs` asks installers what they make of it."""
+"""What pyproject.toml says of versions; `tests.checks.installs` asks installers what they make of it."""
 
 import importlib.metadata
 import re
