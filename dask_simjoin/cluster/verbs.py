@@ -27,7 +27,7 @@ from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.options.frames import checked_spec, example_of, unnamed
 from dask_simjoin.options.messages import shown
-from dask_simjoin.options.settings import MOST_BYTES
+from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.options.validate import as_number, check_choice, check_whole, known_options
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.tasks.whole import whole_chunk
@@ -94,7 +94,7 @@ def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edg
         source = freeze(frame, spec.columns)
         return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
     # its pairs are no result that could be too large
-    spec = replace(spec, settings=replace(spec.settings, result=MOST_BYTES))
+    spec = replace(spec, settings=replace(spec.settings, result=MAX_BYTES))
     chunk, plan = whole_chunk(frame, spec, named=False, sampled=mode != FOREST)
     if not len(plan):
         return example

@@ -15,7 +15,7 @@ from dask_simjoin.expressions.worker_memory import check_sending
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.chunking.regions import Chunking, Shuffled
-from dask_simjoin.planning.plan import as_they_come
+from dask_simjoin.planning.plan import chunks_are_partitions
 from dask_simjoin.tasks.chunks import (
     CELL,
     ID,
@@ -36,7 +36,7 @@ Sources = tuple[tuple[int, str], ...]
 class Chunks(LabelledExpr):
     """The indexed chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
 
-    `pieces` and `layout`: how chunks are gathered from what the sealed expression gives; None: those
+    `pieces` and `layout`: how chunks are gathered from what the frozen expression gives; None: those
     are the chunks.
     """
 
@@ -87,7 +87,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     each = list(enumerate(sources))
     if not isinstance(chunks, EntityChunks):
         return Chunks(FrozenSource(_shuffled(source, spec, layout, chunks, each, with_ids)))
-    if as_they_come(chunks, sources):
+    if chunks_are_partitions(chunks, sources):
         return Chunks(FrozenSource(map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)))
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
     return Chunks(FrozenSource(read), chunks.pieces, layout)

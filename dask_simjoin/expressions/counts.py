@@ -9,12 +9,12 @@ from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.counts_by_region import count_by_cell
 from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.expressions.lazy_join import Unplanned
+from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.tasks.counts import count_block_pairs
 
 
-class NeighborCounts(Aligned, Unplanned):
+class NeighborCounts(Aligned, LazyJoin):
     """Numbers of neighbours, before they are planned."""
 
     _label = "simjoin_neighbor_counts"
@@ -56,7 +56,7 @@ class CountBlocks(PartitionsFiltered, LabelledExpr):
         return layer
 
 
-class CountPairs(Unplanned):
+class CountPairs(LazyJoin):
     """Number of pairs, before it is planned."""
 
     _label = "simjoin_count_pairs"

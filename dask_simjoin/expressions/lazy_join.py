@@ -19,8 +19,8 @@ from dask_simjoin.planning.plan_two import TwoPlan
 from dask_simjoin.planning.resources import check_shuffle
 
 
-class Unplanned(LabelledExpr):
-    """A join of one sealed source with itself that is planned when it must be."""
+class LazyJoin(LabelledExpr):
+    """A join of one frozen source with itself that is planned when it must be."""
 
     _parameters = ["source", "spec", "meta"]
     _named = False

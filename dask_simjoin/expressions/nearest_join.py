@@ -7,14 +7,14 @@ from typing import Any
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.expressions.lazy_join import Unplanned
+from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.tasks.nearest import State, search_chunk
 from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
 
 
-class NearestJoin(Unplanned):
+class NearestJoin(LazyJoin):
     """The nearest rows of each row, before they are planned.
 
     `other`: the right table; None: rows are those of one.  `bound`: largest total of a neighbour.

@@ -13,7 +13,7 @@ from dask_simjoin.engine.base import backend_for
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.dask_private import Alias, Expr, List, Task
-from dask_simjoin.expressions.lazy_join import Unplanned
+from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.source import optimise_in_place, pick
 from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
 from dask_simjoin.options.spec import JoinSpec
@@ -51,7 +51,7 @@ class LazyGraph(Delayed):
         return self._tasks
 
 
-class NeighborGraph(Unplanned):
+class NeighborGraph(LazyJoin):
     """A matrix of neighbours, before it is planned."""
 
     _label = "simjoin_neighbor_graph"

@@ -11,13 +11,13 @@ from dask_simjoin.expressions.aligned import add_counts
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.dask_private import Alias, BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.expressions.lazy_join import Unplanned
+from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.source import itself
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.pairs import cut_block, join_block, unmatched
 
 
-class SelfJoin(Unplanned):
+class SelfJoin(LazyJoin):
     """Pairs of a frame with itself, before it is planned."""
 
     _label = "simjoin_self_join"

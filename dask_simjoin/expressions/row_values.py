@@ -12,14 +12,14 @@ from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.counts_by_region import back_to_rows, updates_of_rows
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.expressions.lazy_join import Unplanned
+from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import scatter
 
 
-class FoundByChunk(Aligned, Unplanned):
+class FoundByChunk(Aligned, LazyJoin):
     """Values of rows that are found chunk by chunk, before they are planned."""
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:

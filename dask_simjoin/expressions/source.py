@@ -2,7 +2,7 @@
 
 The source's partitioning is frozen: Dask may merge partitions of a source of which few columns are
 read, after which block pairs would name other chunks than were planned.  So the source is no operand
-that Dask's optimiser could see, but sealed, and optimised here without that step.
+that Dask's optimiser could see, but frozen, and optimised here without that step.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FrozenSource:
 
 
 def freeze(ddf: Any, columns: list[Any]) -> FrozenSource:
-    """The columns of a Dask DataFrame as a sealed source."""
+    """The columns of a Dask DataFrame as a frozen source."""
     return FrozenSource(ddf[columns].expr)
 
 

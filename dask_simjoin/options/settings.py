@@ -15,7 +15,7 @@ from distributed import Client
 from dask_simjoin.errors import OptionError
 from dask_simjoin.options.messages import shown
 
-MOST_BYTES = 2**62
+MAX_BYTES = 2**62
 """Up to which sizes are told apart."""
 
 
@@ -78,7 +78,7 @@ def parse_size(name: str, value: Any) -> int:
             f"{name}={shown(value)} is not allowed; use a number of bytes of at least 1, or text such as "
             "'64 MiB'."
         )
-    return min(size, MOST_BYTES)
+    return min(size, MAX_BYTES)
 
 
 def current_client() -> Client | None:

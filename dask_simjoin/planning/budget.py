@@ -11,10 +11,10 @@ from dask_simjoin.options.settings import Settings
 SHARE = 12
 """Chunks that fit the memory of a task: nearer to the limit workers pause and spill all the time."""
 
-MOST_CHUNK = 256 * 2**20
+MAX_CHUNK = 256 * 2**20
 """Bytes of a chunk where memory would allow more: smaller tasks balance better."""
 
-MOST_DEVICE_CHUNK = 4 * 2**30
+MAX_DEVICE_CHUNK = 4 * 2**30
 """The same on GPUs, which balance over the units of their kernels, and waste time on small tasks."""
 
 
@@ -81,7 +81,7 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
     elif settings.blocksize is not None:
         chunk, origin = settings.blocksize, "the configuration's simjoin.blocksize"
     elif resources.memory is not None:
-        most = MOST_DEVICE_CHUNK if resources.gpu else MOST_CHUNK
+        most = MAX_DEVICE_CHUNK if resources.gpu else MAX_CHUNK
         chunk = min(max(resources.memory // SHARE, LEAST_CHUNK), most)
         each = "on the smallest GPU" if resources.gpu else "for each thread of the smallest worker"
         origin = f"1/{SHARE} of {format_bytes(resources.memory)} {each}"

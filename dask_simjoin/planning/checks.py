@@ -15,7 +15,7 @@ from dask_simjoin.planning.budget import SHARE, Budget, Resources
 from dask_simjoin.planning.statistics.moments import moments
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 
-MOST_ROWS = 2**31 - 2**10
+MAX_ROWS = 2**31 - 2**10
 """Rows of a chunk: positions are int32, and arrays are padded."""
 
 NEED = 5
@@ -30,15 +30,15 @@ EDGE_BYTES = 16
 RANK_BYTES = 8
 """Of a row of a join with nearest neighbours, besides ids, kept columns and its distance."""
 
-MOST_TASKS = 1_000_000
+MAX_TASKS = 1_000_000
 """Block pairs, and partitions of a result: Dask needs about a millisecond for each."""
 
 
 def check_rows(rows: int, number: int) -> None:
     """Refuse a partition whose rows int32 cannot number."""
-    if rows > MOST_ROWS:
+    if rows > MAX_ROWS:
         raise PartitionSizeError(
-            f"Partition {number} has {rows:,} rows, and at most {MOST_ROWS:,} can be indexed at once; "
+            f"Partition {number} has {rows:,} rows, and at most {MAX_ROWS:,} can be indexed at once; "
             "split it, for example with ddf.repartition(partition_size='256MB')."
         )
 
@@ -61,20 +61,20 @@ def check_chunks(rows: np.ndarray, row_bytes: float, budget: Budget, resources: 
 
 def check_blocks(blocks: int, chunks: int, budget: Budget) -> None:
     """Refuse more block pairs than Dask can see to."""
-    if blocks > MOST_TASKS:
+    if blocks > MAX_TASKS:
         raise BudgetError(
             f"{chunks:,} chunks of at most {format_bytes(budget.chunk)} ({budget.origin}) make {blocks:,} "
-            f"block pairs, and at most {MOST_TASKS:,} are allowed; use a larger blocksize=, or "
+            f"block pairs, and at most {MAX_TASKS:,} are allowed; use a larger blocksize=, or "
             "partitioning='spatial'."
         )
 
 
 def check_outputs(outputs: float, budget: Budget) -> None:
     """Refuse more partitions of the result than Dask can see to."""
-    if outputs > MOST_TASKS:
+    if outputs > MAX_TASKS:
         raise BudgetError(
             f"The result would have {outputs:,.0f} partitions of at most {format_bytes(budget.output)}, and "
-            f"at most {MOST_TASKS:,} are allowed; use a larger blocksize= or the configuration's "
+            f"at most {MAX_TASKS:,} are allowed; use a larger blocksize= or the configuration's "
             "simjoin.output-size, or a smaller eps."
         )
 
@@ -136,11 +136,11 @@ def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
 def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
     """Refuse rows that one worker cannot put in order."""
     need = row_bytes * rows
-    if rows > MOST_ROWS or (resources.limit is not None and need > resources.limit):
+    if rows > MAX_ROWS or (resources.limit is not None and need > resources.limit):
         limit = "no limit" if resources.limit is None else format_bytes(resources.limit)
         raise BudgetError(
             f"One task puts all {rows:,} rows in order, which takes {format_bytes(need)}, and the smallest "
-            f"worker has {limit}; at most {MOST_ROWS:,} rows can be ordered. Use larger workers."
+            f"worker has {limit}; at most {MAX_ROWS:,} rows can be ordered. Use larger workers."
         )
 
 
@@ -155,7 +155,7 @@ def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
             )
 
 
-def settled(summaries: list[PartitionSummary],
+def resolve_dims(summaries: list[PartitionSummary],
             spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
     """The same with as many dimensions as the data have; refuses coordinates that cannot be joined."""
     check_coordinates(summaries, spec)

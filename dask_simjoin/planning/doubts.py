@@ -17,7 +17,7 @@ from dask_simjoin.options.messages import listed
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.estimate import Estimate
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
-from dask_simjoin.planning.table import Side
+from dask_simjoin.planning.table import TableSummary
 
 LEAST_ROWS = 500
 """Rows below which data tell nothing: tables by hand may all be near each other."""
@@ -69,13 +69,13 @@ def _outside() -> int:
     return level
 
 
-def doubts_of_data(*sides: Side) -> tuple[Doubt, ...]:
+def doubts_of_data(*sides: TableSummary) -> tuple[Doubt, ...]:
     """What the points of some tables tell by themselves."""
     found = [doubt for side in sides for doubt in (*_radians(side), *_columns(side))]
     return tuple({str(doubt.warning): doubt for doubt in found}.values())  # of two tables it may be the same
 
 
-def _radians(side: Side) -> list[Doubt]:
+def _radians(side: TableSummary) -> list[Doubt]:
     every, spec = side.every, side.spec
     if spec.metric != Haversine.name or every.rows < LEAST_ROWS:
         return []
@@ -93,7 +93,7 @@ def _radians(side: Side) -> list[Doubt]:
     )]  # fmt: skip
 
 
-def _columns(side: Side) -> list[Doubt]:
+def _columns(side: TableSummary) -> list[Doubt]:
     """Integers that are no coordinates, where nobody said which columns are."""
     every, spec, points = side.every, side.spec, side.points
     if not spec.chosen or spec.measure.embeds or every.rows < PROBED:
@@ -118,14 +118,14 @@ def _columns(side: Side) -> list[Doubt]:
 
 
 def doubts_of_eps(spec: JoinSpec, found: Estimate, candidates: float,
-                  sides: tuple[Side, Side]) -> tuple[Doubt, ...]:  # fmt: skip
+                  sides: tuple[TableSummary, TableSummary]) -> tuple[Doubt, ...]:  # fmt: skip
     """What the pairs of the samples tell of `eps`; `candidates`: how many pairs rows could be."""
     if spec.bound != "eps" or min(side.every.rows for side in sides) < LEAST_ROWS or not candidates:
         return ()
     return (*_large(spec, found.total_low / candidates, sides), *_tiny(spec, found, *sides))
 
 
-def _large(spec: JoinSpec, share: float, sides: tuple[Side, Side]) -> list[Doubt]:
+def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary]) -> list[Doubt]:
     eps = f"eps={spec.radius if spec.radius is not None else spec.eps!r}"
     if spec.metric == Cosine.name and spec.radius is None and 0.5 <= spec.eps <= 1 and share >= SIMILAR:
         return [_units(
@@ -158,7 +158,7 @@ def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
         return float(spec.measure.distance(total, np)[0])
 
 
-def _tiny(spec: JoinSpec, found: Estimate, left: Side, right: Side) -> list[Doubt]:
+def _tiny(spec: JoinSpec, found: Estimate, left: TableSummary, right: TableSummary) -> list[Doubt]:
     """Kilometres for metres: nothing is near, and rows are thousands of times as far."""
     points = right.points
     if spec.metric != Haversine.name or spec.radius is not None or found.total or not spec.eps:

@@ -9,13 +9,13 @@ from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.chunking.regions import Chunking
 from dask_simjoin.planning.statistics.estimate import Estimate
 
-MOST_OUTPUT = 2**30
+MAX_OUTPUT = 2**30
 """Rows of a partition of the result on GPUs: half of what cuDF can number."""
 
 QUERIES_PER_THREAD = 4
 """Parts of the queries of one replicated chunk, for each GPU or thread."""
 
-MOST_UNEVEN = 16
+MAX_UNEVEN = 16
 """How many times as many parts as partitions are needed for to spare counting pairs."""
 
 
@@ -41,7 +41,7 @@ def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, resources:
     """Partitions of the result (block pairs,) that hold so many rows."""
     slices = np.ceil(most * pair_bytes / budget.output)
     if resources.gpu:
-        slices = np.maximum(slices, np.ceil(most / MOST_OUTPUT))
+        slices = np.maximum(slices, np.ceil(most / MAX_OUTPUT))
     return np.minimum(slices, np.ceil(most)).clip(1)
 
 
@@ -63,7 +63,7 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
         return found.share(1 / parts) * size <= budget.output
 
     parts = least
-    while parts < MOST_UNEVEN * least and not fits(parts):
+    while parts < MAX_UNEVEN * least and not fits(parts):
         parts *= 2
     even = fits(parts)
     wanted = min(parts if even else least, max(rows, 1))

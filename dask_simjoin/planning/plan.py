@@ -18,7 +18,7 @@ from dask_simjoin.metrics.norms import reach
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
 from dask_simjoin.planning.checks import (
-    MOST_ROWS,
+    MAX_ROWS,
     check_blocks,
     check_chunks,
     check_moving,
@@ -33,9 +33,9 @@ from dask_simjoin.planning.outputs import directions, least_rows, most_rows, que
 from dask_simjoin.planning.statistics.estimate import Estimate, estimate
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample_pairs import sample_pairs
-from dask_simjoin.planning.table import Side, make_side, moments_of
+from dask_simjoin.planning.table import TableSummary, moments_of, summarise_table
 
-MOST_REGIONS = 1 << 14
+MAX_REGIONS = 1 << 14
 
 CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
@@ -108,9 +108,9 @@ class Plan:
         return self.chunks.kind
 
     @property
-    def as_they_come(self) -> bool:
+    def chunks_are_partitions(self) -> bool:
         """Whether each partition is one chunk."""
-        return as_they_come(self.chunks, self.sources)
+        return chunks_are_partitions(self.chunks, self.sources)
 
     @property
     def counted(self) -> Any:
@@ -140,7 +140,7 @@ class Plan:
         return normalize_token((type(self).__qualname__, *content))
 
 
-def as_they_come(chunks: Any, sources: tuple[tuple[int, str], ...]) -> bool:
+def chunks_are_partitions(chunks: Any, sources: tuple[tuple[int, str], ...]) -> bool:
     """Whether each partition is one chunk."""
     whole = tuple(((n, 0, rows),) for n, (rows, _) in enumerate(sources))
     return isinstance(chunks, EntityChunks) and chunks.pieces == whole
@@ -155,7 +155,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     one chunk only; None: rows may be in several.
     """
     resources = resources or Resources()
-    side = make_side(summaries, spec)
+    side = summarise_table(summaries, spec)
     spec, every = side.spec, side.every
     budget = make_budget(spec.blocksize, spec.settings, resources)
     backend = backend_named(spec.library)
@@ -201,7 +201,7 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     return plan
 
 
-def replicated_chunk(side: Side, budget: Budget, resources: Resources,
+def replicated_chunk(side: TableSummary, budget: Budget, resources: Resources,
                      row_bytes: float) -> EntityChunks | None:  # fmt: skip
     """One chunk of all rows, which every task has a copy of, and each its share of the queries of.
 
@@ -210,18 +210,18 @@ def replicated_chunk(side: Side, budget: Budget, resources: Resources,
     spec, rows = side.spec, side.source_rows
     if spec.partitioning != "replicated" and not (spec.partitioning == "auto" and resources.gpu):
         return None
-    if rows * row_bytes <= budget.chunk and rows <= MOST_ROWS:
+    if rows * row_bytes <= budget.chunk and rows <= MAX_ROWS:
         return entity_chunks(side.summaries, max(rows, 1), max(rows, 1), spec.norm, spec.threshold)
     if spec.partitioning == "replicated":
         raise BudgetError(
             f"partitioning='replicated' makes one chunk of all {rows:,} rows of {row_bytes:.0f} bytes, "
             f"{format_bytes(int(rows * row_bytes))}, and a chunk may have {format_bytes(budget.chunk)} "
-            f"({budget.origin}) and {MOST_ROWS:,} rows; use a larger blocksize=, or partitioning='auto'."
+            f"({budget.origin}) and {MAX_ROWS:,} rows; use a larger blocksize=, or partitioning='auto'."
         )
     return None
 
 
-def _choose(side: Side, budget: Budget, resources: Resources, row_bytes: float, method: str,
+def _choose(side: TableSummary, budget: Budget, resources: Resources, row_bytes: float, method: str,
             halos: bool) -> Chunking:  # fmt: skip
     """Entity or spatial chunks, whichever have rows visited less often; or those asked for."""
     spec, every, points, offsets = side.spec, side.every, side.points, side.offsets
@@ -234,7 +234,7 @@ def _choose(side: Side, budget: Budget, resources: Resources, row_bytes: float, 
         return entity
     target = clip(every.rows / (CHUNKS_PER_THREAD * resources.threads), least, most)
     away = reach(spec.norm, spec.threshold)
-    regions = make_regions(points.x, points.weight, every.lower, every.upper, away, target, MOST_REGIONS)
+    regions = make_regions(points.x, points.weight, every.lower, every.upper, away, target, MAX_REGIONS)
     spatial: Chunking
     if halos:
         spatial = spatial_chunks(points, regions, spec.norm, away, spec.threshold, most, offsets, method)
@@ -245,9 +245,9 @@ def _choose(side: Side, budget: Budget, resources: Resources, row_bytes: float, 
     return entity
 
 
-def rows_of_chunk(side: Side, budget: Budget, row_bytes: float) -> tuple[int, int]:
+def rows_of_chunk(side: TableSummary, budget: Budget, row_bytes: float) -> tuple[int, int]:
     """Rows of a chunk: so many are worth a task, or were asked for; and so many fit."""
-    most = int(min(max(budget.chunk // row_bytes, 1), MOST_ROWS))
+    most = int(min(max(budget.chunk // row_bytes, 1), MAX_ROWS))
     return most if budget.chosen else min(most, least_rows(len(side.every.lower))), most
 
 

@@ -19,15 +19,15 @@ from dask_simjoin.planning.chunking.entity import EntityChunks, serpentine
 from dask_simjoin.planning.chunking.regions import Chunking
 from dask_simjoin.planning.doubts import doubts_of_data
 from dask_simjoin.planning.plan import Plan, make_plan
-from dask_simjoin.planning.plan_two import TwoPlan, make_two_plan, two_sides
+from dask_simjoin.planning.plan_two import TwoPlan, make_two_plan, summarise_two
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
-from dask_simjoin.planning.table import make_side, moments_of
+from dask_simjoin.planning.table import moments_of, summarise_table
 
 GUESSED = 1024
 """Points of the sample whose neighbours are looked at for a first guess of distances."""
 
-MOST_WORK = 1 << 27
+MAX_WORK = 1 << 27
 """Distances of points of the sample to boxes that are computed at most."""
 
 FEWEST = 1024
@@ -83,9 +83,9 @@ def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbo
     neighbours are rows of that.  `bound`: largest total of one.
     """
     if others is None:
-        side = data = make_side(summaries, spec)
+        side = data = summarise_table(summaries, spec)
     else:
-        side, data = two_sides(summaries, others, spec)
+        side, data = summarise_two(summaries, others, spec)
     neighbors = min(neighbors, max(1, data.every.rows - (others is None)))  # no row has more
     known = known_bytes(neighbors) if room else 0
     guessed = replace(spec, eps=_guess(data.points, neighbors, spec.measure))
@@ -171,7 +171,7 @@ def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
         return limits
-    most = max(FEWEST, neighbors + 1, MOST_WORK // max(1, lower.size))
+    most = max(FEWEST, neighbors + 1, MAX_WORK // max(1, lower.size))
     if len(x) > most:
         x = x[np.sort(np.random.default_rng(len(x)).choice(len(x), most, replace=False))]
     with np.errstate(over="ignore", invalid="ignore"):

@@ -23,7 +23,7 @@ from dask_simjoin.planning.doubts import doubts_of_data, doubts_of_eps
 from dask_simjoin.planning.outputs import query_slices, whole_slices
 from dask_simjoin.planning.plan import (
     CHUNKS_PER_THREAD,
-    MOST_REGIONS,
+    MAX_REGIONS,
     Plan,
     block_of,
     clip,
@@ -35,7 +35,7 @@ from dask_simjoin.planning.statistics.estimate import estimate_two
 from dask_simjoin.planning.statistics.moments import merge_moments
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample_pairs import sample_pairs_two
-from dask_simjoin.planning.table import Side, make_side, moments_of
+from dask_simjoin.planning.table import TableSummary, moments_of, summarise_table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,7 +71,7 @@ def make_two_plan(summaries: list[PartitionSummary], others: list[PartitionSumma
     """
     resources = resources or Resources()
     assert spec.other is not None
-    left, right = two_sides(summaries, others, spec)
+    left, right = summarise_two(summaries, others, spec)
     spec = left.spec
     budget = make_budget(spec.blocksize, spec.settings, resources)
     backend = backend_named(spec.library)
@@ -107,28 +107,30 @@ def make_two_plan(summaries: list[PartitionSummary], others: list[PartitionSumma
     )  # fmt: skip
 
 
-def two_sides(summaries: list[PartitionSummary], others: list[PartitionSummary],
-              spec: JoinSpec) -> tuple[Side, Side]:  # fmt: skip
+def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSummary],
+              spec: JoinSpec) -> tuple[TableSummary, TableSummary]:  # fmt: skip
     """Both tables, with as many dimensions; of lists a table without rows does not tell them."""
     assert spec.other is not None
     with in_table("left"):
-        left = make_side(summaries, spec)
+        left = summarise_table(summaries, spec)
     with in_table("right"):
-        right = make_side(others, spec.other)
+        right = summarise_table(others, spec.other)
     dims = [len(side.every.lower) for side in (left, right)]
     if dims[0] == dims[1]:
         return left, right
     if not right.every.rows:
-        return left, make_side(others, replace(spec.other, dims=dims[0]))
+        return left, summarise_table(others, replace(spec.other, dims=dims[0]))
     if not left.every.rows:
-        return make_side(summaries, replace(spec, dims=dims[1])), right
+        return summarise_table(summaries, replace(spec, dims=dims[1])), right
     raise CoordinateError(
         f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and those of the right "
         f"one's column {spec.other.on[0]!r} {dims[1]}; they must have as many."
     )
 
 
-def _replicated(left: Side, right: Side, budget: Budget, resources: Resources) -> TwoTables | None:
+def _replicated(
+    left: TableSummary, right: TableSummary, budget: Budget, resources: Resources
+) -> TwoTables | None:
     """One chunk of each table; see `replicated_chunk`."""
     sides = [replicated_chunk(side, budget, resources, side.row_bytes) for side in (left, right)]
     if sides[0] is None or sides[1] is None:
@@ -136,7 +138,7 @@ def _replicated(left: Side, right: Side, budget: Budget, resources: Resources) -
     return TwoTables(sides[0], sides[1], left.spec.norm, left.spec.threshold)
 
 
-def _choose(left: Side, right: Side, budget: Budget, resources: Resources, method: str,
+def _choose(left: TableSummary, right: TableSummary, budget: Budget, resources: Resources, method: str,
             known: int | None) -> TwoTables:  # fmt: skip
     """Entity or spatial chunks, whichever have rows visited less often; or those asked for."""
     spec, threads = left.spec, resources.threads
@@ -160,7 +162,7 @@ def _choose(left: Side, right: Side, budget: Budget, resources: Resources, metho
     return entity
 
 
-def two_regions(left: Side, right: Side, target: int, most: list[int], method: str, *,
+def two_regions(left: TableSummary, right: TableSummary, target: int, most: list[int], method: str, *,
                 near: bool) -> TwoTables:  # fmt: skip
     """Chunks of the same regions for both tables; `near`: each point is in its own only."""
     spec = left.spec
@@ -169,7 +171,7 @@ def two_regions(left: Side, right: Side, target: int, most: list[int], method: s
     every = merge_moments([side.every for side in (left, right)])
     x = np.concatenate([side.points.x for side in (left, right)])
     weight = np.concatenate([side.points.weight for side in (left, right)])
-    regions = make_regions(x, weight, every.lower, every.upper, away, target, MOST_REGIONS)
+    regions = make_regions(x, weight, every.lower, every.upper, away, target, MAX_REGIONS)
     queries = region_chunks(left.points, regions, norm, threshold, most[0], left.offsets, method)
     data: Chunking
     if near:

@@ -19,9 +19,9 @@ from dask_simjoin.planning.checks import NEED
 from dask_simjoin.planning.chunking.spatial import SpatialChunks
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.svg import Matrix, matrix, plot, svg
-from dask_simjoin.planning.task_counts import shuffle_tasks, told
+from dask_simjoin.planning.task_counts import describe_tasks, shuffle_tasks
 
-MOST_NAMES = 6
+MAX_NAMES = 6
 """Columns that are named."""
 
 
@@ -173,7 +173,7 @@ class PlanReport:
             ("memory", f"{format_bytes(round(NEED * largest * plan.row_bytes))} for the largest task"),
             ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
             ("", f"{format_bytes(budget.output)} a partition, {format_bytes(budget.result)} the result"),
-            ("tasks", told(self._tasks(), budget.chunk)),
+            ("tasks", describe_tasks(self._tasks(), budget.chunk)),
         ]
 
     def _what(self) -> list[tuple[str, str]]:
@@ -250,7 +250,7 @@ class PlanReport:
         join = self.partitions + int((plan.slices > 1).sum())
         if isinstance(chunks, SpatialChunks):
             return sources + n + shuffle_tasks(sources, n, chunks.method) + join
-        return sources + (0 if plan.as_they_come else n) + join
+        return sources + (0 if plan.chunks_are_partitions else n) + join
 
     @property
     def _sides(self) -> tuple[int, int]:
@@ -287,5 +287,5 @@ class PlanReport:
 
 
 def _listed(names: Sequence[Any]) -> str:
-    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(map(repr, names[:MOST_NAMES])) + more
+    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(map(repr, names[:MAX_NAMES])) + more

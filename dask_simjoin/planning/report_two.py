@@ -15,7 +15,7 @@ from dask_simjoin.planning.checks import NEED, RANK_BYTES
 from dask_simjoin.planning.plan_nearest import rows_found
 from dask_simjoin.planning.plan_two import TwoPlan
 from dask_simjoin.planning.report import PlanReport
-from dask_simjoin.planning.task_counts import shuffle_tasks, told
+from dask_simjoin.planning.task_counts import describe_tasks, shuffle_tasks
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -162,7 +162,7 @@ class NearestReport(PlanReport):
             ("partitions", f"{self.partitions:,}"),
             ("memory", f"{format_bytes(round(NEED * largest * plan.row_bytes))} for the largest task"),
             ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
-            ("tasks", told(self._tasks(), budget.chunk)),
+            ("tasks", describe_tasks(self._tasks(), budget.chunk)),
         ]
 
     def _tasks(self) -> int:

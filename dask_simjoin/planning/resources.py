@@ -24,7 +24,7 @@ ITSELF = 300 * 2**20
 
 ONE_THREAD = ("sync", "synchronous", "single-threaded")
 
-MOST_MOVES = 4096
+MAX_MOVES = 4096
 """Partitions times threads up to which that makes no more tasks than it is worth."""
 
 
@@ -62,7 +62,7 @@ def shuffle_method(configured: str | None, have: Resources, size: float, partiti
     if configured is not None and (configured != "p2p" or have.cluster):
         return configured
     memory = (have.memory or 0) * have.threads if have.cluster else MEMORY_LIMIT
-    few = partitions * have.threads <= MOST_MOVES
+    few = partitions * have.threads <= MAX_MOVES
     if size < IN_MEMORY * memory and (few or not have.cluster):
         return "tasks"
     return "p2p" if have.cluster else "disk"

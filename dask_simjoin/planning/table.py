@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.checks import check_radii, settled
+from dask_simjoin.planning.checks import check_radii, resolve_dims
 from dask_simjoin.planning.statistics.moments import Moments, merge_moments
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints, gather_samples
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class TableSummary:
     """A table whose partitions were summarised, and found to be fit for a join.
 
     Attributes
@@ -57,9 +57,9 @@ class Side:
         return tuple((summary.source_rows, summary.box) for summary in self.summaries)
 
 
-def make_side(summaries: list[PartitionSummary], spec: JoinSpec) -> Side:
+def summarise_table(summaries: list[PartitionSummary], spec: JoinSpec) -> TableSummary:
     """What is known of a table; refuses what cannot be joined."""
-    summaries, spec = settled(summaries, spec)
+    summaries, spec = resolve_dims(summaries, spec)
     if spec.radius is not None:
         check_radii(summaries, spec)
         spec = replace(spec, eps=max((s.largest_radius for s in summaries), default=0.0))
@@ -73,10 +73,10 @@ def make_side(summaries: list[PartitionSummary], spec: JoinSpec) -> Side:
     offsets = np.cumsum([0, *(summary.source_rows for summary in summaries)])
     samples = [s.sample for s in summaries if s.sample is not None]
     points = gather_samples(samples, offsets, len(every.lower))
-    return Side(spec, summaries, every, offsets, points, id_bytes, kept_bytes)
+    return TableSummary(spec, summaries, every, offsets, points, id_bytes, kept_bytes)
 
 
-def moments_of(sides: list[Side]) -> tuple[Any, Any, Any, Any]:
+def moments_of(sides: list[TableSummary]) -> tuple[Any, Any, Any, Any]:
     """Lower and upper bounds, mean and variance of all points of some tables; zeros without points."""
     every = merge_moments([side.every for side in sides])
     if every.rows:

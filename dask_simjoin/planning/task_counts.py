@@ -14,7 +14,7 @@ TASK_SECONDS = 0.002
 """Tasks beyond which a plan names a remedy, and what Dask itself needs for each of them, about."""
 
 
-def told(tasks: int, chunk: int) -> str:
+def describe_tasks(tasks: int, chunk: int) -> str:
     """So many tasks, in words; `chunk`: bytes that a chunk may have."""
     if tasks <= MANY_TASKS:
         return f"about {tasks:,}"

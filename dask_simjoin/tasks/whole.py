@@ -7,7 +7,7 @@ from typing import Any
 
 from dask_simjoin.engine.base import backend_named
 from dask_simjoin.errors import TABLES, in_table
-from dask_simjoin.options.settings import MOST_BYTES
+from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import check_rows
 from dask_simjoin.planning.doubts import LEAST_ROWS, raise_doubts
@@ -36,7 +36,7 @@ def whole_searched(frame: Any, spec: JoinSpec, neighbors: int, named: bool = Fal
     """The same for a search for nearest neighbours."""
     summary = summarise(frame, 0, spec, named, 1)
     check_rows(summary.source_rows, 0)
-    whole = replace(spec, partitioning="entity", blocksize=MOST_BYTES)
+    whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES)
     plan = make_nearest_plan([summary], whole, neighbors)
     if summary.ids is not None:
         check_summaries([summary.ids], spec.id)
@@ -51,7 +51,7 @@ def plan_whole(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) -
     check_rows(summary.source_rows, 0)
     # it comes out as one frame, whatever size partitions of a result are set to have
     settings = replace(spec.settings, output=None)
-    whole = replace(spec, partitioning="entity", blocksize=MOST_BYTES, settings=settings)
+    whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES, settings=settings)
     plan = make_plan([summary], whole, counting=not named)
     if summary.ids is not None:
         check_summaries([summary.ids], spec.id)
@@ -83,7 +83,7 @@ def whole_chunks(frame: Any, other: Any, spec: JoinSpec, named: bool,
     for summary in summaries:
         check_rows(summary.source_rows, 0)
     settings = replace(spec.settings, output=None)
-    whole = replace(spec, partitioning="entity", blocksize=MOST_BYTES, settings=settings)
+    whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES, settings=settings)
     if neighbors is None:
         plan = make_two_plan(summaries[:1], summaries[1:], whole, counting=not named)
     else:

@@ -27,7 +27,7 @@ from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.report import PlanReport
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.svg import CELLS
-from dask_simjoin.planning.task_counts import told
+from dask_simjoin.planning.task_counts import describe_tasks
 from tests.support.frames import computed, lay
 from tests.support.paths import ROOT
 from tests.support.points import frame_of
@@ -368,8 +368,8 @@ def test_plans_of_lists_are_told_in_words():
 
 
 def test_many_tasks_are_told_with_a_remedy(ddf):
-    assert told(10_000, 1 << 20) == "about 10,000"
-    assert told(73_214, 200_000) == (
+    assert describe_tasks(10_000, 1 << 20) == "about 10,000"
+    assert describe_tasks(73_214, 200_000) == (
         "about 73,214: many, 146 s of Dask's own work; fewer with a larger blocksize= than 195.31 kiB, "
         "or larger partitions"
     )

@@ -201,7 +201,7 @@ def test_partitions_that_are_alike_are_sampled_apart():
 
 def test_a_sample_is_never_empty(x, monkeypatch):
     """However many columns and partitions there are."""
-    monkeypatch.setattr(sample, "MOST_BYTES", 1)
+    monkeypatch.setattr(sample, "MAX_BYTES", 1)
     ddf = split(frame_of(x), range(200, 2000, 200))
     for kind in ("entity", "spatial"):
         with dask.config.set({"simjoin.output-size": "1 MiB"}):
@@ -218,7 +218,7 @@ def test_no_more_partitions_than_pairs():
 
 
 def test_too_many_block_pairs_are_refused(x, monkeypatch):
-    monkeypatch.setattr(checks, "MOST_TASKS", 100)
+    monkeypatch.setattr(checks, "MAX_TASKS", 100)
     ddf = split(frame_of(x), range(100, 2000, 100))
     with pytest.raises(BudgetError, match=r"20 chunks .* make 210 block pairs, and at most 100 .*blocksize"):
         ddf.simjoin.count_pairs(1.0, partitioning="entity", blocksize=100 * 24).compute()
@@ -283,7 +283,7 @@ def test_ids_that_no_index_can_hold():
 
 def test_sizes_of_partitions_refuse_nothing_that_has_none(x, monkeypatch):
     """Counts materialise no pairs, and a join of a pandas frame comes out as one frame."""
-    monkeypatch.setattr(checks, "MOST_TASKS", 100)
+    monkeypatch.setattr(checks, "MAX_TASKS", 100)
     expected = brute_force(x, 0.2)
     with dask.config.set({"simjoin.output-size": "1 kiB"}):
         ddf = split(frame_of(x), (1000,))

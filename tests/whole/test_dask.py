@@ -19,7 +19,7 @@ from dask_simjoin import errors
 from dask_simjoin.expressions import planner
 from dask_simjoin.options.settings import current_settings
 from dask_simjoin.options.spec import make_spec
-from dask_simjoin.planning.checks import MOST_ROWS, check_rows
+from dask_simjoin.planning.checks import MAX_ROWS, check_rows
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
@@ -383,7 +383,7 @@ def test_partitions_too_large_to_index(ddf):
         spec = replace(spec, partitioning="entity", settings=current_settings())
         plan = make_plan([summary, huge], spec)
     assert plan.chunks.rows.sum() == 2**33 + 100
-    assert plan.chunks.rows.max() <= MOST_ROWS
+    assert plan.chunks.rows.max() <= MAX_ROWS
     with pytest.raises(errors.PartitionSizeError, match=r"Partition 1 has 2,147,483,648 rows.*repartition"):
         check_rows(2**31, 1)
 

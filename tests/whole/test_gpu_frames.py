@@ -181,8 +181,8 @@ def test_a_source_that_changed_is_refused(frame):
     changed = lay(frame.iloc[:-1], "dask-4")
     plan = pairs.npartitions
     assert plan
-    sealed = pairs.expr.operand("source")
-    sealed.inner = changed[ON].expr
+    frozen = pairs.expr.operand("source")
+    frozen.inner = changed[ON].expr
     with pytest.raises(SourceChangedError):
         computed(pairs)
 

@@ -27,7 +27,7 @@ from dask_simjoin.metrics.norms import Norm
 
 Index = dict[str, Any]
 
-MOST_ROWS = 2**31 - 1
+MAX_ROWS = 2**31 - 1
 """Rows of a cuDF frame."""
 
 VISITED = 1 << 24
@@ -165,9 +165,9 @@ class GpuBackend:
         return own, rows, needing
 
     def result(self, columns: dict[str, Any], rows: int) -> Any:
-        if rows > MOST_ROWS:
+        if rows > MAX_ROWS:
             raise PartitionSizeError(
-                f"The result has {rows:,} rows, and a cuDF DataFrame at most {MOST_ROWS:,}; join a Dask "
+                f"The result has {rows:,} rows, and a cuDF DataFrame at most {MAX_ROWS:,}; join a Dask "
                 "DataFrame, whose result has partitions: dask_cudf.from_cudf(df, npartitions=1)."
             )
         series = {name: _series(values) for name, values in columns.items()}

@@ -82,7 +82,7 @@ def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
         shared = max(0.0, 4 * _shared(degree, once, m - 1.0)) * (1 - m / rows)
     each = float(np.mean(points.weight) ** 2)
     found = Found(value, block_of(left, right), degree, shared, each, m >= rows)
-    return _told(found, blocks, sizes)
+    return _from_pairs(found, blocks, sizes)
 
 
 def estimate_two(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
@@ -102,7 +102,7 @@ def estimate_two(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
             shared += max(0.0, variance) * (1 - len(some.x) / some.rows)
     value = first.weight[left] * second.weight[right] * share
     each = float(np.mean(first.weight) * np.mean(second.weight))
-    return _told(Found(value, block_of(left, right), degree, shared, each, exact), blocks, sizes)
+    return _from_pairs(Found(value, block_of(left, right), degree, shared, each, exact), blocks, sizes)
 
 
 class Found(NamedTuple):
@@ -144,7 +144,7 @@ def _nothing_seen(sizes: np.ndarray, blocks: np.ndarray, unknown: bool, points: 
     return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), points, np.zeros(points, np.int64))
 
 
-def _told(found: Found, blocks: np.ndarray, sizes: np.ndarray) -> Estimate:
+def _from_pairs(found: Found, blocks: np.ndarray, sizes: np.ndarray) -> Estimate:
     """What pairs of samples tell of all blocks."""
     seen = np.bincount(found.block, minlength=len(blocks)).astype(float)
     pairs = np.bincount(found.block, found.value, minlength=len(blocks))

@@ -84,11 +84,11 @@ class PartitionSummary:
         return len(self.moments.lower) if self.moments.rows else None
 
 
-def summarise(frame: Any, number: int, spec: JoinSpec, named: bool,
+def summarise(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
               partitions: int = 0, most: int | None = None) -> PartitionSummary:  # fmt: skip
     """Summary of one partition.
 
-    `number`: the partition's; `named`: the result names rows, so their ids must be unique;
+    `number`: the partition's; `with_ids`: the result names rows, so their ids must be unique;
     `partitions`: how many there are in all (0: no sample is drawn); `most`: points of the sample that are
     enough.
     """
@@ -103,7 +103,7 @@ def summarise(frame: Any, number: int, spec: JoinSpec, named: bool,
         frame, embeds = frame[spec.columns][kept], x is not columns
         x = x[kept]
         columns = columns[kept] if embeds else x
-    names = row_ids(frame, spec.id, spec.id_dtype) if named else None
+    names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
     ids = None if names is None else summarise_ids(names, spec.id)
     found = moments(x)
     size = 8.0 if names is None else id_bytes(names)

@@ -19,7 +19,7 @@ FLOOR_RATE = 0.1
 FEW = 256
 """Rows up to which a partition is its own sample."""
 
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Of the coordinates of all samples together: they meet on the client."""
 
 
@@ -50,7 +50,7 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
     if rows <= FEW and rows * partitions <= FLOOR:
         return rows
     wanted = max(rows * RATE, min(FLOOR / partitions, rows * FLOOR_RATE), min(rows, 32))
-    return min(int(wanted), max(2, MOST_BYTES // (8 * dims * partitions)))
+    return min(int(wanted), max(2, MAX_BYTES // (8 * dims * partitions)))
 
 
 def draw(x: Any, kept: np.ndarray | None, partitions: int,

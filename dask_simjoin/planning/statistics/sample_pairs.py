@@ -12,7 +12,7 @@ from dask_simjoin.engine.base import Backend
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.planning.statistics.sample import Sample
 
-MOST_PAIRS = 1 << 21
+MAX_PAIRS = 1 << 21
 """Pairs of the samples that are looked at: thinner samples tell enough of a join that gives more."""
 
 PROBE = 4096
@@ -114,8 +114,8 @@ def sample_pairs(points: SamplePoints, layout: Any, backend: Backend) -> Sampled
         index = backend.build(asarray(some), layout)
         counts = backend.counts(index, index, layout, same=True)[0]
         expected = float(counts.sum()) / 2 * (m / PROBE) ** 2
-        if expected > MOST_PAIRS:
-            m = max(PROBE // 2, int(m * math.sqrt(MOST_PAIRS / expected)))
+        if expected > MAX_PAIRS:
+            m = max(PROBE // 2, int(m * math.sqrt(MAX_PAIRS / expected)))
             points = points.take(np.sort(random.choice(len(points.x), m, replace=False)))
     index = backend.build(asarray(points.x), layout)
     made = None if points.limit is None else _itself
@@ -148,7 +148,7 @@ def sample_pairs_two(first: SamplePoints, second: SamplePoints, layout: Any,
         some = backend.build(asarray(first.x[random.choice(len(first.x), PROBE, replace=False)]), layout)
         whole = backend.build(asarray(second.x), layout)
         found = float(backend.counts(some, whole, layout, same=False)[0].sum())
-        part = math.sqrt(MOST_PAIRS / max(found * len(first.x) / PROBE, 1.0))
+        part = math.sqrt(MAX_PAIRS / max(found * len(first.x) / PROBE, 1.0))
         if part < 1:
             first, second = (_thinned(side, part, random) for side in (first, second))
     left, right = (backend.build(asarray(side.x), layout) for side in (first, second))

@@ -18,7 +18,7 @@ MIXER = np.uint64(0x9E3779B97F4A7C15)
 """An odd number near 2**64 divided by the golden ratio: its multiples spread (Knuth 1973, section 6.4)."""
 
 
-MOST_SUSPECTS = 1000
+MAX_SUSPECTS = 1000
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def repeated_keys(parts: list[Any]) -> np.ndarray:
     """Some of the keys that occur more than once."""
     xp = module_of(parts[0])
     keys = xp.sort(xp.concatenate(parts))
-    return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MOST_SUSPECTS])
+    return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MAX_SUSPECTS])
 
 
 def suspected(ids: Any, keys: np.ndarray) -> pd.Index:
