@@ -1,4 +1,4 @@
-"""The metrics: what a distance is, and when two rows are a pair.
+"""Define the metrics: what a distance is, and when two rows are a pair.
 
 Every metric is a norm of differences (see `dask_simjoin.metrics.norms`) of its columns or of what they are
 embedded as.  Two rows are a pair if their total is at most a threshold that follows from `eps`; a distance
@@ -10,63 +10,64 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dask_simjoin.metrics.norms import Norm, power
 from dask_simjoin.metrics.sphere import LIMITS, metres, squared_chord, unit_vectors
+from dask_simjoin.metrics.types import Array, ArrayModule
 
 BLOCK_BYTES = 1 << 20
-"""Of coordinates that are normalised at a time on the host, so that they lie in a cache."""
+"""Bytes of coordinates that are normalised at a time on the host, so that they lie in a cache."""
 
 EVERYTHING = 5.0
-"""More than the square of the distance of any two unit vectors, however it is rounded."""
+"""A bound above the square of the distance of any two unit vectors, however it is rounded."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """See the module's text.
+    """Make coordinates, thresholds and distances; see the module's text.
 
     Attributes
     ----------
     norm : int or float
-        Of the differences: 1, 2, 3, ... or infinity.
+        What sums up the differences: 1, 2, 3, ... or infinity.
     """
 
     norm: Norm = 2
 
     name: ClassVar[str] = ""
     embeds: ClassVar[bool] = False
-    """Whether coordinates are others than the columns."""
+    """Whether coordinates differ from the columns."""
     columns: ClassVar[tuple[str, ...]] = ()
-    """What columns there must be; none: any number of them."""
+    """The columns that there must be; none: any number of them."""
     limits: ClassVar[tuple[float, ...]] = ()
-    """Largest values of those columns, on either side of 0."""
+    """The largest values of those columns, on either side of 0."""
     axes: ClassVar[tuple[str, ...]] = ()
-    """Names of the coordinates; none: those of the columns."""
+    """The names of the coordinates; none: those of the columns."""
     unit: ClassVar[str] = ""
-    """Of distances; none: that of the columns."""
+    """The unit of distances; none: that of the columns."""
     directed: ClassVar[bool] = False
     """Whether rows must have a direction, so that not all of their columns are 0."""
 
     def dims(self, columns: int) -> int:
-        """Dimensions of the space in which so many columns are joined."""
+        """Count the dimensions of the space in which so many columns are joined."""
         return columns
 
-    def embed(self, x: Any, xp: Any) -> Any:
-        """Coordinates (n, dims) of columns (n, columns), float64.
+    def embed(self, x: Array, xp: ArrayModule) -> Array:
+        """Make coordinates (n, dims) of columns (n, columns), float64.
 
         Rows with NaN, an infinite number or no direction become rows with NaN, and only those.
         """
         return x
 
-    def threshold(self, eps: Any, xp: Any = np) -> Any:
-        """What totals are compared with, of a number or an array (n,); if nothing else is said, `eps`."""
+    def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
+        """Make what totals are compared with, from a number or an array (n,); by default `eps`."""
         return eps
 
-    def distance(self, total: Any, xp: Any) -> Any:
-        """Distances of totals (n,) float64, whose memory may be used for them; totals, as above."""
+    def distance(self, total: Array, xp: ArrayModule) -> Array:
+        """Make distances of totals (n,) float64, whose memory may be used for them; here the totals."""
         return total
 
 
@@ -85,10 +86,10 @@ class Euclidean(Metric):
 
     name = "euclidean"
 
-    def threshold(self, eps: Any, xp: Any = np) -> Any:
+    def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return eps * eps
 
-    def distance(self, total: Any, xp: Any) -> Any:
+    def distance(self, total: Array, xp: ArrayModule) -> Array:
         return xp.sqrt(total, out=total)
 
 
@@ -138,10 +139,10 @@ class Minkowski(Metric):
 
     name = "minkowski"
 
-    def threshold(self, eps: Any, xp: Any = np) -> Any:
+    def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return power(eps, self.norm)
 
-    def distance(self, total: Any, xp: Any) -> Any:
+    def distance(self, total: Array, xp: ArrayModule) -> Array:
         return xp.power(total, 1 / self.norm, out=total)
 
 
@@ -165,7 +166,7 @@ class Cosine(Metric):
     embeds = True
     directed = True
 
-    def embed(self, x: Any, xp: Any) -> Any:
+    def embed(self, x: Array, xp: ArrayModule) -> Array:
         n, dims = x.shape
         out = xp.empty((n, dims), order="F")
         step = max(1, BLOCK_BYTES // (8 * max(dims, 1))) if xp is np else max(n, 1)
@@ -174,15 +175,15 @@ class Cosine(Metric):
                 _normalise(x[start : start + step], out[start : start + step], xp)
         return out
 
-    def threshold(self, eps: Any, xp: Any = np) -> Any:
+    def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return 2 * eps + (eps >= 2) * EVERYTHING
 
-    def distance(self, total: Any, xp: Any) -> Any:
+    def distance(self, total: Array, xp: ArrayModule) -> Array:
         total *= 0.5
         return total
 
 
-def _normalise(x: Any, out: Any, xp: Any) -> None:
+def _normalise(x: Array, out: Array, xp: ArrayModule) -> None:
     """Write unit vectors of rows into `out`; NaN where there is none."""
     largest = xp.zeros(len(x))
     for k in range(x.shape[1]):
@@ -236,13 +237,13 @@ class Haversine(Metric):
     def dims(self, columns: int) -> int:
         return len(self.axes)
 
-    def embed(self, x: Any, xp: Any) -> Any:
+    def embed(self, x: Array, xp: ArrayModule) -> Array:
         return unit_vectors(x, xp)
 
-    def threshold(self, eps: Any, xp: Any = np) -> Any:
+    def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return squared_chord(eps, xp)
 
-    def distance(self, total: Any, xp: Any) -> Any:
+    def distance(self, total: Array, xp: ArrayModule) -> Array:
         return metres(total, xp)
 
 
@@ -252,11 +253,11 @@ METRICS = {
 }
 
 SAME = {1: "manhattan", 2: "euclidean", math.inf: "chebyshev"}
-"""What Minkowski's distance is for some p."""
+"""Names of Minkowski's distance for some p."""
 
 
 def make_metric(name: str, p: Norm = 2) -> Metric:
-    """The metric of a name; `p` is Minkowski's."""
+    """Make the metric of a name; `p` is Minkowski's."""
     if name == Minkowski.name and p not in SAME:
         return Minkowski(p)
     return METRICS[SAME[p] if name == Minkowski.name else name]()

@@ -1,6 +1,6 @@
-"""Sums of powers of differences: what every metric's decision compares, and lower bounds of it for boxes.
+"""Sum powers of differences: what every metric's decision compares, and lower bounds of it for boxes.
 
-Of a norm p (1, 2, 3, ... or infinity) the total of two points is ``(|t0|**p + |t1|**p) + ...`` of their
+For a norm p (1, 2, 3, ... or infinity) the total of two points is ``(|t0|**p + |t1|**p) + ...`` of their
 differences t, in the order of the dimensions, or the largest ``|t|`` where p is infinite: every operation
 rounded to float64, no fused multiply-add.  Powers are products, see `power`.
 """
@@ -8,9 +8,10 @@ rounded to float64, no fused multiply-add.  Powers are products, see `power`.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+
+from dask_simjoin.metrics.types import Array
 
 Norm = int | float
 """1, 2, 3, ... or `math.inf`."""
@@ -19,8 +20,8 @@ SMALLEST = 2.0**-1021
 """Powers at least as large were computed without underflow."""
 
 
-def power(a: Any, p: Norm) -> Any:
-    """``a**p`` of numbers or arrays >= 0, by squaring and multiplying from the exponent's highest bit on.
+def power(a: Array, p: Norm) -> Array:
+    """Raise numbers or arrays >= 0 to ``a**p``, squaring and multiplying from the exponent's highest bit on.
 
     Rounding is monotone, so this is too.  The first power, and that of p infinite, is `a` itself.
     """
@@ -34,18 +35,18 @@ def power(a: Any, p: Norm) -> Any:
     return result
 
 
-def add(total: Any, a: Any, p: Norm) -> Any:
-    """The total with one more dimension, in which the difference is `a` >= 0; of arrays."""
+def add(total: Array, a: Array, p: Norm) -> Array:
+    """Add one more dimension, in which the difference is `a` >= 0, to totals."""
     return np.maximum(total, a) if p == math.inf else total + power(a, p)
 
 
-def box_gap(p: Norm, lower_a: Any, upper_a: Any, lower_b: Any, upper_b: Any) -> Any:
-    """Lower bound of the total of points of two boxes; arrays (..., d), result (...).
+def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Array) -> Array:
+    """Bound the total of points of two boxes from below; arrays (..., d), result (...).
 
     It is computed with the operations of the total, in their order.  Rounding is monotone and every gap is
     at most the points' difference, so this is at most their total as computed: no slack is needed.
     """
-    total: Any = 0.0
+    total: Array = 0.0
     with np.errstate(over="ignore"):
         for k in range(lower_a.shape[-1]):
             gap = np.maximum(lower_a[..., k] - upper_b[..., k], lower_b[..., k] - upper_a[..., k])
@@ -54,7 +55,7 @@ def box_gap(p: Norm, lower_a: Any, upper_a: Any, lower_b: Any, upper_b: Any) -> 
 
 
 def reach(p: Norm, threshold: float) -> float:
-    """Largest difference of one coordinate that two points can have whose total is at most `threshold`.
+    """Bound the difference of one coordinate that two points can have whose total is at most `threshold`.
 
     A total, however it is rounded, is at least each of its terms.  Of p = 1 and infinity a term is the
     difference itself.  Of p = 2, ``fl(t*t) <= threshold`` means ``t*t <= threshold*(1 + 2**-53) + 2**-1075``:

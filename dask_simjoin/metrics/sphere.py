@@ -1,4 +1,4 @@
-"""The sphere: unit vectors of degrees, and chords, the same on every machine.
+"""Make unit vectors of degrees, and chords of distances, the same on every machine.
 
 NumPy's and CuPy's sines differ from each other, and NumPy's from one processor to the next.  So these are
 made of products and sums only, each of them an operation of its own that IEEE 754 says the result of, as
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
+
+from dask_simjoin.metrics.types import Array, ArrayModule
 
 RADIUS = 6_371_008.8
 """Metres: the Earth's mean radius R1 (Moritz 2000, "Geodetic Reference System 1980")."""
@@ -32,7 +33,7 @@ REST = 2.9486522708701687e-19
 SPLIT = 2.0**27 + 1
 """Dekker's: times this, a number is cut in halves whose products are exact."""
 
-Pair = tuple[Any, Any]
+Pair = tuple[Array, Array]
 """The sum of two numbers, the second much smaller than the first: twice as many digits."""
 
 
@@ -54,8 +55,8 @@ COSINE = (
 """Coefficients of fdlibm's ``__kernel_sin`` and ``__kernel_cos`` (Sun Microsystems, 1993), for up to pi/4."""
 
 
-def sine_cosine(degrees: Any, xp: Any) -> tuple[Any, Any]:
-    """Sines and cosines of finite degrees (n,) from -180 to 180, float64; NaN stays.
+def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
+    """Compute sines and cosines of finite degrees (n,) from -180 to 180, float64; NaN stays.
 
     The nearest right angle is taken off, which is exact (Sterbenz: both are less than twice each other).
     The rest, at most 45, is made radians ``t + rest``, with the product's rounding error by Dekker's
@@ -74,20 +75,20 @@ def sine_cosine(degrees: Any, xp: Any) -> tuple[Any, Any]:
     return s + 0.0, c + 0.0
 
 
-def _radians(a: Any) -> Pair:
-    """Degrees (n,) as radians and what rounding those left over."""
+def _radians(a: Array) -> Pair:
+    """Convert degrees (n,) to radians and what rounding those left over."""
     t, lost = two_product(a, RADIANS)
     return t, lost + a * REST
 
 
-def _sine(t: Any, rest: Any, z: Any) -> Any:
+def _sine(t: Array, rest: Array, z: Array) -> Array:
     s1, s2, s3, s4, s5, s6 = SINE
     r = s2 + z * (s3 + z * s4) + z * (z * z) * (s5 + z * s6)
     v = z * t
     return t - ((z * (0.5 * rest - v * r) - rest) - v * s1)
 
 
-def _cosine(t: Any, rest: Any, z: Any) -> Any:
+def _cosine(t: Array, rest: Array, z: Array) -> Array:
     c1, c2, c3, c4, c5, c6 = COSINE
     fourth = z * z
     r = z * (c1 + z * (c2 + z * c3)) + fourth * fourth * (c4 + z * (c5 + z * c6))
@@ -96,8 +97,8 @@ def _cosine(t: Any, rest: Any, z: Any) -> Any:
     return w + (((1.0 - w) - half) + (z * r - t * rest))
 
 
-def unit_vectors(places: Any, xp: Any) -> Any:
-    """Unit vectors (n, 3) of latitudes and longitudes (n, 2) in degrees.
+def unit_vectors(places: Array, xp: ArrayModule) -> Array:
+    """Make unit vectors (n, 3) of latitudes and longitudes (n, 2) in degrees.
 
     ``(cos lat cos lon, cos lat sin lon, sin lat)``.  Equal places have equal vectors: the poles whatever the
     longitude, 180 and -180.  What is beyond the degrees there are is taken for 0: that is refused elsewhere.
@@ -119,8 +120,8 @@ def unit_vectors(places: Any, xp: Any) -> Any:
     return out
 
 
-def squared_chord(distance: Any, xp: Any = np) -> Any:
-    """Squares of the chords that span distances in metres along the unit sphere; a number or an array.
+def squared_chord(distance: Array, xp: ArrayModule = np) -> Array:
+    """Square the chords that span distances in metres along the sphere; a number or an array.
 
     ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``, as a series of pairs of numbers: right to about
     1e-30 and then rounded, so it grows with the distance.  From half the circumference on it is more than
@@ -156,29 +157,29 @@ def _times(x: Pair, y: Pair) -> Pair:
     return _two_sum(high, low + (x[0] * y[1] + x[1] * y[0]))
 
 
-def _two_sum(a: Any, b: Any) -> Pair:
-    """A sum and what rounding it lost (Knuth)."""
+def _two_sum(a: Array, b: Array) -> Pair:
+    """Add two numbers, and give what rounding their sum lost (Knuth)."""
     total = a + b
     second = total - a
     return total, (a - (total - second)) + (b - second)
 
 
-def two_product(a: Any, b: Any) -> Pair:
-    """A product and what rounding it lost (Dekker 1971, "A floating-point technique for extending the
-    available precision")."""
+def two_product(a: Array, b: Array) -> Pair:
+    """Multiply two numbers, and give what rounding lost (Dekker 1971, "A floating-point technique for
+    extending the available precision")."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
     return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
-def _halves(a: Any) -> Pair:
+def _halves(a: Array) -> Pair:
     high = a * SPLIT
     high = high - (high - a)
     return high, a - high
 
 
-def metres(squared: Any, xp: Any) -> Any:
-    """Distances along the sphere of squares of chords (n,), whose memory is used for them.
+def metres(squared: Array, xp: ArrayModule) -> Array:
+    """Make distances along the sphere of squares of chords (n,), whose memory is used for them.
 
     ``2 R asin(sqrt(squared) / 2)``.  An arc sine differs by a few units in the last place from machine
     to machine.  Vectors are right to about 1e-16, so distances are to about 1e-9 m, but towards antipodes,
