@@ -3,7 +3,8 @@
 import importlib.util
 
 ON_GPU = [
-    "dask_simjoin/engine/gpu/backend.py",
+    "dask_simjoin/engine/gpu/frames.py",
+    "dask_simjoin/engine/gpu/joiner.py",
     "dask_simjoin/engine/gpu/launch.py",
     "dask_simjoin/engine/gpu/nearest.py",
     "dask_simjoin/engine/gpu/kdorder.py",

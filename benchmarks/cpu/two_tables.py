@@ -32,7 +32,7 @@ import dask_simjoin  # noqa: F401
 from benchmarks.harness.ours import VERSION, source_digest
 from benchmarks.harness.points import SEED, Maker, _clusters, _exponential, _uniform
 from benchmarks.harness.report import environment, write
-from dask_simjoin.engine.cpu.backend import BACKEND
+from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.planning.statistics.moments import merge_moments, moments
 
 Join = Callable[[np.ndarray, np.ndarray, float], int]
@@ -75,8 +75,8 @@ ROWS = {
 
 def _ours(x: np.ndarray, y: np.ndarray, eps: float) -> int:
     every = merge_moments([moments(x), moments(y)])
-    layout = BACKEND.layout("auto", every.lower, every.upper, every.mean, every.variance, eps * eps)
-    found = BACKEND.pairs(BACKEND.build(x, layout), BACKEND.build(y, layout), layout, same=False)
+    layout = JOINER.layout("auto", every.lower, every.upper, every.mean, every.variance, eps * eps)
+    found = JOINER.pairs(JOINER.build(x, layout), JOINER.build(y, layout), layout, same=False)
     return len(found.left)
 
 

@@ -32,7 +32,7 @@ from distributed import Client, wait
 
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
-from dask_simjoin.engine.gpu.backend import BACKEND
+from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.planning.statistics.moments import moments
 
 
@@ -84,19 +84,19 @@ def arguments(given: list[str]) -> argparse.Namespace:
 def kernels(row: Row, x: Any, repeat: int) -> dict[str, Any]:
     """Index and join, device to device."""
     found = moments(x)
-    layout = BACKEND.layout("auto", found.lower, found.upper, found.mean, found.variance, row.eps**2)
-    index = timed(lambda: BACKEND.build(x, layout), repeat, lambda built: len(built["order"]))
-    built = BACKEND.build(x, layout)
+    layout = JOINER.layout("auto", found.lower, found.upper, found.mean, found.variance, row.eps**2)
+    index = timed(lambda: JOINER.build(x, layout), repeat, lambda built: len(built["order"]))
+    built = JOINER.build(x, layout)
     told: list[Any] = []
 
     def join() -> Any:
-        pairs = BACKEND.pairs(built, built, layout, same=True)
+        pairs = JOINER.pairs(built, built, layout, same=True)
         told[:] = [pairs.decided, pairs.refused]
         return pairs.left
 
     join_ = timed(join, repeat)
     both = timed(
-        lambda: (lambda i: BACKEND.pairs(i, i, layout, same=True).left)(BACKEND.build(x, layout)), repeat
+        lambda: (lambda i: JOINER.pairs(i, i, layout, same=True).left)(JOINER.build(x, layout)), repeat
     )
     # of all pairs of points, two operations a dimension, as if none were left out
     rate = row.n**2 / 2 * 2 * row.dims / join_["median"] / 1e12

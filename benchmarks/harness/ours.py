@@ -13,7 +13,7 @@ import pandas as pd
 import dask_simjoin
 from benchmarks.harness.points import Row
 from benchmarks.harness.timing import Join, Tool
-from dask_simjoin.engine.cpu.backend import BACKEND
+from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.index.cpu import make_layout
 from dask_simjoin.planning.statistics.moments import moments
 
@@ -33,8 +33,8 @@ def engine(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
     """Positions (int32) of the pairs of the points `x` (n, d): what peers return."""
     found = moments(x)
     layout = make_layout("auto", found.lower, found.upper, found.mean, found.variance, eps * eps)
-    index = BACKEND.build(x, layout)
-    pairs = BACKEND.pairs(index, index, layout, same=True)
+    index = JOINER.build(x, layout)
+    pairs = JOINER.pairs(index, index, layout, same=True)
     return pairs.left, pairs.right
 
 

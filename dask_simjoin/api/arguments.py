@@ -12,7 +12,7 @@ import dask.dataframe as dd
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.engine.base import HOME, backend_for, library
+from dask_simjoin.engine.base import HOME, frames_for, library
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, UnsupportedFrameError, in_table
 from dask_simjoin.expressions.dask_private import UNKNOWN_CATEGORIES
 from dask_simjoin.options.chosen_columns import check_chosen, integers_among
@@ -162,14 +162,14 @@ def _coordinates(left: Any, right: Any, on: Any, left_on: Any, right_on: Any, id
 
 def pairs_example(left: Any, right: Any, spec: JoinSpec, some_missing: bool = False) -> Any:
     """An empty example of pairs; `some_missing`: right rows may be missing."""
-    backend = backend_for(left)
+    frames = frames_for(left)
     none = np.zeros(0, np.int64)
     columns = {"left": example_ids(left, spec), "right": example_ids(right, spec.other or spec)}
     if spec.return_distance:
         columns["distance"] = np.empty(0)
-    columns |= {called: backend.values(left, name, none) for called, name in spec.kept_left.items()}
-    columns |= {called: backend.values(right, name, none) for called, name in spec.kept_right.items()}
-    example = backend.result(columns, 0)
+    columns |= {called: frames.values(left, name, none) for called, name in spec.kept_left.items()}
+    columns |= {called: frames.values(right, name, none) for called, name in spec.kept_right.items()}
+    example = frames.result(columns, 0)
     if not some_missing:
         return example
     of_right = ["right", *spec.kept_right]
@@ -182,4 +182,4 @@ def pairs_example(left: Any, right: Any, spec: JoinSpec, some_missing: bool = Fa
                 "not know; use other.categorize() first, which reads them, or convert it, for example with "
                 ".astype('object')."
             )
-    return example.astype({name: backend.optional(example[name].dtype) for name in of_right})
+    return example.astype({name: frames.optional(example[name].dtype) for name in of_right})

@@ -10,7 +10,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.api.arguments import alike, check_other, pairs_example, two_specs
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import OptionError
 from dask_simjoin.expressions.counts import MatchCounts
 from dask_simjoin.expressions.dask_private import new_collection
@@ -75,7 +75,7 @@ def join(frame: Any, other: Any, eps: Any, *, how: str = "inner", on: Any = None
         return found
     counts = _counts(q, d, spec, plan)
     alone = blocks.unmatched(q, counts, spec, example)
-    return backend_for(left).stacked([found, alone])
+    return frames_for(left).stacked([found, alone])
 
 
 def _counts(q: Chunk, d: Chunk, spec: JoinSpec, plan: TwoPlan) -> Any:
@@ -93,11 +93,11 @@ def _some(frame: Any, other: Any, spec: JoinSpec, matched: bool) -> Any:
         (q, d), plan = whole_chunks(frame, other, spec, named=False)
         counts = _counts(q, d, spec, plan)
         if isinstance(counts, int):
-            counts = backend_for(frame).xp.zeros(len(frame), np.int64)
+            counts = frames_for(frame).xp.zeros(len(frame), np.int64)
         return frame[(counts > 0) if matched else (counts == 0)]
     source, data = freeze(frame, spec.columns), freeze(other, _of(spec).columns)
     meta = frame._meta
-    example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], "matches")
+    example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], "matches")
     counted = new_collection(MatchCounts(source.inner, source, data, spec, example))
     return frame[(counted > 0) if matched else (counted == 0)]
 

@@ -11,7 +11,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.api.arguments import check_other, one_or_two, pairs_example
 from dask_simjoin.api.join import FOUND_BYTES
-from dask_simjoin.engine.base import backend_for, searcher_for
+from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.k_distances import KDistances
 from dask_simjoin.expressions.nearest_join import NearestJoin
@@ -44,17 +44,17 @@ def k_distances(frame: Any, k: int, *, on: Any = None, id: Hashable | None = Non
         blocksize=blocksize,
     )  # fmt: skip
     spec = unnamed(spec)
-    example = backend_for(meta).series(np.zeros(0), meta.index[:0], DISTANCES)
+    example = frames_for(meta).series(np.zeros(0), meta.index[:0], DISTANCES)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(KDistances(source.inner, source, spec, number, example))
     chunk, plan = whole_searched(frame, spec, number)
     if number >= plan.rows:  # no row has so many neighbours
-        far = backend_for(meta).xp.full(len(chunk["ids"]), math.inf)
+        far = frames_for(meta).xp.full(len(chunk["ids"]), math.inf)
     else:
         state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
         far = kth_distance(state, number, spec.measure)
-    return backend_for(meta).series(far, chunk["ids"], DISTANCES)
+    return frames_for(meta).series(far, chunk["ids"], DISTANCES)
 
 
 @known_options
@@ -88,7 +88,7 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
         (q, d), plan = whole_chunks(frame, other, spec, named=True, neighbors=number)
     if not (len(q["ids"]) and len(d["ids"])):
         return example
-    rows, device = rows_found(plan, number), backend_for(left).memory()
+    rows, device = rows_found(plan, number), frames_for(left).memory()
     # what is found is kept, and then told
     row_bytes = FOUND_BYTES + (plan.pair_bytes + RANK_BYTES if bound == math.inf else 0)
     check_room(rows, row_bytes, f"k={shown(k)}", False, device)
@@ -104,4 +104,4 @@ def nearest_example(left: Any, right: Any, spec: JoinSpec) -> Any:
         name: columns.pop(name) for name in list(columns) if name in spec.kept_left or name in spec.kept_right
     }
     own = {"left": columns["left"], "right": columns["right"], "rank": np.zeros(0, np.int64)}
-    return backend_for(left).result(own | {"distance": columns["distance"]} | kept, 0)
+    return frames_for(left).result(own | {"distance": columns["distance"]} | kept, 0)

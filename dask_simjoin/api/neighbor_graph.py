@@ -7,7 +7,7 @@ from typing import Any
 
 from dask.base import is_dask_collection
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.neighbor_graph import LazyGraph, NeighborGraph, fitting_for
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.options.frames import checked_spec, example_of, unnamed
@@ -30,8 +30,8 @@ def neighbor_graph(frame: Any, eps: float, *, on: Any = None, id: Hashable | Non
         partitioning=partitioning, blocksize=blocksize,
     )  # fmt: skip
     spec = unnamed(spec)
-    backend = backend_for(meta)
-    csr.sparse(backend.xp)  # it is missing now, and not when a lazy result is computed
+    frames = frames_for(meta)
+    csr.sparse(frames.xp)  # it is missing now, and not when a lazy result is computed
     # rows are called by their numbers in their partitions: some may be left out
     if is_dask_collection(frame):
         numbered = frame[spec.columns].map_partitions(
@@ -39,7 +39,7 @@ def neighbor_graph(frame: Any, eps: float, *, on: Any = None, id: Hashable | Non
         )
         return LazyGraph(NeighborGraph(freeze(numbered, spec.columns), spec, mode, meta[spec.columns]))
     chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, named=False)
-    own = backend.memory()
+    own = frames.memory()
     have = Resources(memory=own, gpu=own is not None)
     fitting = fitting_for(spec, len(frame), meta, have, pieces=False)
     fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)

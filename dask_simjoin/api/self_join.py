@@ -9,7 +9,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.api.arguments import pairs_example, self_spec
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.expressions.counts import CountPairs, NeighborCounts
 from dask_simjoin.expressions.dask_private import new_collection
@@ -68,7 +68,7 @@ def neighbor_counts(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None
         blocksize=blocksize, radii=True,
     )  # fmt: skip
     spec = unnamed(spec)
-    example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], COUNTS)
+    example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], COUNTS)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(NeighborCounts(source.inner, source, spec, example))
@@ -77,7 +77,7 @@ def neighbor_counts(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None
         return example
     counts, _ = count_block(chunk, chunk, spec, plan.layout, True)
     raise_if_none(plan.doubts, counts.sum())
-    return backend_for(meta).series(counts, chunk["ids"], COUNTS)
+    return frames_for(meta).series(counts, chunk["ids"], COUNTS)
 
 
 @known_options
@@ -123,7 +123,7 @@ def with_row_id(frame: Any, name: str = ROW_ID) -> Any:
 
 
 def _ones(column: Any) -> Any:
-    return backend_for(column).series(np.ones(len(column), np.int64), column.index, ROW_ID)
+    return frames_for(column).series(np.ones(len(column), np.int64), column.index, ROW_ID)
 
 
 def _lazy(kind: Any, frame: Any, spec: JoinSpec, example: Any) -> Any:

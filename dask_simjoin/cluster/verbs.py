@@ -21,7 +21,7 @@ from dask_simjoin.cluster.expressions.dbscan import Labels
 from dask_simjoin.cluster.expressions.extract import Extracted
 from dask_simjoin.cluster.expressions.optics import FOREST, IN_MEMORY, MODES, Order
 from dask_simjoin.cluster.expressions.scratch_space import scratch_directory
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.source import freeze
@@ -55,7 +55,7 @@ def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: 
         partitioning=partitioning, blocksize=blocksize,
     )  # fmt: skip
     spec = unnamed(spec)
-    example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
+    example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(Labels(source.inner, source, spec, samples, example))
@@ -63,7 +63,7 @@ def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: 
     if not len(plan):
         return example
     labels = dbscan_of_chunk(chunk, plan.layout, samples)
-    return backend_for(meta).series(labels, chunk["ids"], LABELS)
+    return frames_for(meta).series(labels, chunk["ids"], LABELS)
 
 
 @known_options
@@ -87,7 +87,7 @@ def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edg
     if mode != FOREST:
         # a core distance may be max_eps where its square is just beyond that of max_eps
         spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
-    none = backend_for(meta).result({name: np.zeros(0, kind) for name, kind in COLUMNS.items()}, 0)
+    none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in COLUMNS.items()}, 0)
     example = none.copy()
     example.index = meta.index[:0]
     if is_dask_collection(frame):
@@ -108,7 +108,7 @@ def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edg
             found = optics_of_chunk(chunk, plan.layout, max_eps, samples, room)
         finally:
             shutil.rmtree(folder.path, ignore_errors=True)
-    return backend_for(meta).rows(found, chunk["ids"], example)
+    return frames_for(meta).rows(found, chunk["ids"], example)
 
 
 def cluster_optics_dbscan(optics: Any, eps: float) -> Any:
@@ -212,7 +212,7 @@ def _extracted(optics: Any, eps: float | None, options: dict[str, Any]) -> Any:
     meta = example_of_order(optics, COLUMNS)
     if not is_dask_collection(optics):
         return whole_labels(optics, eps, options, LABELS)
-    example = backend_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
+    example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
     source = freeze(optics, list(COLUMNS))
     return new_collection(Extracted(source.inner, source, eps, options, example))
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import on_gpu, values_of
 from dask_simjoin.errors import DuplicateIdError
 
 
 def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> Any:
     """The ids of a partition's rows, an Index of its library, as `dtype` says (None: as they are)."""
-    ids = frame.index if id is None else backend_for(frame).index(frame[id])
+    ids = frame.index if id is None else frames_for(frame).index(frame[id])
     if dtype is None or ids.dtype == dtype or hasattr(dtype, "categories"):
         return ids
     try:
@@ -29,7 +29,7 @@ def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> Any:
         kept = False
     if not kept:
         raise DuplicateIdError(
-            f"{_named(id)} are of dtype {ids.dtype} in a partition, and not all of them are values of "
+            f"{describe_ids(id)} are of dtype {ids.dtype} in a partition, and not all of them are values of "
             f"the frame's dtype {dtype}, so partitions do not agree on names. {_remedy(id)}"
         )
     return cast
@@ -69,7 +69,7 @@ def from_id_keys(labels: Any, ids: Any) -> Any:
     dtype = ids.dtype
     if dtype.kind in "mM":
         # CuPy has no dates; as numbers they count the unit of `dtype`, as labels do
-        return backend_for(ids).index(labels).astype(dtype) if on_gpu(ids) else pd.Index(labels.view(dtype))
+        return frames_for(ids).index(labels).astype(dtype) if on_gpu(ids) else pd.Index(labels.view(dtype))
     return labels.view(dtype) if dtype.itemsize == 8 else labels.astype(dtype)
 
 
@@ -78,7 +78,7 @@ def _is_range(ids: Any) -> bool:
     return hasattr(ids, "start") and hasattr(ids, "step")
 
 
-def _named(id: Hashable | None) -> str:
+def describe_ids(id: Hashable | None) -> str:
     return "The index labels" if id is None else f"The ids in column {id!r}"
 
 

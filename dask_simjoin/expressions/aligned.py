@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.dask_private import (
@@ -174,8 +174,8 @@ def aligned(meta: Any, which: list[int], *chunks_and_values: Any) -> Any:
     chunks: tuple[Chunk, ...] = chunks_and_values[:half]
     if not chunks:
         return meta
-    backend = backend_for(chunks[0]["example"])
-    values, ids, xp = [], [], backend.xp
+    frames = frames_for(chunks[0]["example"])
+    values, ids, xp = [], [], frames.xp
     none = xp.zeros((0, *meta.shape[1:]), np.int64)
     for k, chunk, total in zip(which, chunks, chunks_and_values[half:], strict=True):
         stop = int(chunk["ends"][k])
@@ -184,4 +184,4 @@ def aligned(meta: Any, which: list[int], *chunks_and_values: Any) -> Any:
         if isinstance(total, int):  # the chunk met none
             total = xp.full((int(chunk["ends"][-1]), *meta.shape[1:]), total, np.int64)
         values.append(xp.asarray(total[start:stop]) if stop > start else none)
-    return backend.rows(xp.concatenate(values), joined(ids), meta)
+    return frames.rows(xp.concatenate(values), joined(ids), meta)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Alias, Expr, Shuffle, Task, TaskRef
@@ -114,18 +114,18 @@ def _send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec
 
 def _sent(example: Any, spec: JoinSpec, with_ids: bool) -> Any:
     """An empty frame like those that `send` makes."""
-    backend = backend_for(example)
+    frames = frames_for(example)
     columns: dict[str, Any] = {}
     for name, kind in cell_columns(example, spec).items():
         columns[name] = np.empty(0, kind)
     if with_ids:
         columns[ID] = row_ids(example, spec.id)
     for name, column in zip(sent_names_of_kept(spec), spec.keep, strict=True):
-        columns[name] = backend.values(example, column, np.zeros(0, np.int64))
+        columns[name] = frames.values(example, column, np.zeros(0, np.int64))
     if spec.radius is not None:
         columns[LIMIT] = np.empty(0)
     columns |= {POSITION: np.empty(0, np.int64), CELL: np.empty(0, np.int64)}
-    return backend.result(columns, 0)
+    return frames.result(columns, 0)
 
 
 def chunk_refs(chunks: Expr, i: int, j: int) -> tuple[TaskRef, TaskRef]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import values_of
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
@@ -34,9 +34,9 @@ def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Any) -> tuple[
 
     `meta`: an example of the result, with one value of each row or several.
     """
-    backend = backend_for(meta)
-    none = backend.xp.zeros(0 if meta.ndim == 1 else (0, meta.shape[1]), np.int64)
-    return Shared("simjoin_offsets", chunks.offsets), scatter(none.reshape(-1), none, chunks.offsets, backend)
+    frames = frames_for(meta)
+    none = frames.xp.zeros(0 if meta.ndim == 1 else (0, meta.shape[1]), np.int64)
+    return Shared("simjoin_offsets", chunks.offsets), scatter(none.reshape(-1), none, chunks.offsets, frames)
 
 
 def back_to_rows(updates: Expr, source: FrozenSource, chunks: Shuffled, meta: Any,
@@ -98,8 +98,8 @@ def add_up(labels: Any, updates: Any, rows: tuple[int, int, int], meta: Any) -> 
     """The values of one partition; `rows`: its number, its first row in the frame, its rows."""
     number, first, size = rows
     check_source(number, len(labels), size)
-    backend = backend_for(meta)
-    xp = backend.xp
+    frames = frames_for(meta)
+    xp = frames.xp
     place = values_of(updates[POSITION]) - first
     values = xp.zeros((size, 1 if meta.ndim == 1 else meta.shape[1]), xp.int64)
     for k, name in enumerate(update_columns(values.shape[1])):
@@ -108,4 +108,4 @@ def add_up(labels: Any, updates: Any, rows: tuple[int, int, int], meta: Any) -> 
     present[place] = True
     if not present.all():  # dropna= left some out
         labels, values = labels[present], values[present]
-    return backend.rows(values if meta.ndim > 1 else values[:, 0], labels, meta)
+    return frames.rows(values if meta.ndim > 1 else values[:, 0], labels, meta)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks, chunk_refs
 from dask_simjoin.expressions.dask_private import Expr, Task, TaskRef
@@ -71,5 +71,5 @@ def _bits(state: State, k: int, metric: Metric) -> Any:
 
 
 def _none(chunk: Chunk) -> Any:
-    xp = backend_for(chunk["example"]).xp
+    xp = frames_for(chunk["example"]).xp
     return xp.full(len(chunk["ids"]), math.inf).view(np.int64)

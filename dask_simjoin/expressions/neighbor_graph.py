@@ -9,7 +9,7 @@ import numpy as np
 from dask.delayed import Delayed
 from distributed.system import MEMORY_LIMIT
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_refs
 from dask_simjoin.expressions.dask_private import Alias, Expr, List, Task
@@ -86,7 +86,7 @@ def fitting_for(spec: JoinSpec, rows: int, example: Any, have: Resources, pieces
         here = result if have.cluster else made
         most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())
         limits.append(Limit(most, *here, "this machine has", "a larger machine"))
-    return Fitting(spec.eps, rows, limits, csr.most_entries(backend_for(example).xp))
+    return Fitting(spec.eps, rows, limits, csr.most_entries(frames_for(example).xp))
 
 
 class GraphRows(LabelledExpr):

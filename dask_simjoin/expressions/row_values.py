@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.aligned import Aligned, add_partitions
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks
@@ -79,4 +79,4 @@ class RowUpdates(LabelledExpr):
 
 
 def _scatter(chunk: Chunk, values: Any, offsets: np.ndarray) -> Any:
-    return scatter(chunk["position"], values, offsets, backend_for(chunk["example"]))
+    return scatter(chunk["position"], values, offsets, frames_for(chunk["example"]))

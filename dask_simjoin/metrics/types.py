@@ -31,7 +31,7 @@ DType = Any
 """A dtype of NumPy, or an extension dtype of a data frame's library."""
 
 Index = dict[str, Any]
-"""The index of a chunk: arrays by name, as `Backend.build` makes them, and some numbers."""
+"""The index of a chunk: arrays by name, as `Joiner.build` makes them, and some numbers."""
 
 Columns = Hashable | Iterable[Hashable] | None
 """What `on` takes: a column's name, or several, or None for those that the frame suggests."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from dask.base import is_dask_collection
 
-from dask_simjoin.engine.base import backend_for, backend_named, library
+from dask_simjoin.engine.base import frames_for, joiner_of_library, library
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.options.settings import current_settings, on_cluster
@@ -28,7 +28,7 @@ def example_of(frame: Any) -> Any:
             f"{type(frame).__module__}.{type(frame).__name__} is not a data frame; use a Dask "
             "DataFrame or a pandas DataFrame, or cuDF's (of an array x: pd.DataFrame(x))."
         )
-    backend_for(meta)
+    frames_for(meta)
     return meta.iloc[:0]
 
 
@@ -36,8 +36,8 @@ def checked_spec(meta: Any, eps: Any, **options: Any) -> JoinSpec:
     """The options of a verb, checked, with what is configured now."""
     name = library(meta)
     spec = make_spec(meta, eps, settings=current_settings(on_cluster()), library=name, **options)
-    backend = backend_named(name)
-    methods = backend.methods
+    joiner = joiner_of_library(name)
+    methods = joiner.methods
     if spec.method not in methods:
         raise OptionError(
             f"method={spec.method!r} does not serve frames of {name!r}; use one of "

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import backend_named
+from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.engine.index.cpu import METHODS, SWEEP_MAX_DIMS
 from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
@@ -185,10 +185,10 @@ def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_n
 
 
 def check_dims(spec: JoinSpec) -> None:
-    """Refuse more dimensions than the engine or the backend serves."""
+    """Refuse more dimensions than the method or the library serves."""
     if spec.dims is None:
         return  # told once it is planned
-    most = backend_named(spec.library).most_dims
+    most = joiner_of_library(spec.library).max_dims
     has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
     what = "numbers" if spec.lists else "columns"
     if spec.method == "sweep" and spec.dims > SWEEP_MAX_DIMS:

@@ -11,7 +11,7 @@ import numpy as np
 from dask.tokenize import normalize_token
 from dask.utils import format_bytes
 
-from dask_simjoin.engine.base import backend_named
+from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.engine.index.regions import make_regions
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.metrics.norms import reach
@@ -158,14 +158,14 @@ def make_plan(summaries: list[PartitionSummary], spec: JoinSpec, resources: Reso
     side = summarise_table(summaries, spec)
     spec, every = side.spec, side.every
     budget = make_budget(spec.blocksize, spec.settings, resources)
-    backend = backend_named(spec.library)
-    layout = backend.layout(spec.method, *moments_of([side]), spec.threshold, spec.norm)
+    joiner = joiner_of_library(spec.library)
+    layout = joiner.layout(spec.method, *moments_of([side]), spec.threshold, spec.norm)
     row_bytes = side.row_bytes + (known or 0)
     replicated = None if counting else replicated_chunk(side, budget, resources, row_bytes)
     chunks = replicated or _choose(side, budget, resources, row_bytes, method, known is None)
     check_blocks(chunks.visits[0], len(chunks), budget)
     blocks = chunks.blocks()
-    sampled = sample_pairs(side.points, layout, backend)
+    sampled = sample_pairs(side.points, layout, joiner)
     meet = block_of(blocks, chunks, chunks.chunk_pairs(sampled[0]))
     found = estimate(sampled, blocks, chunks.candidates(blocks), meet)
     pair_bytes = 2 * (side.id_bytes + side.kept_bytes) + 8 * spec.return_distance

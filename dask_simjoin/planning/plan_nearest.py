@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dask.tokenize import normalize_token
 
-from dask_simjoin.engine.base import searcher_named
+from dask_simjoin.engine.base import searcher_of_library
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Norm, add, box_gap
 from dask_simjoin.options.spec import JoinSpec
@@ -100,7 +100,7 @@ def make_nearest_plan(summaries: list[PartitionSummary], spec: JoinSpec, neighbo
     searches = _searches(queries, chunks, data.points, spec, neighbors, first, bound)
     check_blocks(sum(map(len, searches)), len(plan.chunks), plan.budget)
     moments = moments_of([side] if others is None else [side, data])
-    layout = searcher_named(spec.library).layout(*moments, data.points.x, spec.norm)
+    layout = searcher_of_library(spec.library).layout(*moments, data.points.x, spec.norm)
     pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
     known_of = {f.name: getattr(plan, f.name) for f in fields(plan)}

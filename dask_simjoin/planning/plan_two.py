@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dask.tokenize import normalize_token
 
-from dask_simjoin.engine.base import backend_named
+from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.engine.index.regions import make_regions
 from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.metrics.norms import reach
@@ -74,13 +74,13 @@ def make_two_plan(summaries: list[PartitionSummary], others: list[PartitionSumma
     left, right = summarise_two(summaries, others, spec)
     spec = left.spec
     budget = make_budget(spec.blocksize, spec.settings, resources)
-    backend = backend_named(spec.library)
-    layout = backend.layout(spec.method, *moments_of([left, right]), spec.threshold, spec.norm)
+    joiner = joiner_of_library(spec.library)
+    layout = joiner.layout(spec.method, *moments_of([left, right]), spec.threshold, spec.norm)
     replicated = None if counting else _replicated(left, right, budget, resources)
     chunks = replicated or _choose(left, right, budget, resources, method, known)
     check_blocks(chunks.visits[0], len(chunks), budget)
     blocks = chunks.blocks()
-    sampled = sample_pairs_two(left.points, right.points, layout, backend)
+    sampled = sample_pairs_two(left.points, right.points, layout, joiner)
     meet = block_of(blocks, chunks, chunks.chunk_pairs(sampled[0]))
     found = estimate_two(sampled, blocks, chunks.candidates(blocks), meet)
     pair_bytes = sum(side.id_bytes + side.kept_bytes for side in (left, right)) + 8 * spec.return_distance

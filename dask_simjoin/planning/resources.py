@@ -10,7 +10,7 @@ import pandas as pd
 from dask.system import CPU_COUNT
 from distributed.system import MEMORY_LIMIT
 
-from dask_simjoin.engine.base import backend_named
+from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.options.settings import current_client, on_cluster
 from dask_simjoin.planning.budget import Resources
@@ -35,7 +35,7 @@ def resources(library: str) -> Resources:
     if client is not None and not client.asynchronous:
         workers = client.scheduler_info(n_workers=-1)["workers"]
     local = int(dask.config.get("num_workers", None) or CPU_COUNT)
-    own = backend_named(library).memory()
+    own = frames_of_library(library).memory()
     if own is not None and client is None:
         threads = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
         return Resources(threads, own // threads, gpu=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, values_of
 from dask_simjoin.engine.ids import as_id_keys, row_ids
 from dask_simjoin.engine.lists import lists_of
@@ -108,22 +108,22 @@ def _stacked(parts: list[Any], example: Any) -> Any:
     if len(parts) == 1:
         return parts[0]
     if hasattr(parts[0], "columns"):
-        return backend_for(example).stacked(parts)
+        return frames_for(example).stacked(parts)
     return module_of(parts[0]).concatenate(parts)
 
 
 def _indexed(x: Any, ids: Any, layout: Any, example: Any, extra: dict[str, Any]) -> Chunk:
     """Index points; `extra`: what else is known of them, in their order."""
-    backend = backend_for(example)
-    index = backend.build(x, layout)
+    frames, joiner = frames_for(example), joiner_for(example)
+    index = joiner.build(x, layout)
     places = index["order"][: len(ids)]
     chunk = {"ids": ids, "id_keys": as_id_keys(ids, places), "example": example}
     assert index.keys().isdisjoint([*chunk, *extra])
     chunk |= index
     if "kept" in extra:
         kept = extra["kept"]
-        columns = {name: backend.values(kept, name, places) for name in kept.columns}
-        chunk["kept"] = backend.result(columns, len(ids))
+        columns = {name: frames.values(kept, name, places) for name in kept.columns}
+        chunk["kept"] = frames.result(columns, len(ids))
     if "own_limit" in extra:
         chunk["own_limit"] = extra["own_limit"][places]
     return chunk
@@ -163,9 +163,9 @@ def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec:
     """
     read = read_points(frame, known, spec)
     x, places = read["x"], read["places"]
-    backend = backend_for(read["example"])
-    xp = backend.xp
-    own, rows, needing = backend.regions(
+    frames, joiner = frames_for(read["example"]), joiner_for(read["example"])
+    xp = frames.xp
+    own, rows, needing = joiner.regions(
         x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
     )
     position = (xp.arange(len(x)) if places is None else places) + int(chunks.offsets[known[0]])
@@ -182,30 +182,30 @@ def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec:
     if with_ids:
         columns[ID] = read["ids"].take(taken)
     for name, column in zip(sent_names_of_kept(spec), spec.keep, strict=True):
-        columns[name] = backend.values(read["kept"], column, taken)
+        columns[name] = frames.values(read["kept"], column, taken)
     if spec.radius is not None:
         columns[LIMIT] = read["own_limit"][taken]
-    return backend.result(columns | {POSITION: position, CELL: cell}, len(cell))
+    return frames.result(columns | {POSITION: position, CELL: cell}, len(cell))
 
 
 def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, with_ids: bool) -> Chunk:
     """Index the rows that were sent to one chunk."""
-    backend = backend_for(example)
-    xp = backend.xp
+    frames = frames_for(example)
+    xp = frames.xp
     position = values_of(frame[POSITION])
-    x = backend.coordinates(frame, tuple(cell_columns(example, spec)))
+    x = frames.coordinates(frame, tuple(cell_columns(example, spec)))
     own, halo = xp.flatnonzero(position >= 0), xp.flatnonzero(position < 0)
     own, halo = own[xp.argsort(position[own])], halo[xp.argsort(-position[halo])]
     sides = []
     for places, numbers in ((own, position[own]), (halo, -1 - position[halo])):
-        ids = backend.index(numbers)
+        ids = frames.index(numbers)
         if with_ids:
             ids = row_ids(frame[[ID]].take(places), ID, spec.id_dtype)
         extra: dict[str, Any] = {}
         if spec.keep:
             names = zip(spec.keep, sent_names_of_kept(spec), strict=True)
-            kept: dict[Any, Any] = {name: backend.values(frame, column, places) for name, column in names}
-            extra["kept"] = backend.result(kept, len(places))
+            kept: dict[Any, Any] = {name: frames.values(frame, column, places) for name, column in names}
+            extra["kept"] = frames.result(kept, len(places))
         if spec.radius is not None:
             extra["own_limit"] = values_of(frame[LIMIT])[places]
         sides.append(_indexed(x[places], ids, layout, example, extra) | {"position": numbers})

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import Backend, backend_for
+from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.protocols import Frames
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import CELL, COUNT, POSITION, Chunk
 from dask_simjoin.tasks.matches import by_position, comparisons
@@ -23,11 +24,11 @@ def count_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> 
 
 def _counts(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> list[Any]:
     """Numbers of neighbours of the rows of both chunks, by position."""
-    backend = backend_for(q["example"])
+    joiner = joiner_for(q["example"])
     if spec.radius is None:
-        found: list[Any] = backend.counts(q, d, layout, same=same)
+        found: list[Any] = joiner.counts(q, d, layout, same=same)
         return found
-    xp = backend.xp
+    xp = joiner.xp
     with_radii = (q,) if spec.other is not None else (q, d)
     limits = [by_position(side, side["own_limit"], xp) for side in with_radii]
     counts = [xp.zeros(len(side["ids"]), xp.int64) for side in ([q] if same else [q, d])]
@@ -36,19 +37,19 @@ def _counts(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -> list
         for rows, limit, count in zip((left, right), limits, (counts[0], counts[-1]), strict=False):
             count += xp.bincount(rows[totals <= limit[rows]], minlength=len(count))
 
-    backend.visit(q, d, layout, visitor, same=same)
+    joiner.visit(q, d, layout, visitor, same=same)
     return counts
 
 
 def count_cells(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, offsets: np.ndarray) -> Any:
     """The same for spatial chunks, as rows that are to be shuffled back to their partitions."""
-    backend = backend_for(q["example"])
+    frames = frames_for(q["example"])
     parts = []
     for a, b, own in comparisons(q, d, same):
         counts = _counts(a, b, spec, layout, own)
         sides = (a,) if spec.other is not None else (a, b)
         parts += [(side["position"], count) for side, count in zip(sides, counts, strict=False)]
-    xp = backend.xp
+    xp = frames.xp
     position = xp.concatenate([part for part, _ in parts])
     count = xp.concatenate([part for _, part in parts])
     # rows without neighbours are only told of once: by the chunk's meeting with itself
@@ -58,17 +59,17 @@ def count_cells(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, off
     elif same:
         told[: len(q["ids"])] = True
     position, count = position[told], count[told]
-    return scatter(position, count, offsets, backend)
+    return scatter(position, count, offsets, frames)
 
 
-def scatter(position: Any, values: Any, offsets: np.ndarray, backend: Backend) -> Any:
+def scatter(position: Any, values: Any, offsets: np.ndarray, frames: Frames) -> Any:
     """Values (n,) or (n, k) of rows in the whole frame, as rows to be shuffled to their partitions."""
-    xp = backend.xp
+    xp = frames.xp
     partition = xp.searchsorted(xp.asarray(offsets), position, side="right") - 1
     values = xp.asarray(values)
     columns = [values] if values.ndim == 1 else values.T
     told = dict(zip(update_columns(len(columns)), columns, strict=True))
-    return backend.result({POSITION: position, **told, CELL: partition}, len(position))
+    return frames.result({POSITION: position, **told, CELL: partition}, len(position))
 
 
 def update_columns(number: int) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, values_of
 from dask_simjoin.options.optional import optional
 from dask_simjoin.options.spec import JoinSpec
@@ -53,7 +53,7 @@ def most_entries(xp: Any) -> int | None:
 
 
 def weights_of(totals: Any, spec: JoinSpec, mode: str) -> Any:
-    """What entries hold, from the totals that a backend's `visit` shows; their memory may be used for it."""
+    """What entries hold, from the totals that `Joiner.visit` shows; their memory may be used for it."""
     xp = module_of(totals)
     return spec.measure.distance(totals, xp) if mode == DISTANCE else xp.ones(len(totals))
 
@@ -66,7 +66,7 @@ def names_of(chunk: Chunk, firsts: list[int], kind: Any) -> Any:
     """
     if "position" in chunk:
         return chunk["position"].astype(kind)
-    xp = backend_for(chunk["example"]).xp
+    xp = frames_for(chunk["example"]).xp
     names = xp.array(values_of(chunk["ids"]), kind)
     ends = chunk["ends"].tolist()
     for first, start, stop in zip(firsts, [0, *ends], ends, strict=False):
@@ -83,7 +83,7 @@ def count_entries(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool) -
 def fill_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, counts: tuple[Any, ...],
                names: tuple[Any, Any], mode: str) -> tuple[Part, Part | None]:  # fmt: skip
     """The entries of the rows of two chunks in each other's columns."""
-    xp = backend_for(q["example"]).xp
+    xp = frames_for(q["example"]).xp
     parts, at = [], []
     for count in counts[: 1 if same else 2]:
         starts = starts_of(count)
@@ -106,7 +106,7 @@ def fill(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, names: tup
         for side, rows, columns in ((0, left, names[1][right]), (-1, right, names[0][left])):
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
 
-    backend_for(q["example"]).visit(q, d, layout, visitor, same=same)
+    joiner_for(q["example"]).visit(q, d, layout, visitor, same=same)
 
 
 def with_itself(names: Any, mode: str, at: Any, part: Part) -> None:
@@ -134,7 +134,7 @@ def gather_rows(names: Any, itself: bool, mode: str, *blocks: Part) -> Part:
 
 def assemble(rows: int, example: Any, names: list[Any], parts: list[Part]) -> Any:
     """The matrix (rows, rows), from the rows of all chunks."""
-    xp = backend_for(example).xp
+    xp = frames_for(example).xp
     counts = xp.zeros(rows, np.int64)
     for name, part in zip(names, parts, strict=True):
         counts[name] = part["counts"]
@@ -149,7 +149,7 @@ def assemble(rows: int, example: Any, names: list[Any], parts: list[Part]) -> An
 
 def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Any, mode: str, fitting: Fitting) -> Any:
     """The matrix of one chunk that is all there is."""
-    xp = backend_for(chunk["example"]).xp
+    xp = frames_for(chunk["example"]).xp
     names = names_of(chunk, [0], np.int64)
     counts = xp.zeros(fitting.rows, np.int64)
     counts[names] = count_block(chunk, chunk, spec, layout, True)[0] + int(spec.include_self)

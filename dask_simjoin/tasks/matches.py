@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.ids import from_id_keys
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, joined
@@ -56,11 +56,11 @@ def matches(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, distanc
     """All pairs of two chunks, or of one with itself, each once; the left row is the frame's first."""
     if spec.radius is not None:
         return _within_radius(q, d, spec, layout, same, distance, rows)
-    backend = backend_for(q["example"])
-    xp = backend.xp
+    joiner = joiner_for(q["example"])
+    xp = joiner.xp
     made = measured(spec, xp) if distance else None
     places = tuple(xp.arange(len(side["ids"]), dtype=xp.int64) for side in (q, d))
-    found = backend.pairs(q, d, layout, same=same, distance=made, labels=places, rows=rows)
+    found = joiner.pairs(q, d, layout, same=same, distance=made, labels=places, rows=rows)
     left, right = found.left, found.right
     if not order_unknown(q, same, spec):
         return Matches(left, right, found.distance, (q,), (d,))
@@ -73,8 +73,8 @@ def matches(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, distanc
 def _within_radius(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, distance: bool,
                    rows: tuple[int, int] | None) -> Matches:  # fmt: skip
     """Pairs within the left row's radius; of one table in both directions, each decided by itself."""
-    backend = backend_for(q["example"])
-    xp, both = backend.xp, spec.other is None
+    joiner = joiner_for(q["example"])
+    xp, both = joiner.xp, spec.other is None
     # of one table a row of either chunk may be the left one
     sides = ((q, d), (q, d)) if both and not same else ((q,), (d,))
     first = len(q["ids"]) if both and not same else 0
@@ -88,7 +88,7 @@ def _within_radius(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, 
             found = totals <= limits[1][right]
             parts.append((right[found] + first, left[found], totals[found]))
 
-    backend.visit(q, d, layout, visitor, same=same, rows=rows)
+    joiner.visit(q, d, layout, visitor, same=same, rows=rows)
     kinds = xp.int64, xp.int64, xp.float64
     left, right, totals = (
         xp.concatenate([xp.zeros(0, kind), *(part[k] for part in parts)]) for k, kind in enumerate(kinds)
@@ -118,7 +118,7 @@ def rank(chunk: Chunk, xp: Any) -> Any:
 
 def names(chunks: tuple[Chunk, ...], places: Any) -> Any:
     """The ids of rows: an array or an Index."""
-    xp = backend_for(chunks[0]["example"]).xp
+    xp = frames_for(chunks[0]["example"]).xp
     labels = [chunk["id_keys"] for chunk in chunks]
     if all(some is not None for some in labels):
         return from_id_keys(_whole(labels, xp)[places], chunks[0]["ids"])
@@ -130,11 +130,11 @@ def names(chunks: tuple[Chunk, ...], places: Any) -> Any:
 
 
 def kept_values(chunks: tuple[Chunk, ...], column: Any, places: Any) -> Any:
-    """The values of a kept column of rows, as a backend's `result` takes them."""
-    backend = backend_for(chunks[0]["example"])
-    frames = [chunk["kept"] for chunk in chunks]
-    whole = frames[0] if len(frames) == 1 else backend.stacked([frame[[column]] for frame in frames])
-    return backend.values(whole, column, places)
+    """The values of a kept column of rows, as `Frames.result` takes them."""
+    frames = frames_for(chunks[0]["example"])
+    parts = [chunk["kept"] for chunk in chunks]
+    whole = parts[0] if len(parts) == 1 else frames.stacked([part[[column]] for part in parts])
+    return frames.values(whole, column, places)
 
 
 def _whole(parts: list[Any], xp: Any) -> Any:

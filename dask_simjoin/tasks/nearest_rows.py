@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, joined
@@ -52,8 +52,8 @@ def find_rows(state: State, d: Chunk, name: RowNumbers, spec: JoinSpec) -> Found
 
 def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Any, *found: FoundRows) -> Any:
     """The neighbours of a chunk's rows, in the order of the rows and the nearest first, like an example."""
-    backend = backend_for(q["example"])
-    xp, k = backend.xp, state["row_numbers"].shape[1]
+    frames = frames_for(q["example"])
+    xp, k = frames.xp, state["row_numbers"].shape[1]
     found = tuple(part for part in found if len(part.places))
     if not found:
         return like
@@ -74,6 +74,6 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Any, *found: Foun
         elif name in spec.kept_left:
             columns[name] = kept_values((q,), spec.kept_left[name], rank(q, xp)[rows])
         else:
-            parts = [backend.result({name: part.columns[name]}, len(part.places)) for part in found]
-            columns[name] = backend.values(backend.stacked(parts), name, order)
-    return backend.result(columns, len(places))
+            parts = [frames.result({name: part.columns[name]}, len(part.places)) for part in found]
+            columns[name] = frames.values(frames.stacked(parts), name, order)
+    return frames.result(columns, len(places))

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import Backend, backend_for
+from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.ids import from_id_keys
+from dask_simjoin.engine.protocols import Frames
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import comparisons, kept_values, matches, measured, names, order_unknown
@@ -22,7 +23,7 @@ def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, colu
     rows to make, and `number`: only the pairs of that part of the first chunk's rows.  `like`: an example of
     what it returns, if dtypes are others than the columns'.
     """
-    backend = backend_for(q["example"])
+    frames = frames_for(q["example"])
     rows = None
     if cuts is not None:
         if isinstance(cuts, int):
@@ -34,7 +35,7 @@ def join_block(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, colu
     if spec.include_self and same:
         parts.append(_selves(q, spec, columns, rows))
     total = sum(number for number, _ in parts)
-    found = backend.result({c: _concat([part[c] for _, part in parts], backend) for c in columns}, total)
+    found = frames.result({c: _concat([part[c] for _, part in parts], frames) for c in columns}, total)
     return found if like is None else _cast(found, like)
 
 
@@ -46,16 +47,16 @@ def _cast(found: Any, like: Any) -> Any:
 
 def unmatched(q: Chunk, counts: Any, spec: JoinSpec, like: Any) -> Any:
     """The rows of a chunk that are in no pair, as rows of a result; `counts`: of its pairs, by position."""
-    backend = backend_for(q["example"])
-    xp, n = backend.xp, len(q["ids"])
+    frames = frames_for(q["example"])
+    xp, n = frames.xp, len(q["ids"])
     order = q["order"][:n]
     places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
     places = places[xp.argsort(order[places])]
     own = pair_columns(
         ((q,), places), None, spec, [c for c in like.columns if c == "left" or c in spec.kept_left]
     )
-    columns = {c: own[c] if c in own else backend.missing(like[c].dtype, len(places)) for c in like.columns}
-    return _cast(backend.result(columns, len(places)), like)
+    columns = {c: own[c] if c in own else frames.missing(like[c].dtype, len(places)) for c in like.columns}
+    return _cast(frames.result(columns, len(places)), like)
 
 
 Part = tuple[int, dict[str, Any]]
@@ -85,22 +86,22 @@ PLACE = object()
 
 
 def _arrays(chunk: Chunk, names: dict[str, Any]) -> dict[Any, Any]:
-    """What a backend's `pairs` keeps of a chunk's rows: columns, by their names in the result, and places."""
-    backend = backend_for(chunk["example"])
-    plain = {name: backend.plain(chunk["kept"], column) for name, column in names.items()}
+    """What `Joiner.pairs` keeps of a chunk's rows: columns, by their names in the result, and places."""
+    frames = frames_for(chunk["example"])
+    plain = {name: frames.plain(chunk["kept"], column) for name, column in names.items()}
     found: dict[Any, Any] = {name: values for name, values in plain.items() if values is not None}
     if len(found) < len(names):
-        found[PLACE] = backend.xp.arange(len(chunk["ids"]), dtype=backend.xp.int32)
+        found[PLACE] = frames.xp.arange(len(chunk["ids"]), dtype=frames.xp.int32)
     return found
 
 
 def _labelled(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, columns: list[str],
               rows: tuple[int, int] | None) -> list[Part]:  # fmt: skip
-    """The same where a backend can give all columns while it finds the pairs."""
-    backend = backend_for(q["example"])
+    """The same where a joiner can give all columns while it finds the pairs."""
+    joiner = joiner_for(q["example"])
     labels, made = (q["id_keys"], d["id_keys"]), None
     if "distance" in columns:
-        made = measured(spec, backend.xp)
+        made = measured(spec, joiner.xp)
     both = spec.pairs == "both"
     wanted = [
         {name: column for name, column in names.items() if name in columns or both}
@@ -108,7 +109,7 @@ def _labelled(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, colum
     ]
     kept_of = [_arrays(chunk, names) for chunk, names in zip((q, d), wanted, strict=True)]
     arrays = [list(side.values()) for side in kept_of] if any(kept_of) else None
-    found = backend.pairs(q, d, layout, same=same, distance=made, labels=labels, rows=rows, kept=arrays)
+    found = joiner.pairs(q, d, layout, same=same, distance=made, labels=labels, rows=rows, kept=arrays)
     left, right = from_id_keys(found.left, q["ids"]), from_id_keys(found.right, d["ids"])
     values = iter(found.kept)
     own: dict[str, Any] = {}
@@ -142,7 +143,7 @@ def pair_columns(left: Any, right: Any, spec: JoinSpec, columns: list[str]) -> d
 
 def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: tuple[int, int] | None) -> Part:
     """Each row of a chunk as a pair with itself."""
-    xp = backend_for(q["example"]).xp
+    xp = frames_for(q["example"]).xp
     start, stop = rows or (0, len(q["ids"]))
     places = xp.arange(len(q["ids"]))[start:stop]
     places = places[xp.argsort(q["order"][: len(q["ids"])][start:stop])]  # in the order of the frame
@@ -152,12 +153,12 @@ def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: tuple[int, int] 
     return len(places), part
 
 
-def _concat(parts: list[Any], backend: Backend) -> Any:
+def _concat(parts: list[Any], frames: Frames) -> Any:
     if len(parts) == 1:
         return parts[0]
-    if all(isinstance(part, backend.xp.ndarray) for part in parts):
-        return backend.xp.concatenate(parts)
-    return backend.stacked([backend.result({"part": part}, len(part)) for part in parts])["part"]
+    if all(isinstance(part, frames.xp.ndarray) for part in parts):
+        return frames.xp.concatenate(parts)
+    return frames.stacked([frames.result({"part": part}, len(part)) for part in parts])["part"]
 
 
 def _even_cuts(rows: int, parts: int, grain: int) -> list[int]:
@@ -166,11 +167,11 @@ def _even_cuts(rows: int, parts: int, grain: int) -> list[int]:
 
 def cut_block(q: Chunk, d: Chunk, layout: Any, same: bool, parts: int) -> np.ndarray:
     """Places in the first chunk's index that cut its rows into parts of about equally many pairs."""
-    backend = backend_for(q["example"])
-    xp, n = backend.xp, len(q["ids"])
+    joiner = joiner_for(q["example"])
+    xp, n = joiner.xp, len(q["ids"])
     pairs = xp.zeros(n, xp.int64)
     for a, b, own in comparisons(q, d, same):
-        pairs += backend.weights(a, b, layout, same=own)
+        pairs += joiner.weights(a, b, layout, same=own)
     cuts = np.zeros(parts - 1, np.int64)
     if n:
         total = xp.cumsum(pairs)

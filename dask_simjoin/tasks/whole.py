@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dask_simjoin.engine.base import backend_named
+from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.errors import TABLES, in_table
 from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.options.spec import JoinSpec
@@ -28,7 +28,7 @@ def whole_chunk(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) 
     if named:
         own = plan.rows if spec.include_self else 0
         rows = plan.estimate.total_low * directions(spec) + own
-        check_room(rows, plan.pair_bytes, eps_of(spec), True, backend_named(spec.library).memory())
+        check_room(rows, plan.pair_bytes, eps_of(spec), True, frames_of_library(spec.library).memory())
     return make_chunk(frame, (0, plan.sources[0]), replace(spec, dims=plan.dims), plan.layout), plan
 
 
@@ -94,7 +94,7 @@ def whole_chunks(frame: Any, other: Any, spec: JoinSpec, named: bool,
                 check_summaries([summary.ids], own.id)
     raise_doubts(plan.doubts, None)
     if named and most is not None:
-        device = backend_named(spec.library).memory()
+        device = frames_of_library(spec.library).memory()
         check_room(plan.estimate.total_low, plan.pair_bytes, eps_of(spec), True, device)
     known = plan.sources[0], plan.others[0]
     q, d = (

@@ -15,7 +15,7 @@ dask_cudf = pytest.importorskip("dask_cudf")
 import dask_simjoin
 from dask_simjoin.cluster import cluster_optics_dbscan
 from dask_simjoin.cluster.algorithms.components import new_nodes
-from dask_simjoin.engine.gpu.backend import BACKEND
+from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
 from tests.support.density import SETS
 from tests.support.gpu_frames import computed, lay
@@ -95,7 +95,7 @@ def test_any_points_on_every_engine(case, min_samples, engine):
     low = np.array([np.flatnonzero(row & core).min(initial=n) for row in near], int)
     layout = layout_for(x, case.eps, engine)
     ends = [0, *case.cuts, n]
-    parts = [(a, BACKEND.build(cupy.asarray(x[a:b]), layout)) for a, b in itertools.pairwise(ends)]
+    parts = [(a, JOINER.build(cupy.asarray(x[a:b]), layout)) for a, b in itertools.pairwise(ends)]
     taking, labels = cupy.asarray(core), cupy.where(cupy.asarray(core), cupy.arange(n), -1)
     for kind in (np.int32, np.int64):
         parent = new_nodes(n, cupy).astype(kind)
@@ -107,17 +107,15 @@ def test_any_points_on_every_engine(case, min_samples, engine):
                 sets = (taking[sides[0]], taking[sides[1]])
                 if same:
                     some = new_nodes(len(sets[0]), cupy).astype(kind)
-                    BACKEND.connect(q, q, layout, some, sets, 0, same=True)
-                    BACKEND.link(parent, cupy.arange(len(some)) + a, some + a)
+                    JOINER.connect(q, q, layout, some, sets, 0, same=True)
+                    JOINER.link(parent, cupy.arange(len(some)) + a, some + a)
                 else:
                     some = new_nodes(len(sets[0]) + len(sets[1]), cupy).astype(kind)
-                    BACKEND.connect(q, d, layout, some, sets, len(sets[0]), same=False)
+                    JOINER.connect(q, d, layout, some, sets, len(sets[0]), same=False)
                     name = cupy.concatenate([cupy.arange(s.start, s.stop) for s in sides])
-                    BACKEND.link(parent, name, name[some])
-                BACKEND.lowest(
-                    q, d, layout, [labels[s] for s in sides], [lowest[s] for s in sides], same=same
-                )
-        BACKEND.roots(parent)
+                    JOINER.link(parent, name, name[some])
+                JOINER.lowest(q, d, layout, [labels[s] for s in sides], [lowest[s] for s in sides], same=same)
+        JOINER.roots(parent)
         assert parent[taking].tolist() == want[core].tolist()
         assert lowest[~taking].tolist() == low[~core].tolist()
 
@@ -129,11 +127,11 @@ def test_dense_points_through_full_stages(engine):
     x = np.concatenate([rng.normal(k * 9, 0.2, (300 * (k + 1), 9)) for k in range(5)])
     x = rng.permutation(x)
     layout = make_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), 2.25, engine)
-    index = BACKEND.build(cupy.asarray(x), layout)
+    index = JOINER.build(cupy.asarray(x), layout)
     every = cupy.ones(len(x), bool)
     parent = new_nodes(len(x), cupy)
-    BACKEND.connect(index, index, layout, parent, (every, every), 0, same=True)
-    BACKEND.roots(parent)
+    JOINER.connect(index, index, layout, parent, (every, every), 0, same=True)
+    JOINER.roots(parent)
     group = np.rint(x.mean(1) / 9).astype(int)
     first = np.array([np.flatnonzero(group == k)[0] for k in range(5)])
     assert parent.tolist() == first[group].tolist()
@@ -142,7 +140,7 @@ def test_dense_points_through_full_stages(engine):
     def visitor(left, right, squared):
         shown.append(cupy.stack([left, right, squared]).get())
 
-    BACKEND.visit(index, index, layout, visitor, same=True)
+    JOINER.visit(index, index, layout, visitor, same=True)
     left, right, squared = np.concatenate(shown, axis=1)
     places = np.stack([left, right], axis=1).astype(int)
     assert {tuple(sorted(p)) for p in places.tolist()} == brute_force(x, 1.5) and len(left) > 200_000

@@ -12,9 +12,9 @@ cupy = pytest.importorskip("cupy")
 pytest.importorskip("cudf")
 
 from dask_simjoin.cluster.algorithms.components import component_roots, new_nodes
-from dask_simjoin.engine.cpu.backend import BACKEND as CPU
+from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.gpu import launch as gpu_engine
-from dask_simjoin.engine.gpu.backend import BACKEND
+from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.index.regions import make_regions
 from dask_simjoin.metrics import norms
@@ -47,11 +47,11 @@ def totals(x, y, norm):
 def layout_of(x, threshold, norm):
     m = moments(np.asarray(x, float))
     sides = (m.lower, m.upper, m.mean, m.variance) if len(x) else (np.zeros(x.shape[1]),) * 4
-    return BACKEND.layout("auto", *sides, threshold, norm)
+    return JOINER.layout("auto", *sides, threshold, norm)
 
 
 def built(x, layout):
-    return BACKEND.build(cupy.asfortranarray(cupy.asarray(np.asarray(x, float))), layout)
+    return JOINER.build(cupy.asfortranarray(cupy.asarray(np.asarray(x, float))), layout)
 
 
 def matrix(n, m, left, right):
@@ -65,17 +65,17 @@ def check_pair_of_indexes(q, d, layout, total, same):
     n, m = total.shape
     near = total <= layout.threshold
     want = np.triu(near, 1) if same else near
-    pairs = BACKEND.pairs(q, d, layout, same=same, distance=lambda found: found)
+    pairs = JOINER.pairs(q, d, layout, same=same, distance=lambda found: found)
     np.testing.assert_array_equal(matrix(n, m, pairs.left, pairs.right), want)
     np.testing.assert_array_equal(pairs.distance.get(), total[pairs.left.get(), pairs.right.get()])
-    counts = [count.get() for count in BACKEND.counts(q, d, layout, same=same)]
+    counts = [count.get() for count in JOINER.counts(q, d, layout, same=same)]
     np.testing.assert_array_equal(counts[0], near.sum(1) - same)
     if not same:
         np.testing.assert_array_equal(counts[1], near.sum(0))
-    weights = BACKEND.weights(q, d, layout, same=same).get()
+    weights = JOINER.weights(q, d, layout, same=same).get()
     cuts = sorted({min(n, n * s // 3 // layout.grain * layout.grain) for s in range(3)} | {n})
     for rows in itertools.pairwise(cuts):
-        part = BACKEND.pairs(q, d, layout, same=same, rows=rows)
+        part = JOINER.pairs(q, d, layout, same=same, rows=rows)
         assert weights[slice(*rows)].sum() == len(part.left)
     shown = np.zeros((n, m), np.int64)
 
@@ -84,7 +84,7 @@ def check_pair_of_indexes(q, d, layout, total, same):
         np.testing.assert_array_equal(values.get(), total[left, right])
         np.add.at(shown, (np.minimum(left, right), np.maximum(left, right)) if same else (left, right), 1)
 
-    BACKEND.visit(q, d, layout, visitor, same=same)
+    JOINER.visit(q, d, layout, visitor, same=same)
     np.testing.assert_array_equal(shown, want)
 
 
@@ -145,9 +145,9 @@ def test_more_pairs_than_a_batch_holds(norm, monkeypatch):
     x = np.random.default_rng(0).uniform(size=(6000, 3))
     layout = layout_of(x, a_total(x[:1000], norm, 0.2), norm)
     index = built(x, layout)
-    whole = BACKEND.pairs(index, index, layout, same=True)
+    whole = JOINER.pairs(index, index, layout, same=True)
     monkeypatch.setattr(gpu_engine, "BATCH", 1 << 18)
-    found = BACKEND.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, same=True)
     keys = [cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)]
     assert len(keys[0]) > 2_000_000
     assert (keys[0] == keys[1]).all()
@@ -159,12 +159,12 @@ def test_components_and_lowest_labels(norm):
     layout = layout_of(x, a_total(x, norm, 0.002), norm)
     near = totals(x, x, norm) <= layout.threshold
     index, every, parent = built(x, layout), cupy.ones(len(x), bool), new_nodes(len(x), cupy)
-    BACKEND.connect(index, index, layout, parent, (every, every), 0, same=True)
-    BACKEND.roots(parent)
+    JOINER.connect(index, index, layout, parent, (every, every), 0, same=True)
+    JOINER.roots(parent)
     assert parent.tolist() == component_roots(len(x), *np.nonzero(near)).tolist()
     labels = cupy.maximum(cupy.arange(len(x)) - 400, -1)
     low = cupy.full(len(x), 10**6)
-    BACKEND.lowest(index, index, layout, (labels, labels), (low, low), same=True)
+    JOINER.lowest(index, index, layout, (labels, labels), (low, low), same=True)
     want = np.where(near[:, 401:], np.arange(1, 500), 10**6).min(axis=1)
     assert low.get()[:400].tolist() == want[:400].tolist()
 
@@ -180,7 +180,7 @@ def test_regions_are_those_of_the_host(norm):
         away = norms.reach(norm, threshold)
         regions = make_regions(x[::5], np.full(200, 5.0), x.min(0), x.max(0), away, 50, 64)
         for everywhere in (False, True):
-            ours = BACKEND.regions(cupy.asarray(x), regions, away, threshold, norm, everywhere=everywhere)
+            ours = JOINER.regions(cupy.asarray(x), regions, away, threshold, norm, everywhere=everywhere)
             theirs = CPU.regions(x, regions, away, threshold, norm, everywhere=everywhere)
             assert (ours[0].get() == theirs[0]).all()
             pairs = [set(zip(a.tolist(), b.tolist(), strict=True)) for a, b in (ours[1:], theirs[1:])]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.engine.cpu import backend as cpu
+from dask_simjoin.engine.cpu import joiner as cpu
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
-from dask_simjoin.engine.cpu.backend import BACKEND
+from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.methods import sinks as cpu_buffers
 from dask_simjoin.engine.index.cpu import SWEEP_MAX_DIMS
 from dask_simjoin.engine.index.regions import make_regions
@@ -37,7 +37,7 @@ def totals(x, y, norm):
 def layout_of(x, threshold, norm, method="auto"):
     m = moments(np.asarray(x, float))
     sides = (m.lower, m.upper, m.mean, m.variance) if len(x) else (np.zeros(x.shape[1]),) * 4
-    return BACKEND.layout(method, *sides, threshold, norm)
+    return JOINER.layout(method, *sides, threshold, norm)
 
 
 def same_total(total):
@@ -53,24 +53,24 @@ def matrix(n, m, left, right):
 
 
 def check_pair_of_indexes(q, d, layout, total, same, some):
-    """Everything a backend says of the pairs of two indexes, or of one with itself."""
+    """Everything a joiner says of the pairs of two indexes, or of one with itself."""
     n, m = total.shape
     near = total <= layout.threshold
     want = np.triu(near, 1) if same else near
-    pairs = BACKEND.pairs(q, d, layout, same=same, distance=same_total)
+    pairs = JOINER.pairs(q, d, layout, same=same, distance=same_total)
     np.testing.assert_array_equal(matrix(n, m, pairs.left, pairs.right), want)
     np.testing.assert_array_equal(pairs.distance, total[pairs.left, pairs.right])
-    counts = BACKEND.counts(q, d, layout, same=same)
+    counts = JOINER.counts(q, d, layout, same=same)
     if same:
         np.testing.assert_array_equal(counts[0], near.sum(1) - 1)
     else:
         np.testing.assert_array_equal(counts[0], near.sum(1))
         np.testing.assert_array_equal(counts[1], near.sum(0))
-    weights = BACKEND.weights(q, d, layout, same=same)
+    weights = JOINER.weights(q, d, layout, same=same)
     found = []
     for start, stop in itertools.pairwise(sorted({min(n, n * s // 3 // layout.grain * layout.grain)
                                                   for s in range(3)} | {n})):  # fmt: skip
-        part = BACKEND.pairs(q, d, layout, same=same, rows=(start, stop))
+        part = JOINER.pairs(q, d, layout, same=same, rows=(start, stop))
         assert weights[start:stop].sum() == len(part.left)
         found.append(part)
     if found:
@@ -84,7 +84,7 @@ def check_pair_of_indexes(q, d, layout, total, same, some):
         np.testing.assert_array_equal(values, total[left, right])
         np.add.at(shown, (np.minimum(left, right), np.maximum(left, right)) if same else (left, right), 1)
 
-    BACKEND.visit(q, d, layout, visitor, same=same)
+    JOINER.visit(q, d, layout, visitor, same=same)
     np.testing.assert_array_equal(shown, want)
 
 
@@ -94,7 +94,7 @@ def check(x, threshold, norm, cuts=(), method="auto", some=True):
     total = totals(x, x, norm)
     bounds = [0, *cuts, len(x)]
     chunks = [slice(a, b) for a, b in itertools.pairwise(bounds)]
-    indexes = [BACKEND.build(np.asfortranarray(x[c], float), layout) for c in chunks]
+    indexes = [JOINER.build(np.asfortranarray(x[c], float), layout) for c in chunks]
     for i, j in itertools.combinations_with_replacement(range(len(chunks)), 2):
         check_pair_of_indexes(indexes[i], indexes[j], layout, total[chunks[i], chunks[j]], i == j, some)
     return layout
@@ -170,8 +170,8 @@ def test_totals_that_overflow(norm, method):
     assert np.isinf(totals(x, x, norm)).any()
     for threshold in (0.0, 1e308, math.nextafter(math.inf, 0), math.inf):
         layout = check(x, threshold, norm, (64,), method)
-    index = BACKEND.build(x, layout)
-    assert len(BACKEND.pairs(index, index, layout, same=True).left) == 150 * 149 // 2
+    index = JOINER.build(x, layout)
+    assert len(JOINER.pairs(index, index, layout, same=True).left) == 150 * 149 // 2
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -181,14 +181,14 @@ def test_two_sets_of_points(norm, method):
     q, d = rng.uniform(size=(70, 3)), rng.uniform(0.5, 1.5, (300, 3))
     threshold = float(np.quantile(totals(q, d, norm), 0.02))
     layout = layout_of(np.concatenate([q, d]), threshold, norm, method)
-    sides = [(side, BACKEND.build(side, layout)) for side in (q, d)]
+    sides = [(side, JOINER.build(side, layout)) for side in (q, d)]
     for (x, first), (y, second) in itertools.permutations(sides):
         check_pair_of_indexes(first, second, layout, totals(x, y, norm), False, True)
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_results_longer_than_the_first_segment(norm, method, monkeypatch):
-    monkeypatch.setattr(cpu, "MOST_ROOM", 64)
+    monkeypatch.setattr(cpu, "MAX_ROOM", 64)
     monkeypatch.setattr(cpu, "ROOM_PER_POINT", 1)
     monkeypatch.setattr(cpu_buffers, "SCRATCH", 5000)
     x = np.random.default_rng(3).uniform(size=(400, 3))
@@ -203,8 +203,8 @@ def test_more_tiles_than_one_group_of_boxes(norm):
     found = []
     for method in ("sweep", "tiles"):
         layout = layout_of(x, threshold, norm, method)
-        index = BACKEND.build(x, layout)
-        pairs = BACKEND.pairs(index, index, layout, same=True)
+        index = JOINER.build(x, layout)
+        pairs = JOINER.pairs(index, index, layout, same=True)
         found.append(np.sort(pairs.left.astype(np.int64) * len(x) + pairs.right))
     assert len(found[0]) > 100
     np.testing.assert_array_equal(*found)
@@ -223,13 +223,13 @@ def test_halos(case):
         return
     away = norms.reach(norm, threshold)
     regions = make_regions(x, np.ones(len(x)), x.min(0), x.max(0), away, 10, 16)
-    own, rows, needing = BACKEND.regions(np.asfortranarray(x), regions, away, threshold, norm)
+    own, rows, needing = JOINER.regions(np.asfortranarray(x), regions, away, threshold, norm)
     low, high = regions.lower, regions.upper
     gap = norms.box_gap(norm, x[:, None], x[:, None], low[None], high[None])
     assert (gap[np.arange(len(x)), own] == 0).all()
     found = matrix(len(x), len(regions), rows, needing)
     np.testing.assert_array_equal(found, (gap <= threshold) & (np.arange(len(regions)) < own[:, None]))
-    *_, rows, needing = BACKEND.regions(np.asfortranarray(x), regions, away, threshold, norm, everywhere=True)
+    *_, rows, needing = JOINER.regions(np.asfortranarray(x), regions, away, threshold, norm, everywhere=True)
     np.testing.assert_array_equal(matrix(len(x), len(regions), rows, needing), gap <= threshold)
     left, right = np.nonzero(totals(x, x, norm) <= threshold)
     across = own[left] < own[right]
@@ -320,7 +320,7 @@ def searched(searcher, x, names, k, norm, bound, cuts):
     bounds = [0, *cuts, len(x)]
     chunks = []
     for a, b in itertools.pairwise(bounds):
-        chunks.append(searcher.renamed(BACKEND.build(x[a:b], layout), names[a:b]))
+        chunks.append(searcher.renamed(JOINER.build(x[a:b], layout), names[a:b]))
     states = []
     for chunk in chunks:
         states.append(searcher.fresh(len(chunk["order"]), k))

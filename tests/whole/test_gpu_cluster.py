@@ -16,7 +16,7 @@ dask_cudf = pytest.importorskip("dask_cudf")
 import dask.dataframe as dd
 from distributed import Client, wait
 
-from dask_simjoin.engine.gpu.backend import BACKEND
+from dask_simjoin.engine.gpu.joiner import JOINER
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.paths import EXAMPLES
 from tests.support.points import frame_of
@@ -53,7 +53,7 @@ def source(x, npartitions=5):
 
 
 def built():
-    return BACKEND.built
+    return JOINER.built
 
 
 @pytest.mark.parametrize("partitioning", ["auto", "replicated", "entity", "spatial"])

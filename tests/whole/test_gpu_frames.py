@@ -12,7 +12,7 @@ dask_cudf = pytest.importorskip("dask_cudf")
 import dask.dataframe as dd
 from dask.base import is_dask_collection
 
-from dask_simjoin.engine.gpu.backend import BACKEND
+from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.errors import (
     BudgetError,
     CoordinateError,
@@ -215,10 +215,10 @@ def test_threads_share_a_gpu(frame):
 def test_each_index_is_built_once(frame):
     pairs = lay(frame, "dask-4").simjoin.self_join(EPS, on=ON, partitioning="entity", blocksize="5 kB")
     chunks = len(pairs.expr.plan.chunks)  # planning builds one, of its sample
-    before = BACKEND.built
+    before = JOINER.built
     assert pairs.npartitions > chunks > 3
     computed(pairs)
-    assert BACKEND.built == before + chunks
+    assert JOINER.built == before + chunks
 
 
 def test_more_pairs_than_a_batch_and_an_output_hold(frame, monkeypatch):

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import Backend, backend_for, host
+from dask_simjoin.engine.base import frames_for, host_joiner, joiner_for
+from dask_simjoin.engine.protocols import Frames, Joiner
 
 ID, COMPONENT = "id", "component"
 
@@ -16,15 +17,15 @@ def new_nodes(number: int, xp: Any = np) -> Any:
     return xp.arange(number, dtype=np.int32 if number <= np.iinfo(np.int32).max else np.int64)
 
 
-def component_roots(nodes: int, left: Any, right: Any, backend: Backend | None = None) -> Any:
+def component_roots(nodes: int, left: Any, right: Any, joiner: Joiner | None = None) -> Any:
     """For each of the nodes 0 ... nodes-1 the smallest node that edges connect it with.
 
-    `backend`: of the edges' arrays; the host's unless another is given.
+    `joiner`: of the edges' arrays; the host's unless another is given.
     """
-    backend = backend or host()
-    parent = new_nodes(nodes, backend.xp)
-    backend.link(parent, left, right)
-    backend.roots(parent)
+    joiner = joiner or host_joiner()
+    parent = new_nodes(nodes, joiner.xp)
+    joiner.link(parent, left, right)
+    joiner.roots(parent)
     return parent
 
 
@@ -41,33 +42,34 @@ def forest_of_ids(pairs: Any) -> Any:
     """Each id of a frame of pairs once, with an id that stands for its component."""
     if not len(pairs):
         return pairs
-    ids, left, right, backend = _coded(pairs)
-    root = component_roots(len(ids), left, right, backend)
-    return backend.result({"left": ids, "right": ids.take(root)}, len(ids))
+    frames, joiner = frames_for(pairs), joiner_for(pairs)
+    ids, left, right = _coded(pairs, frames)
+    root = component_roots(len(ids), left, right, joiner)
+    return frames.result({"left": ids, "right": ids.take(root)}, len(ids))
 
 
 def components_of_ids(pairs: Any) -> Any:
     """Each id of a frame of pairs, and the number of its component: in the order of the smallest ids."""
-    ids, left, right, backend = _coded(pairs)
-    xp = backend.xp
+    frames, joiner = frames_for(pairs), joiner_for(pairs)
+    ids, left, right = _coded(pairs, frames)
+    xp = frames.xp
     try:
         order = xp.asarray(ids.argsort())
     except TypeError:  # ids that cannot be ordered keep the order in which they were met
         order = xp.arange(len(ids))
     rank = xp.empty(len(ids), np.int64)
     rank[order] = xp.arange(len(ids))
-    root = component_roots(len(ids), rank[left], rank[right], backend)
+    root = component_roots(len(ids), rank[left], rank[right], joiner)
     number = xp.unique(root, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return backend.result({ID: ids.take(order), COMPONENT: number}, len(ids))
+    return frames.result({ID: ids.take(order), COMPONENT: number}, len(ids))
 
 
-def _coded(pairs: Any) -> tuple[Any, Any, Any, Backend]:
-    """The ids, each once, the places among them of both columns, and the frame's backend."""
-    backend = backend_for(pairs)
-    both = backend.index(pairs["left"]).append(backend.index(pairs["right"]))
+def _coded(pairs: Any, frames: Frames) -> tuple[Any, Any, Any]:
+    """The ids, each once, and the places among them of both columns."""
+    both = frames.index(pairs["left"]).append(frames.index(pairs["right"]))
     codes, ids = both.factorize()
-    codes, n = backend.xp.asarray(codes), len(pairs)
-    return ids, codes[:n], codes[n:], backend
+    codes, n = frames.xp.asarray(codes), len(pairs)
+    return ids, codes[:n], codes[n:]
 
 
 def no_components(pairs: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.components import component_roots, new_nodes, spanning_forest
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import joiner_for
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.row_numbers import RowNumbers, row_numbers
@@ -39,10 +39,10 @@ def core_rows(counts: Any, min_samples: int) -> Any:
 
 def components_within(chunk: Chunk, core: Any, layout: Any) -> Any:
     """For each core row of a chunk the first row of its component there (n,); -1 for others."""
-    backend = backend_for(chunk["example"])
-    parent = new_nodes(len(core), backend.xp)
-    backend.connect(chunk, chunk, layout, parent, (core, core), 0, same=True)
-    backend.roots(parent)
+    joiner = joiner_for(chunk["example"])
+    parent = new_nodes(len(core), joiner.xp)
+    joiner.connect(chunk, chunk, layout, parent, (core, core), 0, same=True)
+    joiner.roots(parent)
     parent[~core] = -1
     return parent
 
@@ -56,8 +56,8 @@ def first_rows(within: Any, names: RowNumbers) -> np.ndarray:
 def edges_across(q: Chunk, d: Chunk, within: tuple[Any, Any], names: tuple[RowNumbers, RowNumbers],
                  layout: Any) -> np.ndarray:  # fmt: skip
     """As few edges (k, 2) as connect the components of two chunks, between rows that stand for them."""
-    backend = backend_for(q["example"])
-    xp = backend.xp
+    joiner = joiner_for(q["example"])
+    xp = joiner.xp
     core = within[0] >= 0, within[1] >= 0
     offset = len(within[0])
     nodes = new_nodes(offset + len(within[1]), xp)
@@ -66,8 +66,8 @@ def edges_across(q: Chunk, d: Chunk, within: tuple[Any, Any], names: tuple[RowNu
         rows = xp.flatnonzero(taking)
         parent[start + rows] = side[rows] + start
     first = (parent == nodes) & xp.concatenate(core)
-    backend.connect(q, d, layout, parent, core, offset, same=False)
-    backend.roots(parent)
+    joiner.connect(q, d, layout, parent, core, offset, same=False)
+    joiner.roots(parent)
     tied = xp.flatnonzero(first & (parent != nodes))
 
     every = xp.concatenate(
@@ -106,11 +106,11 @@ def label_cores(within: Any, own: RowNumbers, numbering: Numbering) -> Any:
 def border_labels(q: Chunk, d: Chunk, labels: tuple[Any, Any], layout: Any,
                   same: bool) -> tuple[Border, Border | None]:  # fmt: skip
     """The lowest label among the core neighbours that rows of two chunks have in each other."""
-    backend = backend_for(q["example"])
-    xp = backend.xp
+    joiner = joiner_for(q["example"])
+    xp = joiner.xp
     low = [xp.full(len(some), NOWHERE) for some in labels[: 1 if same else 2]]
     if any(bool((some < 0).any()) for some in labels):
-        backend.lowest(q, d, layout, labels, (low[0], low[-1]), same=same)
+        joiner.lowest(q, d, layout, labels, (low[0], low[-1]), same=same)
     # few rows have any, and many block pairs tell of them
     found = [(xp.flatnonzero(some < NOWHERE), some[some < NOWHERE]) for some in low]
     return found[0], None if same else found[1]
@@ -128,7 +128,7 @@ def final_labels(labels: Any, *borders: Border) -> Any:
 
 def dbscan_of_chunk(chunk: Chunk, layout: Any, min_samples: int) -> Any:
     """Labels of the rows of one chunk that is all there is."""
-    counts = backend_for(chunk["example"]).counts(chunk, chunk, layout, same=True)[0]
+    counts = joiner_for(chunk["example"]).counts(chunk, chunk, layout, same=True)[0]
     within = components_within(chunk, core_rows(counts, min_samples), layout)
     labels = label_cores(within, 0, number_clusters(_no_edges(), first_rows(within, 0)))
     return final_labels(labels, border_labels(chunk, chunk, (labels, labels), layout, True)[0])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, StoredArray, discard_on_error
-from dask_simjoin.engine.base import backend_for, host_kernels
+from dask_simjoin.engine.base import host_kernels, joiner_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.tasks.chunks import Chunk
 
@@ -132,7 +132,7 @@ def edges_of_block(
             sort()
 
     with discard_on_error(*(store for side in sides for store in side.stores)):
-        backend_for(q["example"]).visit(q, d, layout, visitor, same=same)
+        joiner_for(q["example"]).visit(q, d, layout, visitor, same=same)
         sort()
     first, *second = [side.finish() for side in sides]
     return first, second[0] if second else None

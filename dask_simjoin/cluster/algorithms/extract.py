@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.optics import COLUMNS
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.options.optional import optional
@@ -67,5 +67,5 @@ def labels_of(parts: Sequence[Any], eps: float | None, options: Any) -> np.ndarr
 
 def whole_labels(frame: Any, eps: float | None, options: Any, name: str) -> Any:
     """The same as a Series."""
-    backend = backend_for(frame)
-    return backend.series(backend.xp.asarray(labels_of([frame], eps, options)), frame.index, name)
+    frames = frames_for(frame)
+    return frames.series(frames.xp.asarray(labels_of([frame], eps, options)), frame.index, name)

@@ -17,7 +17,7 @@ import numpy as np
 
 from dask_simjoin.cluster.algorithms.dbscan import NOWHERE
 from dask_simjoin.cluster.algorithms.optics import table_of, visit_in_order
-from dask_simjoin.engine.base import backend_for, host_kernels
+from dask_simjoin.engine.base import host_kernels, joiner_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.row_numbers import RowNumbers, row_numbers
@@ -62,7 +62,7 @@ def smallest_of_block(q: Chunk, d: Chunk, layout: Any, number: int, same: bool) 
         for some, rows in ((best[0], left), (best[-1], right)):
             host_kernels("optics").keep_smallest(some, to_host(rows), away)
 
-    backend_for(q["example"]).visit(q, d, layout, visitor, same=same)
+    joiner_for(q["example"]).visit(q, d, layout, visitor, same=same)
     return best
 
 
@@ -137,7 +137,7 @@ def forest_of_block(q: Chunk, d: Chunk, core: tuple[np.ndarray, np.ndarray], nam
     `core`: squares of core distances of both chunks' rows; inf: not a core row.  `names`: of those rows.
     """
     block = _Block(core, names, same)
-    backend_for(q["example"]).visit(q, d, layout, block.visitor, same=same)
+    joiner_for(q["example"]).visit(q, d, layout, block.visitor, same=same)
     return block.finish()
 
 

@@ -17,7 +17,7 @@ from dask_simjoin.cluster.algorithms.dbscan import (
     merge_edges,
     number_clusters,
 )
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.aligned import add_counts
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks, chunk_refs
@@ -86,7 +86,7 @@ class ChunkLabels(LabelledExpr):
 
 def _within(chunk: Chunk, counts: Any, min_samples: int, layout: Any) -> Any:
     if not len(chunk["ids"]):  # it may meet no chunk, not even itself
-        counts = backend_for(chunk["example"]).xp.zeros(0, np.int64)
+        counts = frames_for(chunk["example"]).xp.zeros(0, np.int64)
     return components_within(chunk, core_rows(counts, min_samples), layout)
 
 

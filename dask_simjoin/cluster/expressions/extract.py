@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.extract import labels_of
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.aligned import Aligned
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
@@ -57,5 +57,5 @@ def _labels(eps: float | None, options: Any, *parts: Any) -> list[np.ndarray]:
 
 
 def _rows(labels: np.ndarray, part: Any, name: str) -> Any:
-    backend = backend_for(part)
-    return backend.series(backend.xp.asarray(labels), part.index, name)
+    frames = frames_for(part)
+    return frames.series(frames.xp.asarray(labels), part.index, name)

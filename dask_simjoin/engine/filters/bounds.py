@@ -36,7 +36,7 @@ import numpy as np
 
 U = 2.0**-24
 
-MOST_DIMS = 4096
+MAX_DIMS = 4096
 """Up to here (1 + 2**-24)**(d + 4) is below the factor assumed, 1 + (d + 6) 2**-24."""
 
 ROOM = 2.0**14
@@ -90,7 +90,7 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
         size = float(np.einsum("i,i->", most, most))
     largest = max(size, eps2)
-    if not (largest < 2.0**1000 and eps2 > 2.0**-960 and largest > 0 and dims <= MOST_DIMS):
+    if not (largest < 2.0**1000 and eps2 > 2.0**-960 and largest > 0 and dims <= MAX_DIMS):
         return None
     exponent = math.frexp(ROOM / largest)[1] - 1
     scale = 2.0 ** (exponent // 2)

@@ -38,13 +38,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-MOST_TERM = 32760.0
+MAX_TERM = 32760.0
 """Of T."""
 
 LEAST_DIMS = 16
 """Dimensions from which the filter is used."""
 
-MOST_DIMS = 4096
+MAX_DIMS = 4096
 """Dimensions up to which N is at most 2**24."""
 
 STEP = 4
@@ -100,20 +100,20 @@ def make_quantized(
         Threshold of the float64 decision.
     """
     dims = len(lower)
-    if not (LEAST_DIMS <= dims <= MOST_DIMS and np.abs([lower, upper]).max() < 2.0**400):
+    if not (LEAST_DIMS <= dims <= MAX_DIMS and np.abs([lower, upper]).max() < 2.0**400):
         return None
     if not 2.0**-900 < eps2 < 2.0**900:
         return None
     wide = DEVIATIONS * np.sqrt(np.maximum(variance, 0))
     low, high = np.maximum(lower, mean - wide), np.minimum(upper, mean + wide)
     half, spread = float((high - low).max()) / 2, SPREAD * 2 * float(variance.sum())
-    # both halves have a ring of 2**16, of which T takes a part; and E**2 must be below `MOST_TERM`
-    width = max(half / 64, math.sqrt((spread + 2 * eps2) / 2.0**17), math.sqrt(1.001 * eps2 / MOST_TERM))
+    # both halves have a ring of 2**16, of which T takes a part; and E**2 must be below `MAX_TERM`
+    width = max(half / 64, math.sqrt((spread + 2 * eps2) / 2.0**17), math.sqrt(1.001 * eps2 / MAX_TERM))
     if not 2.0**-400 < width < 2.0**400:
         return None
     outer = math.sqrt((eps2 + dims * 2.0**-1074) * (1 + (dims + 4) * 2.0**-52)) / width * (1 + 2.0**-50)
     rest = REST * math.sqrt(dims / 12)
     most = max(outer**2, outer**2 / 2 + 2 * outer * rest + 2 * rest**2)
-    if most > MOST_TERM:
+    if most > MAX_TERM:
         return None
     return Quantized(tuple(((low + high) / 2).tolist()), 1 / width, outer, math.ceil(most / 2))

@@ -27,7 +27,7 @@ BATCH_SHARE = 32
 FIRST_BATCH = 128
 """Pairs of each point for which there is room at first: what several batches give must be copied together."""
 
-MOST_UNITS = 1 << 26
+MAX_UNITS = 1 << 26
 """Units of work: each costs a few box tests, even where no tile is near."""
 
 MANY_BLOCKS = 16
@@ -79,7 +79,7 @@ class _Launch:
         else:
             self.function = load.kernel("tiles", "join_tiles", **constants)
         full = load.grid_size(self.function, 32 * self.warps, self.shared)
-        self.span = max(1, -(-blocks * self.ranges // MOST_UNITS))
+        self.span = max(1, -(-blocks * self.ranges // MAX_UNITS))
         if tensor and layout.dims > half.MAX_DIMS and blocks >= MANY_BLOCKS * full:
             self.span = max(self.span, self.ranges)
         self.blocks = max(1, min(full, blocks * -(-self.ranges // self.span)))

@@ -62,7 +62,7 @@ class GpuSearcher:
     @staticmethod
     def renamed(index: Index, names: Any) -> Index:
         """The index with other names: of all rows (n,), in their order, or what to add to each place."""
-        return device_nearest.named(index, names, cupy)
+        return device_nearest.relabelled(index, names, cupy)
 
     @staticmethod
     def fresh(rows: int, k: int) -> tuple[Any, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.base import Measured, Pairs
 from dask_simjoin.engine.gpu import launch as gpu_engine
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.index.gpu import DeviceLayout
+from dask_simjoin.engine.protocols import Measured, Pairs
 
 Index = dict[str, Any]
 
@@ -29,9 +29,9 @@ def finish(layout: DeviceLayout, function: str, *, labels: bool) -> Any:
     return load.kernel("finish", function, **constants)
 
 
-def named(q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: Measured | None,
+def labelled_pairs(q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: Measured | None,
           labels: tuple[Any, Any] | None, rows: tuple[int, int] | None, kept: Any) -> Pairs:  # fmt: skip
-    """All pairs of two indexes: see `Backend.pairs`."""
+    """All pairs of two indexes: see `Joiner.pairs`."""
     kind = cupy.int32 if labels is None else cupy.int64
     names = labels or (q["order"], d["order"])
     assert all(name.dtype == kind for name in names)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dask_simjoin.engine.filters.float32 import Filter, make_filter
 from dask_simjoin.engine.filters.int8 import Quantized, make_quantized
-from dask_simjoin.engine.index.kdorder import MAX_DIMS
+from dask_simjoin.engine.index.kdorder import MAX_CUT_DIMS
 from dask_simjoin.engine.index.sweep import Grid, make_grid
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm, reach
@@ -92,7 +92,7 @@ def make_layout(
     dims = len(lower)
     if method == "sweep" or (method == "auto" and dims <= SWEEP_AUTO_DIMS):
         return Layout(threshold, norm, grid=make_grid(lower, upper, variance, reach(norm, threshold)))
-    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
+    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_CUT_DIMS]
     chosen = make_filter(lower, upper, mean, variance, threshold) if norm == 2 else None
     return Layout(
         threshold,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.filters.float32 import Filter, open_filter
-from dask_simjoin.engine.index.kdorder import MAX_DIMS
+from dask_simjoin.engine.index.kdorder import MAX_CUT_DIMS
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
 
@@ -24,7 +24,7 @@ SAMPLE = 512
 CLEAR = 64.0
 """How many times the filter's blur the typical distance must be."""
 
-MOST_EXPONENT = 200
+MAX_EXPONENT = 200
 """Of the filter's scale: its square must be a number, and 2**-900 times that too."""
 
 NO_NAME = np.iinfo(np.int64).max
@@ -83,9 +83,9 @@ def make_nearest_layout(
         Whose totals say what is near.
     """
     dims = len(lower)
-    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
+    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_CUT_DIMS]
     chosen = open_filter(lower, upper, mean) if dims >= FILTER_DIMS and norm == 2 else None
-    if chosen is not None and not 2.0**-MOST_EXPONENT <= chosen.scale <= 2.0**MOST_EXPONENT:
+    if chosen is not None and not 2.0**-MAX_EXPONENT <= chosen.scale <= 2.0**MAX_EXPONENT:
         chosen = None
     if chosen is not None and sample is not None and not _tells_apart(chosen, sample):
         chosen = None

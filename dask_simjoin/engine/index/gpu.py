@@ -17,14 +17,14 @@ import numpy as np
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
-from dask_simjoin.engine.index.kdorder import MAX_DIMS, kd_order
+from dask_simjoin.engine.index.kdorder import MAX_CUT_DIMS, kd_order
 from dask_simjoin.engine.index.tiles import TILE, box_tree
 from dask_simjoin.metrics.norms import Norm
 
 TENSOR_DIMS = 9
 """Dimensions from which tensor cores are faster: in fewer, most candidates are left out by their boxes."""
 
-MOST_DIMS = 2048
+MAX_DIMS = 2048
 """Dimensions that the kernels serve: a query's box must fit into shared memory."""
 
 ENOUGH = 227 * 1024
@@ -108,7 +108,7 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
         engine = _fastest(bounds, variance, dims, tensor)
     elif bounds is None or (engine == "float16" and not tensor):
         engine = "float64"
-    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
+    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_CUT_DIMS]
     return DeviceLayout(threshold, dims, engine, None if engine == "float64" else bounds, tuple(cut), norm)
 
 

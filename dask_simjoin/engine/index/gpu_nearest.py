@@ -14,7 +14,7 @@ import numpy as np
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
 from dask_simjoin.engine.index.gpu import ENOUGH, FAN_OUT, boxed, cut_dims, scaled
-from dask_simjoin.engine.index.kdorder import MAX_DIMS, kd_order
+from dask_simjoin.engine.index.kdorder import MAX_CUT_DIMS, kd_order
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
 
@@ -104,7 +104,7 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
             engine = "float64"
     elif engine == "float16" and not tensor:
         engine = "float32"
-    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_DIMS]
+    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_CUT_DIMS]
     return NearestDeviceLayout(dims, engine, None if engine == "float64" else bounds, tuple(cut), norm)
 
 
@@ -168,7 +168,7 @@ def build(x: Any, layout: NearestDeviceLayout, xp: Any = np, order_of: Any = kd_
     return index | boxed(z, tile, layout.engine != "float16", xp)
 
 
-def named(index: dict[str, Any], names: Any, xp: Any = np) -> dict[str, Any]:
+def relabelled(index: dict[str, Any], names: Any, xp: Any = np) -> dict[str, Any]:
     """The index, its rows named by numbers (n,) int64, or by their places and a number more.
 
     Adds ``names`` (n,), in the index's order, and ``least``, the smallest name of each tile of 64.

@@ -15,7 +15,7 @@ import numpy as np
 SAMPLE = 32
 """Points of each block from which its widest dimension is told."""
 
-MAX_DIMS = 16
+MAX_CUT_DIMS = 16
 """Dimensions, those of largest variance, that are cut: there are fewer levels than this."""
 
 VALUE_BITS = 30

@@ -24,7 +24,7 @@ UNCHECKED = {"numpy": {"mode": "clip"}}
 MIN_VALUE_BITS = 16
 """Fewer than these, and most points would share their fixed-point value with others."""
 
-MOST_SHARED = 0.1
+MAX_SHARED = 0.1
 WIDEN = 1 + 2.0**-18
 
 
@@ -141,7 +141,7 @@ def _order(x: Any, keys: Any, xp: Any) -> tuple[Any, Any]:
         values |= keys << value_bits
         packed, positions = _sort_packed(values, position_bits, xp)
         shared = xp.flatnonzero(packed[1:] == packed[:-1])
-        if len(shared) <= len(x) * MOST_SHARED:
+        if len(shared) <= len(x) * MAX_SHARED:
             if len(shared):
                 places = xp.unique(xp.concatenate([shared, shared + 1]))
                 some, group = positions[places], packed[places]

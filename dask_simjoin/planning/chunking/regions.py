@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import host
+from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.metrics.norms import Norm, box_gap
 from dask_simjoin.planning.chunking.entity import EntityChunks, Meetings
@@ -21,7 +21,7 @@ from dask_simjoin.planning.chunking.spatial import SpatialChunks, dealt
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
 
 NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
-"""What makes a backend's `regions` find no point that another region needs."""
+"""What makes `Joiner.regions` find no point that another region needs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class RegionChunks(Meetings):
 
     def chunk_pairs(self, points: SamplePoints) -> Any:
         """A function: the chunks in which pairs of sample points meet."""
-        region = host().regions(points.x, self.regions, **NO_HALO)[0]
+        region = host_joiner().regions(points.x, self.regions, **NO_HALO)[0]
         chunk = self.own_chunk(region, points.position)
 
         def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +99,7 @@ class RegionChunks(Meetings):
 def region_chunks(points: SamplePoints, regions: Regions, norm: Norm, limit: float, most: float,
                   offsets: np.ndarray, method: str) -> RegionChunks:  # fmt: skip
     """Chunks of about `most` points at most, as far as the sample tells."""
-    region = host().regions(points.x, regions, **NO_HALO)[0]
+    region = host_joiner().regions(points.x, regions, **NO_HALO)[0]
     rows = np.bincount(region, points.weight, minlength=len(regions))
     own = np.ceil(rows / most).clip(1).astype(np.int64)
     first = np.cumsum([0, *own[:-1]])
@@ -134,7 +134,7 @@ class ReachChunks(RegionChunks):
 def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, limit: float, most: float,
                  offsets: np.ndarray, method: str) -> ReachChunks:  # fmt: skip
     """Chunks of about `most` points at most, as far as the sample tells."""
-    _, places, region = host().regions(points.x, regions, reach, limit, norm, everywhere=True)
+    _, places, region = host_joiner().regions(points.x, regions, reach, limit, norm, everywhere=True)
     rows = np.bincount(region, points.weight[places], minlength=len(regions))
     own = np.ceil(rows / most).clip(1).astype(np.int64)
     first = np.cumsum([0, *own[:-1]])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import host
+from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.metrics.norms import Norm
@@ -106,7 +106,7 @@ class SpatialChunks:
 
     def chunk_pairs(self, points: SamplePoints) -> Any:
         """A function: the chunks in which pairs of sample points meet."""
-        region = host().regions(points.x, self.regions, self.reach, self.threshold, self.norm)[0]
+        region = host_joiner().regions(points.x, self.regions, self.reach, self.threshold, self.norm)[0]
 
         def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             swap = region[left] > region[right]
@@ -129,7 +129,7 @@ class SpatialChunks:
 def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, threshold: float,
                    most: float, offsets: np.ndarray, method: str) -> SpatialChunks:  # fmt: skip
     """Chunks of about `most` points at most, as far as the sample tells."""
-    own, rows, needing = host().regions(points.x, regions, reach, threshold, norm)
+    own, rows, needing = host_joiner().regions(points.x, regions, reach, threshold, norm)
     own_rows = np.bincount(own, points.weight, minlength=len(regions))
     halo_rows = np.bincount(needing, points.weight[rows], minlength=len(regions))
     together = own_rows + halo_rows <= 2 * most

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import host
+from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.metrics.norms import Norm, box_gap
 from dask_simjoin.planning.chunking.entity import EntityChunks, serpentine
 from dask_simjoin.planning.chunking.regions import NO_HALO, Chunking, ReachChunks, RegionChunks
@@ -107,11 +107,11 @@ class TwoTables:
             return lambda left, right: (chunk[0][left], chunk[1][right] + first)
         assert isinstance(self.left, RegionChunks) and isinstance(self.right, RegionChunks)
         queries, data = self.left, self.right
-        region = host().regions(points[0].x, queries.regions, **NO_HALO)[0]
+        region = host_joiner().regions(points[0].x, queries.regions, **NO_HALO)[0]
         own = queries.own_chunk(region, points[0].position)
 
         if not isinstance(data, ReachChunks):
-            others = host().regions(points[1].x, data.regions, **NO_HALO)[0]
+            others = host_joiner().regions(points[1].x, data.regions, **NO_HALO)[0]
             there = data.own_chunk(others, points[1].position) + first
             return lambda left, right: (own[left], there[right])
 

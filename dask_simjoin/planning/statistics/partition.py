@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.engine.lists import extremes, lists_of
@@ -94,7 +94,7 @@ def summarise(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
     """
     rows = len(frame)
     try:
-        columns = backend_for(frame).coordinates(frame, spec.on)
+        columns = frames_for(frame).coordinates(frame, spec.on)
     except ListError as error:
         unlike = (error.row, error.what, _label(frame, spec, error.row))
         return PartitionSummary(rows, moments(np.empty((0, 1))), unlike=unlike)
@@ -128,7 +128,7 @@ def summarise(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
 
 def radii(frame: Any, spec: JoinSpec) -> Any:
     """Each row's own largest distance (n,), float64."""
-    return backend_for(frame).coordinates(frame, (spec.radius,))[:, 0]
+    return frames_for(frame).coordinates(frame, (spec.radius,))[:, 0]
 
 
 def limits(r: Any, spec: JoinSpec) -> Any:
@@ -139,7 +139,7 @@ def limits(r: Any, spec: JoinSpec) -> Any:
 
 def points(frame: Any, spec: JoinSpec) -> tuple[Any, Any]:
     """Coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all)."""
-    return _embedded(backend_for(frame).coordinates(frame, spec.on), spec)
+    return _embedded(frames_for(frame).coordinates(frame, spec.on), spec)
 
 
 def _embedded(columns: Any, spec: JoinSpec) -> tuple[Any, Any]:

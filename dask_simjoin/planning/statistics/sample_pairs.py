@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import Backend
 from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.protocols import Joiner
 from dask_simjoin.planning.statistics.sample import Sample
 
 MAX_PAIRS = 1 << 21
@@ -101,25 +101,25 @@ Sampled = tuple[Any, np.ndarray, np.ndarray, Any]
 """Points that were joined; of each pair its places, and how much of a pair it is (1.0 without limits)."""
 
 
-def sample_pairs(points: SamplePoints, layout: Any, backend: Backend) -> Sampled:
+def sample_pairs(points: SamplePoints, layout: Any, joiner: Joiner) -> Sampled:
     """The pairs of the sample, or of as many of its points as give not too many.
 
     Where points have limits, a pair that is one in one direction only is half of one.
     """
     random = np.random.default_rng(len(points.x))
     m = len(points.x)
-    asarray = backend.xp.asarray
+    asarray = joiner.xp.asarray
     if m > PROBE:
         some = points.x[random.choice(m, PROBE, replace=False)]
-        index = backend.build(asarray(some), layout)
-        counts = backend.counts(index, index, layout, same=True)[0]
+        index = joiner.build(asarray(some), layout)
+        counts = joiner.counts(index, index, layout, same=True)[0]
         expected = float(counts.sum()) / 2 * (m / PROBE) ** 2
         if expected > MAX_PAIRS:
             m = max(PROBE // 2, int(m * math.sqrt(MAX_PAIRS / expected)))
             points = points.take(np.sort(random.choice(len(points.x), m, replace=False)))
-    index = backend.build(asarray(points.x), layout)
+    index = joiner.build(asarray(points.x), layout)
     made = None if points.limit is None else _itself
-    found = backend.pairs(index, index, layout, same=True, distance=made)
+    found = joiner.pairs(index, index, layout, same=True, distance=made)
     return points, *_decided(found, points, points)
 
 
@@ -140,20 +140,20 @@ def _decided(found: Any, first: SamplePoints, second: SamplePoints) -> tuple[np.
 
 
 def sample_pairs_two(first: SamplePoints, second: SamplePoints, layout: Any,
-                     backend: Backend) -> Sampled:  # fmt: skip
+                     joiner: Joiner) -> Sampled:  # fmt: skip
     """The same of two tables, of which only the first may have limits."""
     random = np.random.default_rng(len(first.x) + len(second.x))
-    asarray = backend.xp.asarray
+    asarray = joiner.xp.asarray
     if len(first.x) > PROBE:
-        some = backend.build(asarray(first.x[random.choice(len(first.x), PROBE, replace=False)]), layout)
-        whole = backend.build(asarray(second.x), layout)
-        found = float(backend.counts(some, whole, layout, same=False)[0].sum())
+        some = joiner.build(asarray(first.x[random.choice(len(first.x), PROBE, replace=False)]), layout)
+        whole = joiner.build(asarray(second.x), layout)
+        found = float(joiner.counts(some, whole, layout, same=False)[0].sum())
         part = math.sqrt(MAX_PAIRS / max(found * len(first.x) / PROBE, 1.0))
         if part < 1:
             first, second = (_thinned(side, part, random) for side in (first, second))
-    left, right = (backend.build(asarray(side.x), layout) for side in (first, second))
+    left, right = (joiner.build(asarray(side.x), layout) for side in (first, second))
     made = None if first.limit is None else _itself
-    pairs = backend.pairs(left, right, layout, same=False, distance=made)
+    pairs = joiner.pairs(left, right, layout, same=False, distance=made)
     return (first, second), *_decided(pairs, first, second)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, on_gpu, to_host, values_of
-from dask_simjoin.engine.ids import _is_range, _named, _remedy, as_id_keys
+from dask_simjoin.engine.ids import _is_range, _remedy, as_id_keys, describe_ids
 from dask_simjoin.errors import DuplicateIdError
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
@@ -56,7 +56,8 @@ def summarise_ids(ids: Any, id: Hashable | None) -> IdSummary:
         repeated = _first_again(ids)
     except TypeError:
         raise DuplicateIdError(
-            f"{_named(id)} are no single values (such as {ids[0]!r}), so they cannot name rows. {_remedy(id)}"
+            f"{describe_ids(id)} are no single values (such as {ids[0]!r}), so they cannot name rows. "
+            f"{_remedy(id)}"
         ) from None
     try:
         return IdSummary(n, 0, ids.min(), ids.max(), repeated)
@@ -74,7 +75,7 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
     for number, summary in enumerate(summaries):
         if summary.missing:
             raise DuplicateIdError(
-                f"{_named(id)} of partition {number}: {summary.missing} are missing, but they name "
+                f"{describe_ids(id)} of partition {number}: {summary.missing} are missing, but they name "
                 f"rows and must be unique. {_remedy(id)}"
             )
         if summary.repeated is not None:
@@ -121,7 +122,7 @@ def _keys(ids: Any) -> Any:
     """Keys (n,), uint64."""
     ids = _plain(ids)
     if _is_range(ids):
-        ids = backend_for(ids).index(values_of(ids))
+        ids = frames_for(ids).index(values_of(ids))
     labels = as_id_keys(ids, slice(None))
     if labels is not None:
         return labels.view(np.uint64)
@@ -160,6 +161,6 @@ def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError
     """The error that names a repeated id."""
     plain = value.item() if isinstance(value, (np.integer, np.floating, np.bool_)) else value
     return DuplicateIdError(
-        f"{_named(id)} are not unique: {plain!r} repeats {where}, so a pair could not tell which "
+        f"{describe_ids(id)} are not unique: {plain!r} repeats {where}, so a pair could not tell which "
         f"row it means. {_remedy(id)}"
     )

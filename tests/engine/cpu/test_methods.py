@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
-from dask_simjoin.engine.cpu import backend as cpu
-from dask_simjoin.engine.cpu.backend import BACKEND
+from dask_simjoin.engine.cpu import joiner as cpu
+from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.methods import sinks as cpu_buffers
 from dask_simjoin.engine.index.cpu import SWEEP_MAX_DIMS, make_layout
 from dask_simjoin.options.spec import make_spec
@@ -124,8 +124,8 @@ def test_the_float64_band_is_hit_and_decides_both_ways():
         for eps in (math.nextafter(root, 0), root, math.nextafter(root, 9)):
             layout = make_layout("tiles", *_bounds(x), eps * eps)
             assert layout.filter is not None
-            index = BACKEND.build(x, layout)
-            found = BACKEND.pairs(index, index, layout, same=True)
+            index = JOINER.build(x, layout)
+            found = JOINER.pairs(index, index, layout, same=True)
             assert len(found.left) == int((d2 <= eps * eps).sum())
             decided += found.decided
             refused += found.refused
@@ -160,7 +160,7 @@ def test_float64_tiles_where_the_filter_cannot_serve():
 
 
 def test_results_longer_than_the_first_segment(method, monkeypatch):
-    monkeypatch.setattr(cpu, "MOST_ROOM", 64)
+    monkeypatch.setattr(cpu, "MAX_ROOM", 64)
     monkeypatch.setattr(cpu, "ROOM_PER_POINT", 1)
     monkeypatch.setattr(cpu_buffers, "SCRATCH", 5000)
     rng = np.random.default_rng(2)
@@ -175,8 +175,8 @@ def test_around_the_width_of_tiles_and_groups(n, method):
         check(x, eps, (n // 2,), method=method)
     else:
         layout = make_layout(method, *_bounds(x), eps * eps)
-        index = BACKEND.build(x, layout)
-        found = BACKEND.pairs(index, index, layout, same=True)
+        index = JOINER.build(x, layout)
+        found = JOINER.pairs(index, index, layout, same=True)
         found = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
         assert_same_pairs(found, brute_force(x, eps))
 
@@ -187,10 +187,10 @@ def test_more_tiles_than_one_group_of_boxes():
     x = rng.uniform(size=(300_000, 5))
     eps = 0.02
     by_tiles, by_filterless = (
-        BACKEND.pairs(index, index, layout, same=True)
+        JOINER.pairs(index, index, layout, same=True)
         for layout in (make_layout("tiles", *_bounds(x), eps * eps),)
         for layout in (layout, layout.__class__(layout.threshold, cut=layout.cut, fan_out=2))
-        for index in (BACKEND.build(x, layout),)
+        for index in (JOINER.build(x, layout),)
     )
     one = set(zip(by_tiles.left.tolist(), by_tiles.right.tolist(), strict=True))
     other = set(zip(by_filterless.left.tolist(), by_filterless.right.tolist(), strict=True))
@@ -207,8 +207,8 @@ def test_cells_lose_no_neighbour_along_a_long_axis(step):
     lower, upper, mean, _ = _bounds(x)
     layout = make_layout("sweep", lower, upper, mean, np.array([0.0, 1.0]), step * step)
     assert layout.grid.dims == (0,)
-    index = BACKEND.build(x, layout)
-    found = BACKEND.pairs(index, index, layout, same=True)
+    index = JOINER.build(x, layout)
+    found = JOINER.pairs(index, index, layout, same=True)
     t = np.diff(x[:, 0])
     expected = np.flatnonzero(t * t <= step * step)
     assert sorted(found.left.tolist()) == expected.tolist()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_simjoin.engine.cpu.backend import BACKEND
+from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.quantized_simd import AVAILABLE
 from dask_simjoin.engine.cpu.kernels.stale import forget_stale
 from dask_simjoin.engine.cpu.methods import tiles as cpu_tiles
@@ -83,8 +83,8 @@ def test_all_pairs_are_found(kind, n, dims, rank, seed):
     d2 = np.sort(squared_distances(x, x)[np.triu_indices(len(x), 1)])
     eps = math.sqrt(d2[int(rank**4 * (len(d2) - 1))]) if len(d2) else 1.0
     layout = layout_for(x, eps)
-    index = BACKEND.build(x, layout)
-    found = BACKEND.pairs(index, index, layout, same=True)
+    index = JOINER.build(x, layout)
+    found = JOINER.pairs(index, index, layout, same=True)
     assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), brute_force(x, eps))
 
 
@@ -99,7 +99,7 @@ def test_the_sums_of_pairs_do_not_wrap(kind, dims):
     layout = layout_for(x, eps)
     if layout.quantized is None:
         pytest.skip("float64 or float32 alone serves these data")
-    index = BACKEND.build(x, layout)
+    index = JOINER.build(x, layout)
     halves = sums(index)
     order = index["order"][: len(x)]
     near = d2[np.ix_(order, order)] <= eps * eps
@@ -118,9 +118,9 @@ def test_points_that_are_cut_off_meet_all():
     x[7::500] = 100 + 0.2 * x[7::500]
     eps = 3.0
     layout = layout_for(x, eps)
-    index = BACKEND.build(x, layout)
+    index = JOINER.build(x, layout)
     assert 0 < np.unpackbits(index["marked"].view(np.uint8)).sum() < 100
-    found = BACKEND.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, same=True)
     want = brute_force(x, eps)
     assert any(i % 500 == 7 for i, _ in want)
     assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want)
@@ -133,9 +133,9 @@ def test_it_serves_and_refuses_most(dims):
     d2 = squared_distances(x[:500], x)
     eps = math.sqrt(np.quantile(d2, 0.001))
     layout = layout_for(x, eps)
-    index = BACKEND.build(x, layout)
+    index = JOINER.build(x, layout)
     assert not index["marked"][:-1].any()
-    found = BACKEND.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, same=True)
     assert len(found.left) < found.decided < 0.02 * len(x) ** 2 / 2
 
 
@@ -145,8 +145,8 @@ def test_where_it_lets_all_through_it_pauses():
     x = np.random.default_rng(2).normal(size=(3000, 32))
     layout = layout_for(x, 20.0)
     assert layout.quantized is not None
-    index = BACKEND.build(x, layout)
-    found = BACKEND.pairs(index, index, layout, same=True)
+    index = JOINER.build(x, layout)
+    found = JOINER.pairs(index, index, layout, same=True)
     assert len(found.left) == 3000 * 2999 // 2
     assert found.decided < 1000
 
@@ -157,14 +157,14 @@ def test_other_machines_do_without(monkeypatch):
     want = brute_force(x, 2.5)
     layout = layout_for(x, 2.5)
     assert layout.quantized is not None
-    indexes = [BACKEND.build(x, layout)]
+    indexes = [JOINER.build(x, layout)]
     monkeypatch.setattr(cpu_tiles, "AVAILABLE", False)
-    indexes.append(BACKEND.build(x, layout))
+    indexes.append(JOINER.build(x, layout))
     assert "queries" not in indexes[1]
     for available in (False, AVAILABLE):
         monkeypatch.setattr(cpu_tiles, "AVAILABLE", available)
         for index in indexes:
-            found = BACKEND.pairs(index, index, layout, same=True)
+            found = JOINER.pairs(index, index, layout, same=True)
             assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_simjoin.cluster.algorithms.components import component_roots, new_nodes
 from dask_simjoin.engine.gpu import launch as gpu_engine
-from dask_simjoin.engine.gpu.backend import BACKEND
+from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.nearest import SEARCHER
 from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
 from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
@@ -21,7 +21,7 @@ from tests.support.points import a_distance, make_points
 def search(x: np.ndarray, engine: str) -> None:
     """Search for nearest neighbours, with lists in shared memory and in a scratch, and compare."""
     layout = make_nearest_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), None, engine)
-    indexes = [BACKEND.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
+    indexes = [JOINER.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
     data = [SEARCHER.renamed(index, first) for index, first in zip(indexes, (0, 500), strict=True)]
     d2 = squared_distances(x[:500], x)
     np.fill_diagonal(d2, np.inf)
@@ -43,31 +43,31 @@ def main() -> None:
         for engine in ENGINES:
             search(x, engine)
             layout = make_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), eps * eps, engine)
-            whole = BACKEND.build(cupy.asarray(x), layout)
-            parts = [BACKEND.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
+            whole = JOINER.build(cupy.asarray(x), layout)
+            parts = [JOINER.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
             for room in (1 << 27, 1 << 14):  # the second fills up
                 gpu_engine.BATCH = room
-                pairs = BACKEND.pairs(whole, whole, layout, same=True, distance=cupy.sqrt)
+                pairs = JOINER.pairs(whole, whole, layout, same=True, distance=cupy.sqrt)
                 assert set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)) == expected
                 labels = tuple(part["order"].astype(cupy.int64) for part in parts)
-                across = BACKEND.pairs(*parts, layout, same=False, labels=labels)
+                across = JOINER.pairs(*parts, layout, same=False, labels=labels)
                 assert len(across.left) == sum(a < 500 <= b for a, b in expected)
                 joins += 2
             every = cupy.ones(len(x), bool)
             parent = new_nodes(len(x), cupy)
-            BACKEND.connect(whole, whole, layout, parent, (every, every), 0, same=True)
-            BACKEND.roots(parent)
+            JOINER.connect(whole, whole, layout, parent, (every, every), 0, same=True)
+            JOINER.roots(parent)
             pairs = np.array(sorted(expected))
             assert parent.tolist() == component_roots(len(x), pairs[:, 0], pairs[:, 1]).tolist()
             labels = tuple(cupy.arange(len(some)) - 250 for some in (x[:500], x[500:]))
             labels = tuple(cupy.maximum(some, -1) for some in labels)
             low = tuple(cupy.full(len(some), 10**6) for some in labels)
-            BACKEND.lowest(*parts, layout, labels, low, same=False)
+            JOINER.lowest(*parts, layout, labels, low, same=False)
             assert int(low[0][:250].min()) < 10**6 == int(low[0][250:].min())
-            assert int(BACKEND.counts(whole, whole, layout, same=True)[0].sum()) == 2 * len(expected)
-            assert int(BACKEND.counts(*parts, layout, same=False)[0].sum()) == len(across.left)
+            assert int(JOINER.counts(whole, whole, layout, same=True)[0].sum()) == 2 * len(expected)
+            assert int(JOINER.counts(*parts, layout, same=False)[0].sum()) == len(across.left)
         regions = make_regions(x[::3], np.full(len(x[::3]), 3.0), x.min(0), x.max(0), eps / 8, 50, 32)
-        BACKEND.regions(cupy.asarray(x), regions, eps / 8, eps * eps / 64)
+        JOINER.regions(cupy.asarray(x), regions, eps / 8, eps * eps / 64)
     print(f"{joins} joins are right")
 
 

@@ -12,10 +12,10 @@ cupy = pytest.importorskip("cupy")
 pytest.importorskip("cudf")
 
 
-from dask_simjoin.engine.cpu.backend import BACKEND as CPU
+from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.gpu import launch as gpu_engine
-from dask_simjoin.engine.gpu.backend import BACKEND
+from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.kernels.sources import options, source
 from dask_simjoin.engine.index.gpu import ENGINES
 from dask_simjoin.engine.index.regions import make_regions
@@ -61,7 +61,7 @@ def join_chunks(x, eps, cuts, engine, parts=1):
     layout = layout_for(x, eps, engine)
     bounds = [0, *cuts, len(x)]
     indexes = [
-        BACKEND.build(cupy.asfortranarray(cupy.asarray(x[a:b].astype(np.float64))), layout)
+        JOINER.build(cupy.asfortranarray(cupy.asarray(x[a:b].astype(np.float64))), layout)
         for a, b in itertools.pairwise(bounds)
     ]
     found, counts = {}, [np.zeros(b - a, np.int64) for a, b in itertools.pairwise(bounds)]
@@ -70,9 +70,9 @@ def join_chunks(x, eps, cuts, engine, parts=1):
         n = len(q["y"])
         cut = sorted({min(n, n * k // parts // layout.grain * layout.grain) for k in range(parts)} | {n})
         slices = list(itertools.pairwise(cut)) if parts > 1 else [None]
-        weights = BACKEND.weights(q, d, layout, same=same).get()
+        weights = JOINER.weights(q, d, layout, same=same).get()
         for rows in slices:
-            pairs = BACKEND.pairs(q, d, layout, same=same, distance=cupy.sqrt, rows=rows)
+            pairs = JOINER.pairs(q, d, layout, same=same, distance=cupy.sqrt, rows=rows)
             left, right = pairs.left.get(), pairs.right.get()
             assert not same or (left < right).all()
             here = slice(None) if rows is None else slice(*rows)
@@ -81,7 +81,7 @@ def join_chunks(x, eps, cuts, engine, parts=1):
             new = dict(zip(names, pairs.distance.get().tolist(), strict=True))
             assert len(new) == len(left) and not new.keys() & found.keys()
             found |= new
-        for side, count in zip((i, j), BACKEND.counts(q, d, layout, same=same), strict=False):
+        for side, count in zip((i, j), JOINER.counts(q, d, layout, same=same), strict=False):
             counts[side] += count.get()
     return found, np.concatenate(counts), layout
 
@@ -130,8 +130,8 @@ def test_the_float64_band_is_hit_and_decides_both_ways(engine):
     x = np.random.default_rng(5).integers(0, 4, (1500, 9)) * 0.1
     eps = 0.316227766016838
     layout = layout_for(x, eps, engine)
-    index = BACKEND.build(cupy.asarray(x.astype(np.float64)), layout)
-    found = BACKEND.pairs(index, index, layout, same=True)
+    index = JOINER.build(cupy.asarray(x.astype(np.float64)), layout)
+    found = JOINER.pairs(index, index, layout, same=True)
     assert found.decided >= 19_426 and found.refused == 3980
     assert found.decided - found.refused < len(found.left) == len(brute_force(x, eps))
 
@@ -142,13 +142,13 @@ def test_more_pairs_than_a_batch_holds(engine, monkeypatch):
     x = np.random.default_rng(0).uniform(size=(20_000, 9))
     eps = a_distance(x[:2000], np.random.default_rng(0), 0.2, 0)
     layout = layout_for(x, eps, engine)
-    index = BACKEND.build(cupy.asarray(x), layout)
-    whole = BACKEND.pairs(index, index, layout, same=True)
+    index = JOINER.build(cupy.asarray(x), layout)
+    whole = JOINER.pairs(index, index, layout, same=True)
     monkeypatch.setattr(gpu_engine, "BATCH", 1 << 20)
     batches = [len(f.places) for f in gpu_engine.batches(index, index, layout, same=True)]
     assert len(batches) > 5
     assert max(batches) <= (1 << 20) + gpu_engine._Launch(index, index, layout, True).slack
-    found = BACKEND.pairs(index, index, layout, same=True)
+    found = JOINER.pairs(index, index, layout, same=True)
     keys = [cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)]
     assert len(keys[0]) == sum(batches) > 30_000_000
     assert (keys[0] == keys[1]).all()
@@ -159,11 +159,11 @@ def test_many_ranges_of_tiles(engine, monkeypatch):
     """Trees of three levels, and units of several ranges, which only many millions of points make."""
     x = np.random.default_rng(0).uniform(size=(700_000, 2))
     layout = layout_for(x, 0.001, engine)
-    index = BACKEND.build(cupy.asfortranarray(cupy.asarray(x)), layout)
+    index = JOINER.build(cupy.asfortranarray(cupy.asarray(x)), layout)
     assert len(index["levels"]) > 3
-    monkeypatch.setattr(gpu_engine, "MOST_UNITS", 1)
+    monkeypatch.setattr(gpu_engine, "MAX_UNITS", 1)
     assert gpu_engine._Launch(index, index, layout, True).span > 1
-    pairs = BACKEND.pairs(index, index, layout, same=True)
+    pairs = JOINER.pairs(index, index, layout, same=True)
     cells = np.floor(x / 0.001).astype(np.int64)
     order = np.lexsort((cells[:, 1], cells[:, 0]))
     # an independent count: points by columns of cells, each compared with those next to it
@@ -178,16 +178,16 @@ def test_many_ranges_of_tiles(engine, monkeypatch):
         d2 = (x[a, 0] - x[b, 0]) ** 2 + (x[a, 1] - x[b, 1]) ** 2
         found += int((d2 <= 0.001 * 0.001).sum())
     assert len(pairs.left) == found > 500_000
-    assert int(BACKEND.counts(index, index, layout, same=True)[0].sum()) == 2 * found
+    assert int(JOINER.counts(index, index, layout, same=True)[0].sum()) == 2 * found
 
 
 def test_labels_name_rows():
     x = np.random.default_rng(0).uniform(size=(500, 2))
     layout = layout_for(x, 0.1)
-    index = BACKEND.build(cupy.asarray(x), layout)
+    index = JOINER.build(cupy.asarray(x), layout)
     labels = 1000 - cupy.arange(500)[index["order"]] * 2
-    plain = BACKEND.pairs(index, index, layout, same=True)
-    named = BACKEND.pairs(index, index, layout, same=True, labels=(labels, labels))
+    plain = JOINER.pairs(index, index, layout, same=True)
+    named = JOINER.pairs(index, index, layout, same=True, labels=(labels, labels))
     want = {(1000 - 2 * a, 1000 - 2 * b) for a, b in zip(*(c.tolist() for c in plain[:2]), strict=True)}
     assert set(zip(named.left.tolist(), named.right.tolist(), strict=True)) == want
 
@@ -236,7 +236,7 @@ def test_regions_are_those_of_the_host():
             if not np.isfinite(x.max() - x.min()):
                 continue
             regions = make_regions(x[::5], np.full(400, 5.0), x.min(0), x.max(0), eps, 100, 64)
-            ours = BACKEND.regions(cupy.asarray(x), regions, eps, eps * eps)
+            ours = JOINER.regions(cupy.asarray(x), regions, eps, eps * eps)
             theirs = CPU.regions(x, regions, eps, eps * eps)
             assert (ours[0].get() == theirs[0]).all()
             pairs = [set(zip(a.tolist(), b.tolist(), strict=True)) for a, b in (ours[1:], theirs[1:])]

@@ -280,6 +280,6 @@ def test_names_follow_the_index(engine, n):
     assert (index["y"] == x[index["order"]]).all()
     names = rng.permutation(n)
     for given, want in ((names, names), (1000, np.arange(n) + 1000)):
-        named = device_nearest.named(index, given)
+        named = device_nearest.relabelled(index, given)
         assert (named["names"] == want[index["order"]]).all()
         assert named["least"].tolist() == [min(named["names"][a : a + 64]) for a in range(0, n, 64)]

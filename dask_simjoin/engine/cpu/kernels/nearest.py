@@ -16,7 +16,7 @@ from numba import njit
 
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ALL,
-    MOST_GUESS,
+    MAX_GUESS,
     NONE,
     ONE,
     SLACK,
@@ -200,6 +200,6 @@ def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, 
                     wanted &= ~(ONE << np.uint64(t))
             if wanted != NONE:
                 changed = scan(q, d, a, b, wanted, state, limit, bound2, guess, norm, work)
-                if next_guess == np.inf and k < TILE and worst[count - 1] < MOST_GUESS:
+                if next_guess == np.inf and k < TILE and worst[count - 1] < MAX_GUESS:
                     next_guess = worst[count - 1] * SLACK
         guess = next_guess

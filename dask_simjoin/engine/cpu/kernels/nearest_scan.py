@@ -22,7 +22,7 @@ from dask_simjoin.engine.index.tiles import TILE
 ONE = np.uint64(1)
 NONE = np.uint64(0)
 ALL = np.uint64(2**64 - 1)
-MOST_GUESS = 2.0**1000
+MAX_GUESS = 2.0**1000
 SLACK = 1.5
 """How much larger than the last query's distance the next one's is guessed to be."""
 
@@ -152,7 +152,7 @@ def _scan_overload(  # type: ignore[no-untyped-def]
                     take_in(best_d2, best_name, row, new_d2, new_name, m)
                     worst[t] = best_d2[row, k - 1]
                     if furthest == np.inf and k < TILE:
-                        guess = worst[t] * SLACK if worst[t] < MOST_GUESS else np.inf
+                        guess = worst[t] * SLACK if worst[t] < MAX_GUESS else np.inf
                     changed |= ONE << np.uint64(t)
             return changed
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
-from dask_simjoin.engine.base import Measured
+from dask_simjoin.engine.compat import BITS
 from dask_simjoin.engine.cpu.kernels import finish
 from dask_simjoin.engine.cpu.kernels.totals import SQUARES, Kind
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
+from dask_simjoin.engine.protocols import Kept, Measured
 
-MOST_ROOM = 1 << 27
+MAX_ROOM = 1 << 27
 """Pairs for which a first segment is reserved at most."""
 
 SCRATCH = 1 << 16
 """Pairs that are labelled at a time: they stay in a core's own cache."""
-
-
-BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-"""What values of so many bytes are moved as."""
-
-Kept = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
 
 
 class Segments:

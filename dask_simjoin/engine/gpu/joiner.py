@@ -1,15 +1,13 @@
-"""The GPU backend: cuDF and CuPy, CUDA kernels."""
+"""Joins chunks of CuPy arrays: CUDA kernels; needs no cuDF."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
-import cudf
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.base import Measured, Pairs, Visitor, columns_like
 from dask_simjoin.engine.gpu import launch as gpu_engine
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
 from dask_simjoin.engine.gpu.kdorder import kd_order
@@ -18,17 +16,12 @@ from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.pairs import finish, shape_of
 from dask_simjoin.engine.index import gpu as device
 from dask_simjoin.engine.index import gpu_nearest as device_nearest
-from dask_simjoin.engine.index.gpu import MOST_DIMS, DeviceLayout, make_device_layout
+from dask_simjoin.engine.index.gpu import MAX_DIMS, DeviceLayout, make_device_layout
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.index.regions import Regions
-from dask_simjoin.engine.lists import lists_of, vectors
-from dask_simjoin.errors import PartitionSizeError
+from dask_simjoin.engine.protocols import Measured, Pairs, Visitor
 from dask_simjoin.metrics.norms import Norm
-
-Index = dict[str, Any]
-
-MAX_ROWS = 2**31 - 1
-"""Rows of a cuDF frame."""
+from dask_simjoin.metrics.types import Index
 
 VISITED = 1 << 24
 """Pairs that are shown to a visitor at a time, at most."""
@@ -39,15 +32,8 @@ def _components(parent: Any, function: str) -> Any:
     return load.kernel("components", function, DIMS=1, EXACT=True, NODES_64=wide)
 
 
-def _series(values: Any) -> Any:
-    """A column of a result; NaN stays NaN, and nothing is copied."""
-    if isinstance(values, cupy.ndarray):
-        return cudf.Series(values, nan_as_null=False)
-    return values if isinstance(values, cudf.Series) else cudf.Series(values)
-
-
-class GpuBackend:
-    """See `Backend`.
+class GpuJoiner:
+    """See `Joiner`.
 
     Attributes
     ----------
@@ -57,7 +43,7 @@ class GpuBackend:
 
     xp = cupy
     methods: tuple[str, ...] = ("auto", "tiles")
-    most_dims: int | None = MOST_DIMS
+    max_dims: int | None = MAX_DIMS
 
     def __init__(self) -> None:
         self.built = 0
@@ -69,19 +55,6 @@ class GpuBackend:
         shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
         return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)
 
-    def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> Any:
-        if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
-            return vectors(frame[columns[0]])
-        chosen = frame[list(columns)]
-        kinds = set(chosen.dtypes)
-        if len(kinds) == 1 and len(columns) > 1 and not any(chosen[name].has_nulls for name in columns):
-            return cupy.asfortranarray(chosen.to_cupy(), cupy.float64)
-        x = cupy.empty((len(frame), len(columns)), order="F")
-        for k, name in enumerate(columns):
-            column = frame[name].astype("float64")
-            x[:, k] = column.to_cupy(na_value=np.nan) if column.has_nulls else column.to_cupy()
-        return x
-
     def build(self, x: Any, layout: DeviceLayout | NearestDeviceLayout) -> Index:
         with self._lock:
             self.built += 1
@@ -92,7 +65,7 @@ class GpuBackend:
     def pairs(self, q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: Measured | None = None,
               labels: tuple[Any, Any] | None = None,
               rows: tuple[int, int] | None = None, kept: Any = None) -> Pairs:  # fmt: skip
-        return gpu_pairs.named(
+        return gpu_pairs.labelled_pairs(
             q, d, layout, same=same, distance=distance, labels=labels, rows=rows, kept=kept
         )
 
@@ -164,49 +137,5 @@ class GpuBackend:
             halo(*shape, (*points, *limits, begin, rows, needing))
         return own, rows, needing
 
-    def result(self, columns: dict[str, Any], rows: int) -> Any:
-        if rows > MAX_ROWS:
-            raise PartitionSizeError(
-                f"The result has {rows:,} rows, and a cuDF DataFrame at most {MAX_ROWS:,}; join a Dask "
-                "DataFrame, whose result has partitions: dask_cudf.from_cudf(df, npartitions=1)."
-            )
-        series = {name: _series(values) for name, values in columns.items()}
-        return cudf.DataFrame(series) if series else cudf.DataFrame(index=cudf.RangeIndex(rows))
 
-    def values(self, frame: Any, name: Any, places: Any) -> Any:
-        plain = self.plain(frame, name)
-        if plain is not None:
-            return plain[places]
-        return frame[name].take(places).reset_index(drop=True)
-
-    def plain(self, frame: Any, name: Any) -> Any:
-        column = frame[name]
-        numeric = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb"
-        return column.values if numeric and not column.has_nulls else None
-
-    def stacked(self, frames: list[Any]) -> Any:
-        return cudf.concat(frames, ignore_index=True)
-
-    def optional(self, dtype: Any) -> Any:
-        return dtype
-
-    def missing(self, dtype: Any, rows: int) -> Any:
-        return cudf.Series([None], dtype=dtype).take(cupy.zeros(rows, cupy.int32)).reset_index(drop=True)
-
-    def series(self, values: Any, index: Any, name: str) -> Any:
-        return cudf.Series(values, index=index, name=name)
-
-    def rows(self, values: Any, index: Any, example: Any) -> Any:
-        values = cupy.asarray(values)
-        if example.ndim == 1:
-            return self.series(values.view(example.dtype), index, example.name)
-        return cudf.DataFrame(columns_like(values, example, cupy), index=index)
-
-    def index(self, values: Any) -> Any:
-        return cudf.Index(values)
-
-    def memory(self) -> int:
-        return int(cupy.cuda.Device().mem_info[1])
-
-
-BACKEND = GpuBackend()
+JOINER = GpuJoiner()

@@ -1,4 +1,4 @@
-"""The CPU backend: pandas and NumPy, Numba kernels, one core per call."""
+"""Joins chunks of NumPy arrays: Numba kernels, one core per call."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from dask_simjoin.engine.base import Measured, Pairs, Visitor, columns_like
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.kernels import components, finish
 from dask_simjoin.engine.cpu.kernels import regions as region_kernels
 from dask_simjoin.engine.cpu.kernels.stale import forget_stale
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
-from dask_simjoin.engine.cpu.methods.sinks import BITS, MOST_ROOM, Labels, Positions, Shown
+from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Positions, Shown
 from dask_simjoin.engine.cpu.methods.sweep import count_pairs, find_pairs, part
 from dask_simjoin.engine.cpu.methods.tiles import build_tiles
 from dask_simjoin.engine.index import sweep as grid
@@ -23,46 +21,24 @@ from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu import METHODS, Layout, make_layout
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
-from dask_simjoin.engine.lists import lists_of, vectors
+from dask_simjoin.engine.protocols import Measured, Pairs, Visitor
 from dask_simjoin.metrics.norms import Norm
-
-Index = dict[str, Any]
+from dask_simjoin.metrics.types import Index
 
 ROOM_PER_POINT = 256
 """Pairs of each point for which memory is reserved at first."""
 
 
-NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
-    "i": lambda dtype: f"Int{8 * dtype.itemsize}",
-    "u": lambda dtype: f"UInt{8 * dtype.itemsize}",
-    "b": lambda dtype: "boolean",
-}
-"""pandas' dtypes of numbers that may be missing: as float64 large ids would change."""
-
-
-class CpuBackend:
-    """See `Backend`."""
+class CpuJoiner:
+    """See `Joiner`."""
 
     xp = np
-
     methods = METHODS
-    most_dims = None
+    max_dims = None
 
     def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
                threshold: float, norm: Norm = 2) -> Layout:  # fmt: skip
         return make_layout(method, lower, upper, mean, variance, threshold, norm)
-
-    def coordinates(self, frame: Any, columns: tuple[Any, ...]) -> np.ndarray:
-        if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
-            return vectors(frame[columns[0]])
-        x = np.empty((len(frame), len(columns)), order="F")
-        for k, name in enumerate(columns):
-            column = frame[name]
-            if isinstance(column.dtype, np.dtype):
-                x[:, k] = column.to_numpy()
-            else:
-                x[:, k] = column.to_numpy(dtype="float64", na_value=np.nan)
-        return x
 
     def build(self, x: np.ndarray, layout: Layout | NearestLayout) -> Index:
         if isinstance(layout, NearestLayout):
@@ -173,46 +149,9 @@ class CpuBackend:
                 return own, rows[:n], needing[:n]
             room = n
 
-    def result(self, columns: dict[str, Any], rows: int) -> pd.DataFrame:
-        return pd.DataFrame(columns, index=pd.RangeIndex(rows), copy=False)
-
-    def values(self, frame: pd.DataFrame, name: Any, places: np.ndarray) -> Any:
-        column = frame[name]
-        return (column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array).take(places)
-
-    def plain(self, frame: pd.DataFrame, name: Any) -> Any:
-        dtype = frame[name].dtype
-        fixed = isinstance(dtype, np.dtype) and dtype.kind != "O" and dtype.itemsize in BITS
-        return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
-
-    def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
-        return pd.concat(frames, ignore_index=True)
-
-    def optional(self, dtype: Any) -> Any:
-        if isinstance(dtype, np.dtype) and dtype.kind in "iub":
-            return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
-        return self.missing(dtype, 1).dtype  # intervals of integers become such of float64
-
-    def missing(self, dtype: Any, rows: int) -> Any:
-        return pd.Series([], dtype=dtype).reindex(range(rows))
-
-    def series(self, values: np.ndarray, index: pd.Index, name: str) -> pd.Series:
-        return pd.Series(values, index, name=name)
-
-    def rows(self, values: np.ndarray, index: pd.Index, example: Any) -> Any:
-        if example.ndim == 1:
-            return self.series(values.view(example.dtype), index, example.name)
-        return pd.DataFrame(columns_like(values, example, np), index)
-
-    def index(self, values: Any) -> pd.Index:
-        return pd.Index(values)
-
-    def memory(self) -> None:
-        return None
-
 
 forget_stale()
-BACKEND = CpuBackend()
+JOINER = CpuJoiner()
 
 
 def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, distance: Measured | None,
@@ -221,7 +160,7 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
     """Pairs of two indexes; `one_chunk`: of parts of one chunk, so that the smaller position is left."""
     sides, room = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
-        room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MOST_ROOM) + tiles.TILE**2
+        room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + tiles.TILE**2
     sink: Positions | Labels
     if labels is None and distance is None:
         sink = Positions(room)

@@ -1,0 +1,80 @@
+"""Reads and makes frames of pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.engine.compat import BITS, columns_like
+from dask_simjoin.engine.lists import lists_of, vectors
+from dask_simjoin.metrics.types import DType, Values
+
+NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
+    "i": lambda dtype: f"Int{8 * dtype.itemsize}",
+    "u": lambda dtype: f"UInt{8 * dtype.itemsize}",
+    "b": lambda dtype: "boolean",
+}
+"""pandas' dtypes of numbers that may be missing: as float64 large ids would change."""
+
+
+class PandasFrames:
+    """See `Frames`."""
+
+    xp = np
+
+    def coordinates(self, frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray:
+        if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
+            return vectors(frame[columns[0]])
+        x = np.empty((len(frame), len(columns)), order="F")
+        for k, name in enumerate(columns):
+            column = frame[name]
+            if isinstance(column.dtype, np.dtype):
+                x[:, k] = column.to_numpy()
+            else:
+                x[:, k] = column.to_numpy(dtype="float64", na_value=np.nan)
+        return x
+
+    def result(self, columns: dict[Any, Values], rows: int) -> pd.DataFrame:
+        return pd.DataFrame(columns, index=pd.RangeIndex(rows), copy=False)
+
+    def values(self, frame: pd.DataFrame, name: Hashable, places: np.ndarray) -> Values:
+        column = frame[name]
+        return (column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array).take(places)
+
+    def plain(self, frame: pd.DataFrame, name: Hashable) -> np.ndarray | None:
+        dtype = frame[name].dtype
+        fixed = isinstance(dtype, np.dtype) and dtype.kind != "O" and dtype.itemsize in BITS
+        return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
+
+    def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
+        return pd.concat(frames, ignore_index=True)
+
+    def optional(self, dtype: DType) -> DType:
+        if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+            return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
+        return self.missing(dtype, 1).dtype  # intervals of integers become such of float64
+
+    def missing(self, dtype: DType, rows: int) -> pd.Series:
+        return pd.Series([], dtype=dtype).reindex(range(rows))
+
+    def series(self, values: np.ndarray, index: pd.Index, name: Hashable) -> pd.Series:
+        return pd.Series(values, index, name=name)
+
+    def rows(
+        self, values: np.ndarray, index: pd.Index, example: pd.Series | pd.DataFrame
+    ) -> pd.Series | pd.DataFrame:
+        if example.ndim == 1:
+            return self.series(values.view(example.dtype), index, example.name)
+        return pd.DataFrame(columns_like(values, example, np), index)
+
+    def index(self, values: Values) -> pd.Index:
+        return pd.Index(values)
+
+    def memory(self) -> None:
+        return None
+
+
+FRAMES = PandasFrames()

@@ -1,0 +1,222 @@
+"""What a library of arrays and data frames must offer: `Frames`, `Joiner` and `Searcher`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Array, ArrayModule, DType, Frame, Ids, Index, Series, Values
+
+Visitor = Callable[[Array, Array, Array], None]
+
+Measured = Callable[[Array], Array]
+"""Makes distances of totals."""
+
+Rows = tuple[int, int]
+"""The first of some places that follow each other, and the one behind the last."""
+
+Kept = Sequence[Sequence[Array]]
+"""Values of the left and of the right rows, in the order of their chunk's index."""
+
+
+class Pairs(NamedTuple):
+    """Pairs of two chunks.
+
+    Attributes
+    ----------
+    left, right : array (pairs,), int32 or int64
+        The rows of the left and of the right chunk: positions, or labels.
+    distance : array (pairs,), float64, or None
+        What `distance` made of the pairs' totals.
+    decided, refused : int
+        How many pairs only the float64 decision could tell, and how many of them it refused.
+    kept : list of array (pairs,)
+        What `kept` has of the left and of the right rows.
+    """
+
+    left: Array
+    right: Array
+    distance: Array | None
+    decided: int
+    refused: int
+    kept: Sequence[Array] = ()
+
+
+class Layout(Protocol):
+    """How all chunks of one join are indexed: alike, so that any two can meet."""
+
+    @property
+    def method(self) -> str:
+        """The name of the method that joins them."""
+
+    @property
+    def norm(self) -> Norm:
+        """Of the totals that the decision compares."""
+
+    @property
+    def threshold(self) -> float:
+        """Of the float64 decision."""
+
+    @property
+    def grain(self) -> int:
+        """Points at whose multiples queries can be cut."""
+
+
+class SearchLayout(Protocol):
+    """How all chunks of one search for nearest neighbours are indexed."""
+
+    @property
+    def method(self) -> str:
+        """The name of the method that searches them."""
+
+    @property
+    def norm(self) -> Norm:
+        """Of the totals that say what is near."""
+
+
+class Frames(Protocol):
+    """Reads and makes the data frames of one library."""
+
+    xp: ArrayModule
+    """The module of the arrays that they hold."""
+
+    def coordinates(self, frame: Frame, columns: tuple[Hashable, ...]) -> Array:
+        """The columns as an array (n, d) of float64, NaN where a value is missing.
+
+        They are columns of numbers, or one of lists of d numbers; raises `ListError` where it is not.
+        """
+
+    def result(self, columns: dict[Any, Values], rows: int) -> Frame:
+        """A data frame of these columns; it has rows even without columns."""
+
+    def values(self, frame: Frame, name: Hashable, places: Array) -> Values:
+        """The values of a column at some places, as `result` takes them."""
+
+    def plain(self, frame: Frame, name: Hashable) -> Array | None:
+        """A column as an array (n,) that `Joiner.pairs` can keep, or None if it is no such."""
+
+    def stacked(self, frames: list[Frame]) -> Frame:
+        """Frames of the same columns one after the other, numbered anew."""
+
+    def optional(self, dtype: DType) -> DType:
+        """The dtype of values like those, some of which may be missing."""
+
+    def missing(self, dtype: DType, rows: int) -> Values:
+        """So many missing values of an optional dtype, as `result` takes them."""
+
+    def series(self, values: Array, index: Ids, name: Hashable) -> Series:
+        """A series of that library."""
+
+    def rows(self, values: Array, index: Ids, example: Frame) -> Frame:
+        """A Series of values (n,), or a data frame of values (n, k), like an example.
+
+        All are int64; what is of other types, of 8 bytes too, is given as its bits.
+        """
+
+    def index(self, values: Values) -> Ids:
+        """An index of that library."""
+
+    def memory(self) -> int | None:
+        """Bytes of memory that only this kind of arrays has, where no cluster tells; None: no such."""
+
+
+class Joiner(Protocol):
+    """Indexes chunks of one kind of arrays, and finds their pairs.
+
+    A layout is what this joiner's `layout` made: it says how all chunks of a join are indexed.
+    """
+
+    xp: ArrayModule
+    """The module of the arrays."""
+
+    methods: tuple[str, ...]
+    """The methods that can be chosen by name, and "auto"."""
+
+    max_dims: int | None
+    """Dimensions that it serves; None: any number."""
+
+    def layout(self, method: str, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
+               variance: np.ndarray, threshold: float, norm: Norm = 2) -> Layout:  # fmt: skip
+        """How to index chunks, from moments (d,) of all points and the decision's threshold and norm."""
+
+    def build(self, x: Array, layout: Layout | SearchLayout) -> Index:
+        """Index of a chunk, for joins or for searches, as its layout says."""
+
+    def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: Measured | None = None,
+              labels: tuple[Array, Array] | None = None, rows: Rows | None = None,
+              kept: Kept | None = None) -> Pairs:  # fmt: skip
+        """All pairs of two indexes, or of one with itself (`same`: each once, smaller position first).
+
+        `distance`: makes distances of totals (pairs,) float64, in their memory if it likes.
+        `labels`: what to name the rows of both sides (n,) int64, in their index's order; None:
+        their positions.  `kept`: with labels, lists of arrays (n,) of which to give the left and the right
+        rows' values, in the order of the left and of the right chunk's index.
+        `rows`: only what `weights` counts for the first side's places start ...
+        stop-1, multiples of the layout's `grain` or its end.
+        """
+
+    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
+              rows: Rows | None = None) -> None:  # fmt: skip
+        """Show all pairs of two indexes, or of one with itself, to `visitor`, some at a time.
+
+        It gets positions (int32) in the first and in the second, and totals (float64);
+        arrays that it must not keep.  `rows`: as of `pairs`.
+        """
+
+    def connect(self, q: Index, d: Index, layout: Layout, parent: Array, taking: tuple[Array, Array],
+                offset: int, *, same: bool) -> None:  # fmt: skip
+        """Join the sets of all pairs of two indexes (or of one) of which both rows take part.
+
+        `parent`: of each node (int32 or int64), in a disjoint-set forest in which roots are their sets'
+        smallest nodes; a row's node is its position, on the second side plus `offset`.  `taking`: which
+        rows of both sides take part (bool), by position.
+        """
+
+    def link(self, parent: Array, left: Array, right: Array) -> None:
+        """Join the sets of both ends of edges between nodes: see `connect`."""
+
+    def roots(self, parent: Array) -> None:
+        """Make every node's parent the root of its set."""
+
+    def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Array, Array],
+               low: tuple[Array, Array], *, same: bool) -> None:  # fmt: skip
+        """Lower what rows without a label (-1) have in `low` to the labels of their neighbours.
+
+        All by position, int64, of both sides; of one index with itself twice the same.
+        """
+
+    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool) -> list[Array]:
+        """Numbers of neighbours (int64) of the rows of both chunks, by position."""
+
+    def weights(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Array:
+        """Numbers of pairs (int64) that the places of the first side give in `pairs`, in their order."""
+
+    def regions(self, x: Array, regions: Regions, reach: float, threshold: float, norm: Norm = 2, *,
+                everywhere: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
+        """The region of each point (n,), and pairs of points and other regions that need them.
+
+        Those are regions of lower numbers than the point's; `everywhere`: all that are within reach of it,
+        its own included.
+        """
+
+
+class Searcher(Protocol):
+    """Searches chunks for the nearest neighbours of others' rows."""
+
+    def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+               sample: np.ndarray, norm: Norm = 2) -> SearchLayout:  # fmt: skip
+        """How to index chunks, from moments (d,) of all points and some of them; for `Joiner.build`."""
+
+    def renamed(self, index: Index, names: Array | int) -> Index:
+        """The index, its rows named by numbers (n,) int64, or by their places and a number more."""
+
+    def fresh(self, rows: int, k: int) -> tuple[Array, Array]:
+        """What is known of rows that met nothing: totals of the norm and names, (rows, k)."""
+
+    def nearest(self, q: Index, d: Index, layout: SearchLayout, best_d2: Array, best_name: Array, *,
+                same: bool, bound2: float = ...) -> None:  # fmt: skip
+        """Improve what is known of the rows of `q` by those of `d`; see the CPU's."""
