@@ -4,10 +4,13 @@ Importing this package gives Dask, pandas and cuDF DataFrames the accessor ``.si
 """
 
 from dask_simjoin.api.accessor import SimJoinAccessor, register
+from dask_simjoin.api.counts import count_pairs, neighbor_counts
 from dask_simjoin.api.join import join
 from dask_simjoin.api.knn import k_distances, knn_join
 from dask_simjoin.api.neighbor_graph import neighbor_graph
-from dask_simjoin.api.self_join import count_pairs, neighbor_counts, self_join, with_row_id
+from dask_simjoin.api.plan import plan
+from dask_simjoin.api.row_id import with_row_id
+from dask_simjoin.api.self_join import self_join
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
 
 __version__ = "0.1.0"
@@ -23,6 +26,7 @@ __all__ = [
     "neighbor_counts",
     "neighbor_graph",
     "optics",
+    "plan",
     "self_join",
     "with_row_id",
 ]

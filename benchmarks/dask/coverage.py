@@ -22,8 +22,7 @@ import pandas as pd
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.harness.lazy import known, progress, quiet, save, table
 from benchmarks.harness.points import ROWS, SEED
-from dask_simjoin.api.arguments import two_specs
-from dask_simjoin.options.frames import checked_spec
+from dask_simjoin.options.requests import Join, SelfJoin
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.plan_two import make_two_plan
 from dask_simjoin.planning.statistics.partition import RIGHT, summarise
@@ -139,11 +138,10 @@ def _planned(sides: list[list[pd.DataFrame]], eps: float, metric: str, layout: L
     left, right = (side[0].iloc[:0] for side in sides)
     options = {"metric": metric, "on": list(left.columns)}
     if not layout.two:
-        spec = checked_spec(left, eps, **options)
+        spec = SelfJoin(eps=eps, **options).spec(left)
         parts = [summarise(part, k, spec, False, layout.partitions) for k, part in enumerate(sides[0])]
         return make_plan(parts, spec, counting=True).estimate
-    spec = two_specs(left, right, eps, **options, left_on=None, right_on=None, id=None, left_id=None,
-                     right_id=None, keep=None, suffixes=("_left", "_right"))  # fmt: skip
+    spec = Join(other=right, eps=eps, **options).spec(left, right)
     parts, others = (
         [summarise(part, first + k, own, False, layout.partitions) for k, part in enumerate(side)]
         for first, own, side in zip((0, RIGHT), (spec, spec.other), sides, strict=True)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import NoReturn
 
 import pandas as pd
 from dask.dataframe.extensions import register_dataframe_accessor
 
-from dask_simjoin.api.accessor_clusterings import ClusteringVerbs
-from dask_simjoin.api.accessor_graphs import GraphVerbs
-from dask_simjoin.api.accessor_joins import JoinVerbs
-from dask_simjoin.api.accessor_tables import TableVerbs
 from dask_simjoin.api.import_hook import when_imported
-from dask_simjoin.options.messages import VERBS, elsewhere
+from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.calls import as_method
+from dask_simjoin.options.messages import VERBS as SYNONYMS
+from dask_simjoin.options.messages import elsewhere
 
 
-class SimJoinAccessor(JoinVerbs, TableVerbs, ClusteringVerbs, GraphVerbs):
+class SimJoinAccessor:
     """Similarity joins of a DataFrame: ``frame.simjoin``.
 
     On a Dask DataFrame every verb is lazy: calling it computes nothing.  Planning, one pass over
@@ -41,14 +41,19 @@ class SimJoinAccessor(JoinVerbs, TableVerbs, ClusteringVerbs, GraphVerbs):
     2    b     c
     """
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: Frame) -> None:
         self._frame = frame
 
-    def __getattr__(self, name: str) -> Any:
-        verbs = [verb for verb in dir(type(self)) if not verb.startswith("_")]
+    def __getattr__(self, name: str) -> NoReturn:
+        verbs = sorted(VERBS)
         raise AttributeError(
-            f".simjoin has no verb {name!r}{elsewhere(name, VERBS, verbs)}; its verbs are {', '.join(verbs)}."
+            f".simjoin has no verb {name!r}{elsewhere(name, SYNONYMS, verbs)}; "
+            f"its verbs are {', '.join(verbs)}."
         )
+
+
+for _verb in VERBS.values():
+    setattr(SimJoinAccessor, _verb.name, as_method(_verb.function))
 
 
 def register() -> None:

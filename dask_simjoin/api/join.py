@@ -1,25 +1,23 @@
-"""The verbs of two tables, as functions: lazy if one of the frames is, eager on plain ones."""
+"""Find the pairs of two tables: lazily if one of them is a Dask DataFrame, else at once."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.api.arguments import alike, check_other, pairs_example, two_specs
+from dask_simjoin.api.examples import pairs_example
+from dask_simjoin.api.two_tables import check_other, same_library
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.errors import OptionError
+from dask_simjoin.expressions import pairs
 from dask_simjoin.expressions.counts import MatchCounts
 from dask_simjoin.expressions.dask_private import new_collection
-from dask_simjoin.expressions.pairs import LEFT, Join
 from dask_simjoin.expressions.source import freeze
-from dask_simjoin.options.frames import unnamed
-from dask_simjoin.options.messages import did_you_mean, shown
+from dask_simjoin.metrics.types import Array, Frame
+from dask_simjoin.options.calls import verb
+from dask_simjoin.options.requests import ANTI, LEFT, SEMI, Join
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.options.validate import known_options
 from dask_simjoin.planning.doubts import raise_if_none
 from dask_simjoin.planning.free_memory import within_memory
 from dask_simjoin.planning.plan_two import TwoPlan
@@ -29,63 +27,99 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.whole import _of, eps_of, whole_chunks
 
-SEMI, ANTI = "leftsemi", "leftanti"
-HOW = ("inner", LEFT, SEMI, ANTI)
 
-FOUND_BYTES = 16
-"""Of a neighbour while neighbours are sought."""
+@verb(Join)
+def join(frame: Frame, asked: Join) -> Frame:
+    """Every pair of a row of this frame and a row of `other` within `eps` of each other.
 
+    Parameters
+    ----------
+    other : DataFrame
+        The right table: Dask's, or a plain one of the same library.  If either is a Dask DataFrame, the
+        result is one.
+    eps : float or column
+        Largest distance, finite and >= 0.  The name of a column of this frame: each row's own.
+    how : {"inner", "left", "leftsemi", "leftanti"}
+        "inner": the pairs.  "left": also the rows of this frame that are in no pair, with a missing
+        `right` and `distance`; ids and kept columns of the right table are then of dtypes that can be
+        missing ("Int64" for int64).  "leftsemi", "leftanti": this frame's own rows, with all columns,
+        that are in a pair, or in none; no pair is materialised.
+    on : column or list of columns, optional
+        The coordinates, of both tables: columns of numbers, or one of lists as in `self_join`.  Default:
+        the numeric columns that both have, besides ids.
+    left_on, right_on : column or list of columns, optional
+        The same where they are called otherwise in the two tables, in the same order.
+    id, left_id, right_id : column, optional
+        The columns that name rows, of both tables or of each.  Default: index labels.
+    keep : column or list of columns, optional
+        Columns whose values the result has, of any dtype.  As in `pandas.merge`, those that both tables
+        have are told apart by `suffixes`.
+    suffixes : pair of str
+    metric, p, return_distance, dropna, method, partitioning, blocksize
+        As of `self_join`.  "spatial" shuffles both tables into the same regions of space, the right one's
+        rows to all regions within `eps` of them.
 
-@known_options
-def join(frame: Any, other: Any, eps: Any, *, how: str = "inner", on: Any = None, left_on: Any = None,
-         right_on: Any = None, id: Hashable | None = None, left_id: Hashable | None = None,
-         right_id: Hashable | None = None, metric: str = "euclidean", p: float = 2,
-         return_distance: bool = False, keep: Any = None, suffixes: Any = ("_left", "_right"),
-         dropna: bool = False, method: str = "auto", partitioning: str = "auto",
-         blocksize: Any = None) -> Any:  # fmt: skip
-    """Every pair of a row of one table and a row of another; see `SimJoinAccessor.join`."""
-    if not isinstance(how, str) or how not in HOW:
-        right = isinstance(how, str) and how == "right"
-        swapped = f"; swap the tables: other.simjoin.join(frame, eps, how={LEFT!r})" if right else ""
-        raise OptionError(
-            f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, HOW))}"
-            f"{swapped or did_you_mean(how, HOW)}."
-        )
-    check_other("join(other, eps)", other, eps=eps)
-    frame, other, left, right = alike(frame, other)
-    spec = two_specs(
-        left, right, eps, on=on, left_on=left_on, right_on=right_on, id=id, left_id=left_id,
-        right_id=right_id, keep=keep, suffixes=suffixes, metric=metric, p=p, return_distance=return_distance,
-        dropna=dropna, method=method, partitioning=partitioning, blocksize=blocksize,
-    )  # fmt: skip
-    if how in (SEMI, ANTI):
-        return _some(frame, other, spec, how == SEMI)
-    example = pairs_example(left, right, spec, how == LEFT)
+    Returns
+    -------
+    DataFrame
+        Columns ``left``, ``right`` (ids of the two tables), ``distance`` if asked for, and what is kept;
+        for "leftsemi" and "leftanti" rows of this frame.
+
+    Raises
+    ------
+    UnsupportedFrameError
+        The tables are of two libraries.
+    OptionError, OptionTypeError, ColumnError, CoordinateError, DuplicateIdError, BudgetError
+        As `self_join` and its planning do.
+
+    Notes
+    -----
+    Both tables are put in order, once each chunk, and block pairs of chunks whose boxes are within
+    `eps` meet, as in the R-S join of LSS (Lieberman, Sankaranarayanan & Samet 2008, "A fast similarity
+    join algorithm using graphics processing units", section 3), but exactly.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> shops = pd.DataFrame({"x": [0.0, 5.0], "name": ["A", "B"]})
+    >>> homes = pd.DataFrame({"x": [1.0, 9.0], "rent": [700, 800]}, index=["h", "i"])
+    >>> shops.simjoin.join(homes, 1.0, on="x", keep=["name", "rent"])
+       left right name  rent
+    0     0     h    A   700
+    >>> homes.simjoin.join(shops, 1.0, on="x", how="leftanti")
+         x  rent
+    i  9.0   800
+    """
+    check_other("join(other, eps)", asked.other, eps=asked.eps)
+    frame, other, left, right = same_library(frame, asked.other)
+    spec = asked.spec(left, right)
+    if asked.how in (SEMI, ANTI):
+        return semi_or_anti(frame, other, spec, asked.how == SEMI)
+    example = pairs_example(left, right, spec, asked.how == LEFT)
     if is_dask_collection(frame):
         source, data = freeze(frame, spec.columns), freeze(other, _of(spec).columns)
-        return new_collection(Join(source, data, spec, how, example))
+        return new_collection(pairs.Join(source, data, spec, asked.how, example))
     (q, d), plan = whole_chunks(frame, other, spec, named=True)
-    like = example if how == LEFT else None
+    like = example if asked.how == LEFT else None
     found = example
     if len(plan):
         with within_memory(eps_of(spec)):
             found = blocks.join_block(q, d, spec, plan.layout, False, list(example.columns), None, 0, like)
         raise_if_none(plan.doubts, len(found))
-    if how != LEFT:
+    if asked.how != LEFT:
         return found
-    counts = _counts(q, d, spec, plan)
-    alone = blocks.unmatched(q, counts, spec, example)
+    alone = blocks.unmatched(q, _counts(q, d, spec, plan), spec, example)
     return frames_for(left).stacked([found, alone])
 
 
-def _counts(q: Chunk, d: Chunk, spec: JoinSpec, plan: TwoPlan) -> Any:
+def _counts(q: Chunk, d: Chunk, spec: JoinSpec, plan: TwoPlan) -> Array | int:
     """How many rows of the right table are near each row of the left one, by position."""
     return count_block(q, d, spec, plan.layout, False)[0] if len(plan) else 0
 
 
-def _some(frame: Any, other: Any, spec: JoinSpec, matched: bool) -> Any:
-    """The rows of the left table that are in a pair, or in none."""
-    spec = unnamed(replace(spec, keep=(), names=(), other=unnamed(replace(_of(spec), keep=(), names=()))))
+def semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
+    """The rows of the left table that are in a pair, or (not `matched`) in none."""
     if spec.dropna:
         frame = _finite(frame, spec)
         spec = replace(spec, dropna=False)
@@ -102,7 +136,7 @@ def _some(frame: Any, other: Any, spec: JoinSpec, matched: bool) -> Any:
     return frame[(counted > 0) if matched else (counted == 0)]
 
 
-def _finite(frame: Any, spec: JoinSpec) -> Any:
+def _finite(frame: Frame, spec: JoinSpec) -> Frame:
     """The rows that take part."""
     if is_dask_collection(frame):
         return frame.map_partitions(_finite, spec, meta=frame._meta)

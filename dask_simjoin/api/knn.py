@@ -1,25 +1,24 @@
-"""The verbs of nearest neighbours, as functions."""
+"""Find the nearest rows of rows, of the same table or of another."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.api.arguments import check_other, one_or_two, pairs_example
-from dask_simjoin.api.join import FOUND_BYTES
+from dask_simjoin.api.examples import nearest_example
+from dask_simjoin.api.two_tables import check_other, one_or_two
 from dask_simjoin.engine.base import frames_for, searcher_for
+from dask_simjoin.expressions import k_distances as lazy
 from dask_simjoin.expressions.dask_private import new_collection
-from dask_simjoin.expressions.k_distances import KDistances
 from dask_simjoin.expressions.nearest_join import NearestJoin
 from dask_simjoin.expressions.source import freeze
-from dask_simjoin.options.frames import checked_spec, example_of, unnamed
+from dask_simjoin.metrics.types import Frame, Series
+from dask_simjoin.options.calls import verb
+from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.messages import shown
-from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.options.validate import check_neighbors, known_options
+from dask_simjoin.options.requests import KDistances, KnnJoin
 from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.free_memory import check_room
 from dask_simjoin.planning.plan_nearest import rows_found
@@ -30,53 +29,119 @@ from dask_simjoin.tasks.whole import _of, whole_chunks, whole_searched
 DISTANCES = "k_distance"
 """Name of the Series of distances to k-th neighbours."""
 
+FOUND_BYTES = 16
+"""Of a neighbour while neighbours are sought."""
 
-@known_options
-def k_distances(frame: Any, k: int, *, on: Any = None, id: Hashable | None = None,
-                metric: str = "euclidean", p: float = 2, dropna: bool = False, partitioning: str = "auto",
-                blocksize: Any = None) -> Any:  # fmt: skip
-    """Each row's distance to its k-th nearest neighbour; see `SimJoinAccessor.k_distances`."""
+
+@verb(KDistances)
+def k_distances(frame: Frame, asked: KDistances) -> Series:
+    """How far each row's k-th nearest neighbour is: to choose `eps` by.
+
+    With ``k = min_samples - 1`` it is, but for rounding, the `eps` from which on a row is a core row of
+    `dbscan`. Sorted, as `dask_simjoin.cluster.plots.plot_k_distances` draws them, distances have a
+    knee where clusters end.
+
+    Parameters
+    ----------
+    k : int
+        At least 1; the row itself is not counted.
+    on, id, metric, p, dropna, partitioning, blocksize
+        As in `self_join`; `id` only says which column is no coordinate.
+
+    Returns
+    -------
+    Series
+        float64, named "k_distance", in the units of the metric, with the frame's index and partitions;
+        inf where there are not so many other rows. Rows that `dropna` leaves out have no entry.
+
+    Notes
+    -----
+    Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large
+    spatial databases with noise", section 4.2. A chunk's rows meet only the chunks in which, by the
+    sample of the plan, neighbours of them can be, the nearest first.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]})
+    >>> df.simjoin.k_distances(2).tolist()
+    [2.0, 1.0, 2.0, 8.0]
+    """
     meta = example_of(frame)
     searcher_for(meta)
-    number = check_neighbors(k, partitioning)
-    spec = checked_spec(
-        meta, 0.0, on=on, id=id, metric=metric, p=p, dropna=dropna, partitioning=partitioning,
-        blocksize=blocksize,
-    )  # fmt: skip
-    spec = unnamed(spec)
-    example = frames_for(meta).series(np.zeros(0), meta.index[:0], DISTANCES)
+    number = asked.number()
+    spec = asked.spec(meta)
+    frames = frames_for(meta)
+    example = frames.series(np.zeros(0), meta.index[:0], DISTANCES)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
-        return new_collection(KDistances(source.inner, source, spec, number, example))
+        return new_collection(lazy.KDistances(source.inner, source, spec, number, example))
     chunk, plan = whole_searched(frame, spec, number)
     if number >= plan.rows:  # no row has so many neighbours
-        far = frames_for(meta).xp.full(len(chunk["ids"]), math.inf)
+        far = frames.xp.full(len(chunk["ids"]), math.inf)
     else:
         state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
         far = kth_distance(state, number, spec.measure)
-    return frames_for(meta).series(far, chunk["ids"], DISTANCES)
+    return frames.series(far, chunk["ids"], DISTANCES)
 
 
-@known_options
-def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float | None = None, on: Any = None,
-             left_on: Any = None, right_on: Any = None, id: Hashable | None = None,
-             left_id: Hashable | None = None, right_id: Hashable | None = None, metric: str = "euclidean",
-             p: float = 2, keep: Any = None, suffixes: Any = ("_left", "_right"), dropna: bool = False,
-             partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
-    """The nearest rows of each row; see `SimJoinAccessor.knn_join`."""
-    if other is not None:
-        check_other("knn_join(other, k)", other, k=k)
-    number = check_neighbors(k, partitioning)
-    options = {"metric": metric, "p": p, "dropna": dropna, "partitioning": partitioning,
-               "blocksize": blocksize, "eps_name": "max_distance", "return_distance": True}  # fmt: skip
-    eps = 0.0 if max_distance is None else max_distance
-    frame, other, left, right, spec = one_or_two(
-        frame, other, eps, on=on, left_on=left_on, right_on=right_on, id=id, left_id=left_id,
-        right_id=right_id, keep=keep, suffixes=suffixes, **options,
-    )  # fmt: skip
+@verb(KnnJoin)
+def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
+    """The `k` nearest rows of each row, exactly, wherever they are.
+
+    Parameters
+    ----------
+    other : DataFrame, optional
+        The table whose rows are found.  Default: this frame, in which no row is a neighbour of itself.
+    k : int
+        How many are found of each row, at most: fewer where there are not so many.
+    max_distance : float, optional
+        Rows that are further away are no neighbours.
+    on, left_on, right_on, id, left_id, right_id, keep, suffixes
+        As of `join`, and without `other` as of `self_join`.
+    metric, p, dropna, partitioning, blocksize
+        As of `self_join`.
+
+    Returns
+    -------
+    DataFrame
+        ``left`` and ``right`` (ids), ``rank`` (int64, from 1, the nearest), ``distance`` (float64), and
+        what is kept.  The rows of a partition are in the order of their left rows, and then by rank.
+
+    Raises
+    ------
+    UnsupportedFrameError, OptionError, ColumnError, CoordinateError, DuplicateIdError, BudgetError
+        As `join` and its planning do.
+
+    Notes
+    -----
+    Of rows at the same distance those that come first in their frame are nearer, so that results depend
+    neither on partitions nor on the machine.  Each chunk's rows search the chunks that may have
+    neighbours of them, the nearest first, within a distance that shrinks; in which ones neighbours can be
+    is bounded by a sample, and ``plan(k=..., other=...)`` tells how many those are.  The order of search
+    is that of best-first nearest neighbours (Hjaltason & Samet 1999, "Distance browsing in spatial
+    databases", section 4), for blocks of rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 3.0]})
+    >>> df.simjoin.knn_join(k=1)
+       left  right  rank  distance
+    0     0      1     1       1.0
+    1     1      0     1       1.0
+    2     2      1     1       2.0
+    """
+    if asked.other is not None:
+        check_other("knn_join(other, k)", asked.other, k=asked.k)
+    number = asked.number()
+    frame, other, left, right = one_or_two(frame, asked.other)
+    spec = asked.spec(left, right)
     searcher_for(left)
-    bound = math.inf if max_distance is None else spec.threshold
-    example = nearest_example(left, right, spec)
+    bound = asked.most(spec)
+    example = nearest_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         data = None if other is None else freeze(other, _of(spec).columns)
@@ -91,17 +156,6 @@ def knn_join(frame: Any, other: Any = None, k: int = 10, *, max_distance: float 
     rows, device = rows_found(plan, number), frames_for(left).memory()
     # what is found is kept, and then told
     row_bytes = FOUND_BYTES + (plan.pair_bytes + RANK_BYTES if bound == math.inf else 0)
-    check_room(rows, row_bytes, f"k={shown(k)}", False, device)
+    check_room(rows, row_bytes, f"k={shown(asked.k)}", False, device)
     state = search_chunk(q, d, plan.layout, number, (0, 0), same=other is None, bound2=bound)
     return nearest_rows(q, state, spec, example, find_rows(state, d, 0, spec))
-
-
-def nearest_example(left: Any, right: Any, spec: JoinSpec) -> Any:
-    """An empty example of the rows of a nearest-neighbour join."""
-    pairs = pairs_example(left, right, spec, False)
-    columns = {name: pairs[name] for name in pairs.columns}
-    kept = {
-        name: columns.pop(name) for name in list(columns) if name in spec.kept_left or name in spec.kept_right
-    }
-    own = {"left": columns["left"], "right": columns["right"], "rank": np.zeros(0, np.int64)}
-    return frames_for(left).result(own | {"distance": columns["distance"]} | kept, 0)

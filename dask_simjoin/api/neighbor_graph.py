@@ -1,35 +1,86 @@
-"""Verbs that give sparse matrices, as functions of a frame: lazy on Dask DataFrames, eager on plain ones."""
+"""Give the neighbours of rows as a sparse matrix: lazily of a Dask DataFrame, at once of a plain one."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any
 
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.expressions.neighbor_graph import LazyGraph, NeighborGraph, fitting_for
+from dask_simjoin.expressions import neighbor_graph as lazy
 from dask_simjoin.expressions.source import freeze
-from dask_simjoin.options.frames import checked_spec, example_of, unnamed
-from dask_simjoin.options.validate import check_choice, known_options
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.calls import verb
+from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.requests import NeighborGraph
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.whole import whole_chunk
 
 
-@known_options
-def neighbor_graph(frame: Any, eps: float, *, on: Any = None, id: Hashable | None = None,
-                   metric: str = "euclidean", p: float = 2, mode: str = csr.DISTANCE,
-                   include_self: bool = False, dropna: bool = False, method: str = "auto",
-                   partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
-    """Neighbours of rows as a sparse matrix; see `SimJoinAccessor.neighbor_graph`."""
+@verb(NeighborGraph)
+def neighbor_graph(frame: Frame, asked: NeighborGraph) -> Any:
+    """The rows within `eps` of each row as a sparse matrix, for ``metric="precomputed"``.
+
+    Other parameters are those of `self_join`; `id` only says which column is no coordinate.
+
+    Parameters
+    ----------
+    eps : float
+        Largest distance, finite and >= 0, in the units of the metric.
+    mode : {"distance", "connectivity"}
+        Whether entries are distances, or 1.
+    include_self : bool
+        Whether each row is a neighbour of itself.  scikit-learn's DBSCAN and OPTICS see to that
+        themselves; its NearestNeighbors needs it, to be asked for neighbours of its own rows.
+
+    Returns
+    -------
+    scipy.sparse.csr_matrix, or a dask.delayed.Delayed of one
+        Of shape (n, n), where n is the number of rows of the frame, and row and column r its r-th row,
+        whatever the index says; rows that `dropna` leaves out are empty.  Entries are float64.  Those of
+        rows at distance 0 are stored.  In each row they are sorted by distance and then by column, as
+        scikit-learn wants it: all its tools that take ``metric="precomputed"`` take the matrix as it
+        is.  With ``mode="connectivity"`` that is by column.  Columns and offsets are int64.
+
+        Of cuDF frames it is a ``cupyx.scipy.sparse.csr_matrix``, whose columns and offsets are int32
+        up to 2,147,483,647 entries, and int64 beyond, which CuPy has since 14.1.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError, CoordinateError
+        As `self_join` and its planning do.
+    ModuleNotFoundError
+        At the call: SciPy is not installed.
+    BudgetError
+        The matrix does not fit: the memory of this machine, of the smallest worker or of a GPU, the
+        configuration's ``simjoin.result-limit``, or, before CuPy 14.1, int32.  Neighbours are counted
+        before any is stored.
+
+    Notes
+    -----
+    Neighbours are counted, and then written where they belong: a plain frame needs little more memory
+    than the result has, which is 16 bytes for each entry and 8 for each row.  Of a Dask DataFrame the
+    matrix is put together by one worker, which needs 28 bytes for each entry.  It is planned when its
+    tasks are first asked for: when it is computed, or when another delayed call is made of it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> from sklearn.cluster import DBSCAN
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 1.0, 9.0]})
+    >>> graph = df.simjoin.neighbor_graph(2.0)
+    >>> graph.indptr.tolist()
+    [0, 2, 4, 6, 6]
+    >>> graph.indices.tolist(), graph.data.tolist()
+    ([1, 2, 2, 0, 1, 0], [1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+    >>> graph = df.simjoin.neighbor_graph(2.0, include_self=True)  # as DBSCAN wants it
+    >>> DBSCAN(eps=1.0, min_samples=3, metric="precomputed").fit(graph).labels_.tolist()
+    [0, 0, 0, -1]
+    """
     meta = example_of(frame)
-    check_choice("mode", mode, csr.MODES)
-    spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, p=p, include_self=include_self, dropna=dropna, method=method,
-        partitioning=partitioning, blocksize=blocksize,
-    )  # fmt: skip
-    spec = unnamed(spec)
+    spec = asked.spec(meta)
     frames = frames_for(meta)
     csr.sparse(frames.xp)  # it is missing now, and not when a lazy result is computed
     # rows are called by their numbers in their partitions: some may be left out
@@ -37,14 +88,15 @@ def neighbor_graph(frame: Any, eps: float, *, on: Any = None, id: Hashable | Non
         numbered = frame[spec.columns].map_partitions(
             _numbered, meta=_numbered(meta[spec.columns]), enforce_metadata=False, clear_divisions=True
         )
-        return LazyGraph(NeighborGraph(freeze(numbered, spec.columns), spec, mode, meta[spec.columns]))
+        source = freeze(numbered, spec.columns)
+        return lazy.LazyGraph(lazy.NeighborGraph(source, spec, asked.mode, meta[spec.columns]))
     chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, named=False)
     own = frames.memory()
     have = Resources(memory=own, gpu=own is not None)
-    fitting = fitting_for(spec, len(frame), meta, have, pieces=False)
+    fitting = lazy.fitting_for(spec, len(frame), meta, have, pieces=False)
     fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
-    return csr.graph_of_chunk(chunk, spec, plan.layout, mode, fitting)
+    return csr.graph_of_chunk(chunk, spec, plan.layout, asked.mode, fitting)
 
 
-def _numbered(part: Any) -> Any:
+def _numbered(part: Frame) -> Frame:
     return part.reset_index(drop=True)

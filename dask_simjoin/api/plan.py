@@ -1,68 +1,117 @@
-"""The verb that tells what other verbs would run."""
+"""Tell what other verbs would run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.api.arguments import one_or_two, pairs_example
-from dask_simjoin.errors import OptionTypeError
+from dask_simjoin.api.examples import pairs_example
+from dask_simjoin.api.two_tables import check_other, one_or_two
 from dask_simjoin.expressions.planner import plan_for
 from dask_simjoin.expressions.source import freeze
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.calls import verb
+from dask_simjoin.options.requests import KnnJoin, Plan, SelfJoin
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.options.validate import check_neighbors, known_options
 from dask_simjoin.planning.doubts import raise_if_none
-from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.plan import Plan as MadePlan
 from dask_simjoin.planning.report import PlanReport
 from dask_simjoin.planning.report_two import NearestReport, TwoReport
 from dask_simjoin.tasks.whole import plan_whole, whole_chunks, whole_searched
 
 
-@known_options
-def plan(frame: Any, eps: Any = None, *, other: Any = None, k: int | None = None, on: Any = None,
-         left_on: Any = None, right_on: Any = None, id: Hashable | None = None,
-         left_id: Hashable | None = None, right_id: Hashable | None = None, metric: str = "euclidean",
-         p: float = 2, pairs: str = "unique", include_self: bool = False, return_distance: bool = False,
-         keep: Any = None, suffixes: Any = ("_left", "_right"), dropna: bool = False, method: str = "auto",
-         partitioning: str = "auto", blocksize: Any = None) -> PlanReport:  # fmt: skip
-    """What a join with these options would run and give; see `SimJoinAccessor.plan`."""
-    options = {"keep": keep, "suffixes": suffixes, "metric": metric, "p": p, "dropna": dropna,
-               "method": method, "partitioning": partitioning, "blocksize": blocksize}  # fmt: skip
-    bound = math.inf
+@verb(Plan)
+def plan(frame: Frame, asked: Plan) -> PlanReport:
+    """What `self_join` with the same options would run, and how much it would give.
+
+    With `other` it is the plan of `join`, and with `k` that of `knn_join`, whose `max_distance` is `eps`.
+
+    Unlike the other verbs it computes at the call: the one pass over the columns that planning
+    takes, with a sample of the rows, and only that is joined, to estimate by.  On a pandas
+    DataFrame the plan is that of one chunk.
+
+    Parameters are those of `self_join`, `join` and `knn_join`.
+
+    Returns
+    -------
+    PlanReport
+        Prints as text, shows as a table and a picture in notebooks, and has ``rows``,
+        ``chunks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
+        ``result_bytes``, ``partitioning``, ``method``, ``to_frame()``, ``svg()`` and ``plot()``.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError, CoordinateError, DuplicateIdError
+        As `self_join` and its planning do.
+    BudgetError
+        The result is larger than the configuration's ``simjoin.result-limit``, or a task needs
+        more memory than a worker has: what is needed, what there is, and the remedy.
+
+    Notes
+    -----
+    The interval is that of a U-statistic (Hoeffding 1948, "A class of statistics with
+    asymptotically normal distribution", section 5); see `dask_simjoin.planning.statistics.estimate`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import dask.dataframe as dd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": np.arange(1000.0)})
+    >>> plan = dd.from_pandas(df, npartitions=4).simjoin.plan(
+    ...     1.0, partitioning="entity", blocksize="4 kB"
+    ... )
+    >>> plan.chunks, plan.block_pairs, plan.partitions
+    (4, 7, 7)
+    >>> plan
+    Plan of a self-join, eps=1.0
+      rows           1,000
+      dimensions     1: 'x', all numeric columns
+      engine         sweep along 'x'
+      partitioning   entity: rows in the order of the frame
+      chunks         4 (15.62 kiB)
+      median chunk   250 rows, 3.91 kiB
+      largest chunk  250 rows, 3.91 kiB
+      block pairs    7 of 10 possible
+      skipped        3, where no pair can be
+      pairs          999
+      95 % interval  999 to 999
+      sampled        1,000 rows, which is all of them
+      neighbours     2 of a row, on average
+      result         15.61 kiB, 16 bytes a pair
+      partitions     7, the largest 3.89 kiB
+      memory         19.53 kiB for the largest task
+      budget         3.91 kiB a chunk (blocksize='3.91 kiB')
+                     3.91 kiB a partition, 1.00 TiB the result
+      tasks          about 11
+    """
+    wanted = asked.planned()
+    k = None
+    if isinstance(wanted, KnnJoin):
+        wanted.number()
+        k = int(wanted.k)  # the report says what was asked for
+    if asked.other is not None:
+        check_other("other=frame", asked.other)
+    frame, other, left, right = one_or_two(frame, asked.other)
+    spec = wanted.spec(left) if isinstance(wanted, SelfJoin) else wanted.spec(left, right)
+    pairs_example(left, left if right is None else right, spec)
+    most = wanted.most(spec) if isinstance(wanted, KnnJoin) else math.inf
+    made = _planned(frame, other, spec, k, most)
     if k is not None:
-        check_neighbors(k, partitioning)  # the report says what was asked for
-        bound = 0.0 if eps is None else eps
-        options |= {"return_distance": True, "eps_name": "eps"}
-    elif eps is None:
-        raise OptionTypeError(
-            "eps= is missing; use a finite number >= 0, or k= of a join with nearest neighbours."
-        )
-    else:
-        options["return_distance"] = return_distance
-    if other is None and k is None:
-        options |= {"pairs": pairs, "include_self": include_self}
-    frame, other, left, right, spec = one_or_two(
-        frame, other, bound if k is not None else eps, on=on, left_on=left_on, right_on=right_on, id=id,
-        left_id=left_id, right_id=right_id, **options,
-    )  # fmt: skip
-    pairs_example(left, right, spec)
-    most = math.inf if k is None or eps is None else spec.threshold
-    made = _planned(frame, other, spec, None if k is None else int(k), most)
-    if k is not None:
-        return NearestReport(made, spec, int(k), most)
+        return NearestReport(made, spec, k, most)
     return PlanReport(made, spec) if other is None else TwoReport(made, spec)
 
 
-def _planned(frame: Any, other: Any, spec: JoinSpec, k: int | None, bound: float) -> Any:
+def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, k: int | None, bound: float) -> Any:
     if is_dask_collection(frame):
         data = None if other is None or spec.other is None else freeze(other, spec.other.columns)
         return plan_for(freeze(frame, spec.columns), spec, True, neighbors=k, other=data, bound=bound)
-    made: Plan
+    made: MadePlan
     if other is not None:
         made = whole_chunks(frame, other, spec, named=True, neighbors=k, sampled=True)[1]
     elif k is not None:

@@ -1,130 +1,136 @@
-"""The verbs of joins, as functions of a frame: lazy on Dask DataFrames, eager on plain ones."""
+"""Find the pairs of rows of one table: lazily in a Dask DataFrame, at once in a plain one."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
-
-import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.api.arguments import pairs_example, self_spec
-from dask_simjoin.engine.base import frames_for
-from dask_simjoin.errors import ColumnError, OptionTypeError
-from dask_simjoin.expressions.counts import CountPairs, NeighborCounts
+from dask_simjoin.api.examples import pairs_example
+from dask_simjoin.expressions import pairs
 from dask_simjoin.expressions.dask_private import new_collection
-from dask_simjoin.expressions.pairs import SelfJoin
 from dask_simjoin.expressions.source import freeze
-from dask_simjoin.options.columns import ROW_ID, check_columns
-from dask_simjoin.options.frames import checked_spec, example_of, unnamed
-from dask_simjoin.options.messages import shown
-from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.options.validate import known_options
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.calls import verb
+from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.requests import SelfJoin
 from dask_simjoin.planning.doubts import raise_if_none
 from dask_simjoin.planning.free_memory import within_memory
-from dask_simjoin.tasks import pairs as blocks
-from dask_simjoin.tasks.counts import count_block, count_block_pairs
+from dask_simjoin.tasks.pairs import join_block
 from dask_simjoin.tasks.whole import eps_of, whole_chunk
 
-COUNTS = "neighbors"
-"""Name of the Series of numbers of neighbours."""
 
+@verb(SelfJoin)
+def self_join(frame: Frame, asked: SelfJoin) -> Frame:
+    """Every pair of rows within `eps` of each other.
 
-@known_options
-def self_join(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None = None,
-              metric: str = "euclidean", p: float = 2, pairs: str = "unique", include_self: bool = False,
-              return_distance: bool = False, keep: Any = None, suffixes: Any = ("_left", "_right"),
-              dropna: bool = False, method: str = "auto", partitioning: str = "auto",
-              blocksize: Any = None) -> Any:  # fmt: skip
-    """Every pair of rows within `eps` of each other; see `SimJoinAccessor.self_join`."""
+    Parameters
+    ----------
+    eps : float or column
+        Largest distance, finite and >= 0, in the units of the metric: with most those of the columns.
+        0 finds duplicates.  The name of a column: each row's own; ``pairs="both"`` is needed then, and
+        a row is the left one of those within its own distance.
+    on : column or list of columns, optional
+        The coordinates, in the order in which their differences' powers are summed; or one column of
+        lists of numbers of equal length, such as embeddings.  Default: all numeric columns besides
+        `id`, booleans and "row_id"; integers that are identifiers by their names are refused then.
+    id : column, optional
+        The column that names rows in the result; its values must be unique.  Default: the
+        index labels.
+    metric : {"euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"}
+        What a distance is; the formulas are in `dask_simjoin.metrics`.  "cosine": one minus the cosine
+        of the angle between rows.  "haversine": `on` names latitude and longitude, in this order and
+        in degrees, and distances are in metres.
+    p : int or float
+        Of "minkowski": 1, 2, 3, ... or ``float("inf")``.
+    pairs : {"unique", "both"}
+        "unique": each pair once, `left` being the row that comes first in the frame.
+        "both": in both directions.
+    include_self : bool
+        Whether each row is a pair with itself.  Rows with equal coordinates always are pairs.
+    return_distance : bool
+        Whether to add the column `distance`.
+    keep : column or list of columns, optional
+        Columns whose values the result has, of any dtype, of both rows.
+    suffixes : pair of str
+        What the names of those end in.
+    dropna : bool
+        Whether to leave out rows with a missing, NaN or infinite coordinate.
+    method : {"auto", "sweep", "tiles"}
+        The engine: a row sweep over an eps-grid for up to 4 dimensions, or tiles for any
+        number; on GPUs always tiles.  All give the same pairs.
+    partitioning : {"auto", "entity", "spatial", "replicated"}
+        Of a Dask DataFrame.  "entity": rows stay with the rows next to them; small partitions
+        are joined together and large ones cut, and every chunk meets every other, unless their
+        boxes are further apart than `eps`.  "spatial": rows are shuffled into regions of about
+        as many rows first, so that work grows with the data and not with its square.
+        "replicated": all rows are one chunk, which workers copy, and each task takes some of its
+        queries.  "auto": on GPUs "replicated" if a chunk holds all rows; else entity or spatial
+        chunks, whichever visit rows less often.  All give the same pairs.
+    blocksize : int or str, optional
+        Memory of one chunk's coordinates and ids, and of one partition of the result, such as
+        "64 MiB".  Default: 1/12 of what each thread of a worker has, at most 256 MiB; without a
+        cluster 128 MiB; on GPUs 1/12 of a GPU's memory, and for a chunk at most 4 GiB.  The
+        configuration's ``simjoin.blocksize`` and ``simjoin.output-size`` change the defaults.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``left``, ``right`` (the ids' dtype) and, if asked for, ``distance``
+        (float64); lazy if the frame is.  The order of rows is not specified.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError
+        At the call: an option or a column that is not allowed.
+    CoordinateError, DuplicateIdError
+        When planned: coordinates that are no finite float64 number, ids that repeat.
+    BudgetError
+        When planned: a chunk or the result needs more memory than there is.  Nothing of the
+        join has run by then.
+    SourceChangedError
+        When computed: a partition has another number of rows, or coordinates in another range,
+        than when the join was planned.
+
+    Warns
+    -----
+    UnitsWarning, ColumnsWarning
+        When planned: the data tell that `eps` or the coordinates are in other units, such as radians,
+        or that integers which no `on` named are no coordinates.
+
+    Notes
+    -----
+    Partitions of the result are at most about as large as `blocksize`, however many pairs a
+    block pair gives: by the estimate of the plan it is cut into several partitions, at places
+    that its exact numbers of pairs give (as the batches of GPU-Join, section 5, bound a
+    result, but balanced).
+
+    The grid follows GPU-Join (Gowanlock & Karsin, "GPU-accelerated similarity self-join for
+    multi-dimensional data", section 4): only non-empty cells, and half of the neighbours.
+
+    On GPUs tiles of points in kd order meet where their boxes are within `eps`, 64 or 128 points
+    against 64 or 256 at a time, so that units of work are equal, which Gallet & Gowanlock (2019,
+    "Load imbalance mitigation optimizations for GPU-accelerated similarity joins") reach by sorting
+    cells by workload.  From 9 dimensions tensor cores tell most pairs apart, in float16 with a bound
+    on its error: see `dask_simjoin.engine.filters.float16` and, above 200,
+    `dask_simjoin.engine.filters.tensor_cores`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 5.0]})
+    >>> df.simjoin.self_join(1.0, return_distance=True)
+       left  right  distance
+    0     0      1       1.0
+    """
     meta = example_of(frame)
-    spec = self_spec(
-        meta, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self,
-        return_distance=return_distance, keep=keep, suffixes=suffixes, dropna=dropna, method=method,
-        partitioning=partitioning, blocksize=blocksize,
-    )  # fmt: skip
+    spec = asked.spec(meta)
     example = pairs_example(meta, meta, spec)
     if is_dask_collection(frame):
-        return _lazy(SelfJoin, frame, spec, example)
+        return new_collection(pairs.SelfJoin(freeze(frame, spec.columns), spec, example))
     chunk, plan = whole_chunk(frame, spec, named=True)
     if not len(plan):
         return example
-    names = list(example.columns)
     with within_memory(eps_of(spec)):
-        found = blocks.join_block(chunk, chunk, spec, plan.layout, True, names)
+        found = join_block(chunk, chunk, spec, plan.layout, True, list(example.columns))
     raise_if_none(plan.doubts, len(found))
     return found
-
-
-@known_options
-def neighbor_counts(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None = None,
-                    metric: str = "euclidean", p: float = 2, dropna: bool = False,
-                    method: str = "auto", partitioning: str = "auto",
-                    blocksize: Any = None) -> Any:  # fmt: skip
-    """Each row's number of neighbours; see `SimJoinAccessor.neighbor_counts`."""
-    meta = example_of(frame)
-    spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method, partitioning=partitioning,
-        blocksize=blocksize, radii=True,
-    )  # fmt: skip
-    spec = unnamed(spec)
-    example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], COUNTS)
-    if is_dask_collection(frame):
-        source = freeze(frame, spec.columns)
-        return new_collection(NeighborCounts(source.inner, source, spec, example))
-    chunk, plan = whole_chunk(frame, spec, named=False)
-    if not len(plan):
-        return example
-    counts, _ = count_block(chunk, chunk, spec, plan.layout, True)
-    raise_if_none(plan.doubts, counts.sum())
-    return frames_for(meta).series(counts, chunk["ids"], COUNTS)
-
-
-@known_options
-def count_pairs(frame: Any, eps: Any, *, on: Any = None, id: Hashable | None = None,
-                metric: str = "euclidean", p: float = 2, pairs: str = "unique", include_self: bool = False,
-                dropna: bool = False, method: str = "auto", partitioning: str = "auto",
-                blocksize: Any = None) -> Any:  # fmt: skip
-    """The number of pairs; see `SimJoinAccessor.count_pairs`."""
-    meta = example_of(frame)
-    spec = self_spec(
-        meta, eps, on=on, id=id, metric=metric, p=p, pairs=pairs, include_self=include_self, dropna=dropna,
-        method=method, partitioning=partitioning, blocksize=blocksize,
-    )  # fmt: skip
-    spec = unnamed(spec)
-    if is_dask_collection(frame):
-        return _lazy(CountPairs, frame, spec, 0)
-    chunk, plan = whole_chunk(frame, spec, named=False)
-    if not len(plan):
-        return 0
-    found = count_block_pairs(chunk, chunk, spec, plan.layout, True)
-    raise_if_none(plan.doubts, found)
-    return found
-
-
-@known_options
-def with_row_id(frame: Any, name: str = ROW_ID) -> Any:
-    """The frame with a column of row numbers; see `SimJoinAccessor.with_row_id`."""
-    meta = example_of(frame)
-    check_columns(meta)
-    if not isinstance(name, str):
-        raise OptionTypeError(f"name={shown(name)} is not a string; name the new column, such as {ROW_ID!r}.")
-    if name in meta.columns:
-        raise ColumnError(
-            f"name={name!r} is a column already; use it with id={name!r}, or choose another name."
-        )
-    if not is_dask_collection(frame):
-        return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})
-    if not len(meta.columns):
-        raise ColumnError("The frame has no column, so its rows cannot be numbered.")
-    # one column stands for the rows, so that counting them reads no other
-    ones = frame[meta.columns[0]].map_partitions(_ones, meta=_ones(meta.iloc[:, 0]))
-    return frame.assign(**{name: ones.cumsum() - 1})
-
-
-def _ones(column: Any) -> Any:
-    return frames_for(column).series(np.ones(len(column), np.int64), column.index, ROW_ID)
-
-
-def _lazy(kind: Any, frame: Any, spec: JoinSpec, example: Any) -> Any:
-    return new_collection(kind(freeze(frame, spec.columns), spec, example))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import dask.array as da
@@ -12,10 +13,12 @@ import pandas as pd
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster import verbs as clusterings
-from dask_simjoin.cluster.verbs import cluster_optics_dbscan, cluster_optics_xi
+from dask_simjoin.cluster.optics_labels import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError
-from dask_simjoin.options.frames import checked_spec, example_of
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options import requests
+from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.optional import optional
 from dask_simjoin.options.validate import check_choice, check_eps
 
@@ -56,7 +59,12 @@ class _Estimator:
         utils = optional("sklearn.utils", "scikit-learn", "Tags of scikit-learn")
         return utils.Tags(estimator_type="clusterer", target_tags=utils.TargetTags(required=False))
 
-    def _frame(self, X: Any, eps: float) -> Any:
+    def _options(self, request: type[requests.Dbscan] | type[requests.Optics]) -> dict[str, Any]:
+        """The parameters that are options of a verb."""
+        names = [option.name for option in fields(request)]
+        return {name: value for name, value in self.get_params().items() if name in names}
+
+    def _frame(self, X: Any, asked: requests.Dbscan | requests.Optics) -> Frame:
         """A frame of what was given."""
         if hasattr(X, "columns"):
             frame = X
@@ -70,8 +78,7 @@ class _Estimator:
             frame = dd.from_dask_array(X.rechunk({1: -1}))
         else:
             frame = pd.DataFrame(np.asarray(X))
-        meta = example_of(frame)
-        self.n_features_in_ = len(checked_spec(meta, eps, on=getattr(self, "on", None)).on)
+        self.n_features_in_ = len(asked.spec(example_of(frame)).on)
         return frame
 
     def _as_given(self, column: Any, X: Any) -> Any:
@@ -134,9 +141,9 @@ class DBSCAN(_Estimator):
         X : array (n, d) of NumPy or Dask, or a DataFrame of Dask, pandas or cuDF
         y : ignored
         """
-        parameters = self.get_params()
-        eps = parameters.pop("eps")
-        self.labels_ = self._as_given(clusterings.dbscan(self._frame(X, eps), eps, **parameters), X)
+        options = self._options(requests.Dbscan)
+        frame = self._frame(X, requests.Dbscan(**options))
+        self.labels_ = self._as_given(clusterings.dbscan(frame, **options), X)
         return self
 
 
@@ -209,11 +216,8 @@ class OPTICS(_Estimator):
         eps = most if self.eps is None or self.cluster_method != "dbscan" else check_eps(self.eps, "eps")
         if eps > most:
             raise OptionError(f"eps={self.eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
-        found = clusterings.optics(
-            self._frame(X, self.max_eps), self.max_eps, self.min_samples, mode=self.mode, on=self.on,
-            metric=self.metric, p=self.p, dropna=self.dropna, method=self.method,
-            partitioning=self.partitioning, blocksize=self.blocksize,
-        )  # fmt: skip
+        options = self._options(requests.Optics)
+        found = clusterings.optics(self._frame(X, requests.Optics(**options)), **options)
         self.optics_ = found
         if self.cluster_method == "dbscan":
             labels = cluster_optics_dbscan(found, eps)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.verbs import cluster_optics_dbscan, example_of_order
+from dask_simjoin.cluster.optics_labels import cluster_optics_dbscan, example_of_order
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.options.optional import new_axes
 

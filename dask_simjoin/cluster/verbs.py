@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Hashable, Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
@@ -13,22 +11,21 @@ from dask.base import is_dask_collection
 from dask_simjoin.cluster.algorithms.components import components_of_ids, forest_of_ids, no_components
 from dask_simjoin.cluster.algorithms.dbscan import dbscan_of_chunk
 from dask_simjoin.cluster.algorithms.edges import SpillLimits
-from dask_simjoin.cluster.algorithms.extract import steep_clusters, whole_labels
 from dask_simjoin.cluster.algorithms.forest import forest_of_chunk
 from dask_simjoin.cluster.algorithms.optics import COLUMNS, optics_of_chunk
 from dask_simjoin.cluster.algorithms.scratch import free_at, new_folder, this_process
 from dask_simjoin.cluster.expressions.dbscan import Labels
-from dask_simjoin.cluster.expressions.extract import Extracted
-from dask_simjoin.cluster.expressions.optics import FOREST, IN_MEMORY, MODES, Order
+from dask_simjoin.cluster.expressions.optics import FOREST, IN_MEMORY, Order
 from dask_simjoin.cluster.expressions.scratch_space import scratch_directory
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
+from dask_simjoin.errors import ColumnError
 from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.source import freeze
-from dask_simjoin.options.frames import checked_spec, example_of, unnamed
-from dask_simjoin.options.messages import shown
+from dask_simjoin.metrics.types import Frame, Series
+from dask_simjoin.options.calls import verb
+from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.requests import Dbscan, Optics
 from dask_simjoin.options.settings import MAX_BYTES
-from dask_simjoin.options.validate import as_number, check_choice, check_whole, known_options
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.tasks.whole import whole_chunk
 
@@ -36,25 +33,54 @@ LABELS = "label"
 """Name of the Series of clusters."""
 
 
-ROOTED = "euclidean"
-"""The metric of OPTICS."""
-
 SORTED = 1 << 22
 """Edges of a plain frame that are sorted at a time."""
 
 
-@known_options
-def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: Hashable | None = None,
-           metric: str = "euclidean", p: float = 2, dropna: bool = False, method: str = "auto",
-           partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
-    """Labels of the clusters of DBSCAN; see `SimJoinAccessor.dbscan`."""
+@verb(Dbscan)
+def dbscan(frame: Frame, asked: Dbscan) -> Series:
+    """Clusters of rows by density: DBSCAN.
+
+    Labels are those of ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for
+    every number of partitions. There is one exception: its tree takes in whole nodes whose far end is
+    within the rounded `eps`, so pairs whose squared distance lies between ``eps*eps`` as rounded and as
+    it is may be neighbours there, and are none here. No list of neighbours is made: memory holds the
+    chunks of a task, a few numbers for each row, and the chunks' components.
+
+    Parameters
+    ----------
+    eps : float
+        Largest distance of neighbours, as in `self_join`.
+    min_samples : int
+        A row with at least so many rows within `eps`, itself included, is a core row.
+    on, id, metric, p, dropna, method, partitioning, blocksize
+        As in `self_join`; `id` only says which column is no coordinate.
+
+    Returns
+    -------
+    Series
+        int64, named "label", with the frame's index and partitions: the number of each row's
+        cluster, or -1 for noise. Clusters are numbered by their first core row, from 0; a row near
+        core rows of several clusters is in the one of the lowest number. Rows that `dropna` leaves
+        out have no entry.
+
+    Notes
+    -----
+    Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large
+    spatial databases with noise". Core rows are connected within each chunk first, and across
+    chunks only by their components. Spatial chunks have no halos here: each meets those around it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0, 20.0, 21.0, 22.0]})
+    >>> df.simjoin.dbscan(1.0, min_samples=3).tolist()
+    [0, 0, 0, -1, 1, 1, 1]
+    """
     meta = example_of(frame)
-    samples = check_whole("min_samples", min_samples, 1)
-    spec = checked_spec(
-        meta, eps, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method,
-        partitioning=partitioning, blocksize=blocksize,
-    )  # fmt: skip
-    spec = unnamed(spec)
+    samples = asked.samples()
+    spec = asked.spec(meta)
     example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
@@ -66,24 +92,70 @@ def dbscan(frame: Any, eps: float, min_samples: int = 5, *, on: Any = None, id: 
     return frames_for(meta).series(labels, chunk["ids"], LABELS)
 
 
-@known_options
-def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edges", on: Any = None,
-           id: Hashable | None = None, metric: str = "euclidean", p: float = 2, dropna: bool = False,
-           method: str = "auto", partitioning: str = "auto", blocksize: Any = None) -> Any:  # fmt: skip
-    """Rows in the order of OPTICS; see `SimJoinAccessor.optics`."""
+@verb(Optics)
+def optics(frame: Frame, asked: Optics) -> Frame:
+    """Rows in an order that shows their clusters at all distances up to `max_eps`: OPTICS.
+
+    `dask_simjoin.cluster` has `cluster_optics_dbscan` and `cluster_optics_xi` for clusters of it.
+
+    Parameters
+    ----------
+    max_eps : float
+        Largest distance of neighbours, as `eps` in `self_join`.
+    min_samples : int
+        A row with at least so many rows within `max_eps`, itself included, is a core row; at least 2.
+    mode : {"edges", "forest"}
+        "edges": the result of ``sklearn.cluster.OPTICS(max_eps=..., algorithm="kd_tree")``, ties
+        included, but for the exception that `dbscan` has. It takes all edges, at most 32 bytes for each
+        pair in each direction, in files if they are many, and one task that visits all rows.
+        "forest": for larger data; what is kept is a minimum spanning forest, no larger than the rows.
+        For every ``eps <= max_eps`` it has the same core rows as ``dbscan(eps, min_samples)``, in the
+        same clusters.
+    on, id, dropna, method, partitioning, blocksize
+        As in `self_join`; `id` only says which column is no coordinate.
+    metric, p
+        "euclidean" only; or "minkowski" with ``p=2``, which is the same.
+
+    Returns
+    -------
+    DataFrame
+        With the frame's index and partitions, and a row for each of its rows (but for those that `dropna`
+        leaves out): ``ordering`` (int64), its place in the order; ``reachability`` and ``core_distance``
+        (float64, in the units of the columns; inf: none within `max_eps`); ``predecessor`` (int64), the
+        number of the row from which it was reached, counted in the result from 0, or -1. In mode
+        "forest" distances are the least `eps` for which a row is a core row, or joins those before it.
+
+    Raises
+    ------
+    BudgetError
+        When planned: the edges do not fit the disk, or the rows one worker.
+    ScratchError
+        A file of edges cannot be written; it is an OSError, too.
+
+    Notes
+    -----
+    Ankerst, Breunig, Kriegel & Sander (1999), "OPTICS: ordering points to identify the clustering
+    structure". Block pairs give edges, on GPUs too; the visit of all rows is one task on one core of
+    the host. Where edges are so many that they lie in files, workers on several machines need a folder
+    that they share: Dask's configuration ``temporary-directory`` of the client. The client removes a
+    run's files once the run is over, also if it is cancelled, or a worker is lost.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 9.0, 1.0, 3.0]})
+    >>> df.simjoin.optics(5.0, min_samples=2)
+       ordering  reachability  core_distance  predecessor
+    0         0           inf            1.0           -1
+    1         3           inf            inf           -1
+    2         1           1.0            1.0            0
+    3         2           2.0            2.0            2
+    """
     meta = example_of(frame)
-    samples = check_whole("min_samples", min_samples, 2)
-    check_choice("mode", mode, MODES)
-    spec = checked_spec(
-        meta, max_eps, on=on, id=id, metric=metric, p=p, dropna=dropna, method=method,
-        partitioning=partitioning, blocksize=blocksize, eps_name="max_eps",
-    )  # fmt: skip
-    if spec.measure.name != ROOTED:
-        raise OptionError(
-            f"metric={metric!r} is not allowed in optics(), whose distances are roots of sums of squares; "
-            f"use metric={ROOTED!r}, or dbscan(), which takes every metric."
-        )
-    max_eps, spec = spec.eps, unnamed(spec)
+    samples, mode = asked.samples(), asked.mode
+    spec = asked.spec(meta)
+    max_eps = spec.eps
     if mode != FOREST:
         # a core distance may be max_eps where its square is just beyond that of max_eps
         spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
@@ -111,113 +183,7 @@ def optics(frame: Any, max_eps: float, min_samples: int = 5, *, mode: str = "edg
     return frames_for(meta).rows(found, chunk["ids"], example)
 
 
-def cluster_optics_dbscan(optics: Any, eps: float) -> Any:
-    """Clusters at a smaller distance, from a result of `optics`.
-
-    Parameters
-    ----------
-    optics : DataFrame
-        As `SimJoinAccessor.optics` gives it: all of its columns and rows.
-    eps : float
-        At most the `max_eps` of that.
-
-    Returns
-    -------
-    Series
-        int64, named "label", aligned with `optics`, lazy if that is: as
-        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"`` the core rows' clusters are those of
-        ``dbscan(eps)`` but for their numbers; with ``mode="edges"``, as in scikit-learn, nearly.
-
-    Notes
-    -----
-    Ankerst et al. (1999), "OPTICS: ordering points to identify the clustering structure", section 4.3. One
-    task has the columns of all rows.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> import dask_simjoin
-    >>> from dask_simjoin.cluster import cluster_optics_dbscan
-    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 6.0, 7.0, 30.0]})
-    >>> order = df.simjoin.optics(5.0, min_samples=2)
-    >>> cluster_optics_dbscan(order, 5.0).tolist(), cluster_optics_dbscan(order, 1.0).tolist()
-    ([0, 0, 0, 0, 0, -1], [0, 0, 0, 1, 1, -1])
-    """
-    far = as_number(eps)
-    if not far >= 0:
-        raise OptionError(f"eps={shown(eps)} is not allowed; use a number >= 0, at most max_eps.")
-    return _extracted(optics, far, {})
-
-
-def cluster_optics_xi(optics: Any, min_samples: int, *, xi: float = 0.05, min_cluster_size: Any = None,
-                      predecessor_correction: bool = True) -> Any:  # fmt: skip
-    """Clusters between steep parts of the reachability plot, from a result of `optics`.
-
-    Parameters
-    ----------
-    optics : DataFrame
-        As `SimJoinAccessor.optics` gives it: all of its columns and rows.
-    min_samples, xi, min_cluster_size, predecessor_correction
-        As in ``sklearn.cluster.cluster_optics_xi``, which does it: scikit-learn must be installed.
-
-    Returns
-    -------
-    Series
-        int64, named "label", aligned with `optics`, lazy if that is.
-
-    Notes
-    -----
-    Ankerst et al. (1999), "OPTICS: ordering points to identify the clustering structure", section 4.3.2. One
-    task has the columns of all rows.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> import dask_simjoin
-    >>> from dask_simjoin.cluster import cluster_optics_xi
-    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 16.0, 17.0, 18.0]})
-    >>> cluster_optics_xi(df.simjoin.optics(20.0, min_samples=2), 2).tolist()
-    [0, 0, 0, 1, 1, 1]
-    """
-    steepness = as_number(xi)
-    if not 0 <= steepness < 1:  # scikit-learn divides by 1 - xi
-        raise OptionError(f"xi={shown(xi)} is not allowed; use a number from 0 to 1, and below 1.")
-    samples = check_whole("min_samples", min_samples, 2)
-    size = min_cluster_size
-    if size is not None:
-        share = as_number(size)
-        size = share if 0 < share <= 1 else check_whole("min_cluster_size", size, 2)
-    if not isinstance(predecessor_correction, (bool, np.bool_)):
-        raise OptionTypeError(
-            f"predecessor_correction={shown(predecessor_correction)} is not allowed; use True or False."
-        )
-    steep_clusters()  # it is missing now, and not when a lazy result is computed
-    options = {
-        "min_samples": samples, "xi": steepness, "min_cluster_size": size,
-        "predecessor_correction": bool(predecessor_correction),
-    }  # fmt: skip
-    return _extracted(optics, None, options)
-
-
-def example_of_order(optics: Any, columns: Iterable[str]) -> Any:
-    """The empty example of a result of `optics`; refuses what has not these columns of it."""
-    meta = example_of(optics)
-    for name in columns:
-        if name not in meta.columns:
-            raise ColumnError(f"The frame has no column {name!r}; give a whole result of optics().")
-    return meta
-
-
-def _extracted(optics: Any, eps: float | None, options: dict[str, Any]) -> Any:
-    meta = example_of_order(optics, COLUMNS)
-    if not is_dask_collection(optics):
-        return whole_labels(optics, eps, options, LABELS)
-    example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
-    source = freeze(optics, list(COLUMNS))
-    return new_collection(Extracted(source.inner, source, eps, options, example))
-
-
-def connected_components(pairs: Any) -> Any:
+def connected_components(pairs: Frame) -> Frame:
     """Groups of rows that pairs connect: the end of de-duplication.
 
     Parameters

@@ -140,7 +140,7 @@ def kinds_of(meta: Any, names: Iterable[Hashable]) -> dict[Hashable, str]:
     return {name: kind_of_number(meta[name].dtype) for name in names}
 
 
-def check_named(option: str, name: Any, tables: list[Any]) -> None:
+def check_column_exists(option: str, name: Any, tables: list[Any]) -> None:
     """Refuse the name of a column that none of the tables has."""
     if not any(has_column(table.columns, name) for table in tables):
         columns = " and ".join(listed(table.columns) for table in tables)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from dask.base import is_dask_collection
 
-from dask_simjoin.engine.base import frames_for, joiner_of_library, library
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
-from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
-from dask_simjoin.options.settings import current_settings, on_cluster
-from dask_simjoin.options.spec import JoinSpec, check_dims, make_spec
+from dask_simjoin.errors import ColumnError, UnsupportedFrameError
+from dask_simjoin.options.spec import JoinSpec
 
 
 def is_frame(frame: Any) -> bool:
@@ -32,21 +30,6 @@ def example_of(frame: Any) -> Any:
     return meta.iloc[:0]
 
 
-def checked_spec(meta: Any, eps: Any, **options: Any) -> JoinSpec:
-    """The options of a verb, checked, with what is configured now."""
-    name = library(meta)
-    spec = make_spec(meta, eps, settings=current_settings(on_cluster()), library=name, **options)
-    joiner = joiner_of_library(name)
-    methods = joiner.methods
-    if spec.method not in methods:
-        raise OptionError(
-            f"method={spec.method!r} does not serve frames of {name!r}; use one of "
-            f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
-        )
-    check_dims(spec)
-    return spec
-
-
 def example_ids(meta: Any, spec: JoinSpec) -> Any:
     """An empty index of the ids that name rows in a result; refuses labels that cannot."""
     ids = row_ids(meta[spec.columns], spec.id)[:0]
@@ -56,8 +39,3 @@ def example_ids(meta: Any, spec: JoinSpec) -> Any:
             "of unique values, or add one with frame.simjoin.with_row_id()."
         )
     return ids
-
-
-def unnamed(spec: JoinSpec) -> JoinSpec:
-    """The options of a verb whose result names no rows: ids are not read, so they may repeat."""
-    return replace(spec, id=None, id_dtype=None)

@@ -6,13 +6,12 @@ from collections.abc import Hashable
 from typing import Any
 
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
-from dask_simjoin.options.columns import as_names, check_named
+from dask_simjoin.options.columns import as_names, check_column_exists
+from dask_simjoin.options.groups import SUFFIXES
 from dask_simjoin.options.messages import shown
 
 OWN = ("left", "right", "rank", "distance")
 """Columns of results that are no rows' attributes."""
-
-SUFFIXES = ("_left", "_right")
 
 
 def check_suffixes(suffixes: Any) -> tuple[str, str]:
@@ -53,7 +52,7 @@ def kept_columns(keep: Any, suffixes: Any, left: Any, right: Any = None) -> Kept
     wanted = _wanted(keep)
     tables = [left] if right is None else [left, right]
     for name in wanted:
-        check_named("keep", name, tables)
+        check_column_exists("keep", name, tables)
     of_left = [name for name in wanted if name in left.columns]
     of_right = of_left if right is None else [name for name in wanted if name in right.columns]
     names = [f"{name}{first}" if name in of_right else str(name) for name in of_left]

@@ -1,35 +1,17 @@
-"""The validated options of one join."""
+"""Hold the checked and resolved options of one join."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from dataclasses import dataclass, field, replace
 
 from dask_simjoin.engine.base import joiner_of_library
-from dask_simjoin.engine.index.cpu import METHODS, SWEEP_MAX_DIMS
-from dask_simjoin.engine.lists import lists_of
-from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
+from dask_simjoin.engine.index.cpu import SWEEP_MAX_DIMS
+from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import Metric, make_metric
 from dask_simjoin.metrics.norms import Norm
-from dask_simjoin.options.chosen_columns import integers_among
-from dask_simjoin.options.columns import (
-    check_columns,
-    check_columns_of,
-    check_on,
-    has_column,
-    kinds_of,
-    own_radius,
-)
-from dask_simjoin.options.messages import listed, shown
-from dask_simjoin.options.settings import Settings, current_settings, parse_size
-from dask_simjoin.options.validate import check_choice, check_eps, check_metric
-
-PAIRS = ("unique", "both")
-
-PARTITIONINGS = ("auto", "entity", "spatial", "replicated")
+from dask_simjoin.metrics.types import DType
+from dask_simjoin.options.settings import Settings, current_settings
 
 
 @dataclass(frozen=True)
@@ -92,7 +74,7 @@ class JoinSpec:
     partitioning: str = "auto"
     blocksize: int | None = None
     settings: Settings = field(default_factory=current_settings)
-    id_dtype: Any = None
+    id_dtype: DType = None
     library: str = "pandas"
     radius: Hashable | None = None
     keep: tuple[Hashable, ...] = ()
@@ -141,47 +123,9 @@ class JoinSpec:
         return dict(zip(self.names[len(self.keep) :], self.keep, strict=True))
 
 
-def make_spec(meta: Any, eps: Any, *, on: Any, id: Hashable | None = None, eps_name: str = "eps",
-              radii: bool = False, **options: Any) -> JoinSpec:  # fmt: skip
-    """Validate the options of a join of a frame like `meta` (its empty example).
-
-    `radii`: `eps` may name a column.
-    """
-    radius = own_radius(meta, eps) if radii else None
-    eps = 0.0 if radius is not None else check_eps(eps, eps_name)
-    metric = check_metric(options)
-    check_choice("pairs", options.get("pairs", "unique"), PAIRS)
-    check_choice("method", options.get("method", "auto"), METHODS)
-    check_choice("partitioning", options.get("partitioning", "auto"), PARTITIONINGS)
-    if options.get("blocksize") is not None:
-        options["blocksize"] = parse_size("blocksize", options["blocksize"])
-    for name in ("include_self", "return_distance", "dropna"):
-        value = options.get(name, False)
-        if not isinstance(value, (bool, np.bool_)):
-            raise OptionTypeError(f"{name}={shown(value)} is not allowed; use True or False.")
-        options[name] = bool(value)
-    check_columns(meta)
-    if id is not None and not has_column(meta.columns, id):
-        raise ColumnError(
-            f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. "
-            "Leave out id to name rows by their index labels."
-        )
-    named, on = on is not None, check_on(meta, on, id, radius)
-    check_columns_of(metric, on, not named)
-    chosen = None if named else integers_among(kinds_of(meta, on))
-    lists = lists_of(meta[on[0]]) if len(on) == 1 else None
-    columns = len(on) if lists is None else lists.length
-    dtype = meta.index.dtype if id is None else meta[id].dtype
-    if dtype == np.float16:
-        raise ColumnError(
-            f"id={id!r} is of dtype float16, of which pandas has no index; convert it, for example with "
-            ".astype('float64')."
-        )
-    dims = None if columns is None else metric.dims(columns)
-    return JoinSpec(
-        eps, on, id, dims=dims, lists=lists is not None, id_dtype=dtype, radius=radius, bound=eps_name,
-        chosen=chosen, **options,
-    )  # fmt: skip
+def without_ids(spec: JoinSpec) -> JoinSpec:
+    """Leave out the ids: a result that names no rows does not read them, so they may repeat."""
+    return replace(spec, id=None, id_dtype=None)
 
 
 def check_dims(spec: JoinSpec) -> None:

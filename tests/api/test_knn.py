@@ -20,7 +20,7 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from dask_simjoin.metrics import make_metric
-from dask_simjoin.options.spec import make_spec
+from dask_simjoin.options.requests import SelfJoin
 from dask_simjoin.tasks.nearest import search_chunk
 from dask_simjoin.tasks.whole import whole_searched
 from tests.support.frames import split
@@ -256,7 +256,7 @@ def test_states_are_no_wider_than_the_rows_that_were_met():
 
 
 def make_plan_of(frame):
-    spec = replace(make_spec(frame.iloc[:0], 0.0, on=None), id=None)
+    spec = replace(SelfJoin(eps=0.0).spec(frame.iloc[:0]), id=None)
     chunk, plan = whole_searched(frame, spec, 5)
     return chunk, chunk, plan.layout
 

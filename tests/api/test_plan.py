@@ -21,7 +21,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     UnsupportedFrameError,
 )
-from dask_simjoin.options.spec import make_spec
+from dask_simjoin.options.requests import SelfJoin
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.report import PlanReport
@@ -136,7 +136,7 @@ def test_the_interval_of_a_sample():
 def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
     """A few rows are drawn of each: two of one partition less often than two of different ones."""
     factors, held = [], 0
-    spec = make_spec(pd.DataFrame({"x": [0.0]}), 0.0005, on="x")
+    spec = SelfJoin(eps=0.0005, on="x").spec(pd.DataFrame({"x": [0.0]}))
     for seed in range(6):
         x = np.sort(np.random.default_rng(seed).uniform(size=60_000))
         found = int((np.searchsorted(x, x + 0.0005) - np.arange(len(x)) - 1).sum())
@@ -472,7 +472,7 @@ def test_frames_are_refused_as_self_join_does(frame):
     with pytest.raises(ColumnError, match="MultiIndex"):
         levels.simjoin.plan(EPS)
     with pytest.raises(UnsupportedFrameError):
-        dask_simjoin.api.plan.plan([1.0], EPS)
+        dask_simjoin.plan([1.0], EPS)
 
 
 def test_data_are_refused_as_when_a_join_is_planned(frame, how):
@@ -502,28 +502,27 @@ def test_a_result_beyond_the_limit_is_refused(frame, how):
 
 def test_chunks_beyond_the_memory_of_a_worker_are_refused():
     frame = frame_of(np.random.default_rng(0).uniform(size=(50_000, 1)))
-    spec = make_spec(frame, 1e-6, on=None)
+    spec = SelfJoin(eps=1e-6).spec(frame)
     summaries = [summarise(frame, 0, spec, True, 1)]
     with pytest.raises(BudgetError) as caught:
         make_plan(summaries, spec, Resources(memory=10**6))
     said = str(caught.value)
     assert "50,000 rows of 16 bytes" in said
     assert "needs about 3.81 MiB" in said and "has 0.95 MiB" in said and "blocksize='81.38 kiB'" in said
-    spec = make_spec(frame, 1e-6, on=None, blocksize="81.38 kiB", partitioning="entity")
+    spec = SelfJoin(eps=1e-6, blocksize="81.38 kiB", partitioning="entity").spec(frame)
     report = PlanReport(make_plan(summaries, spec, Resources(memory=10**6)), spec)
     assert report.chunks == 10
 
 
-def test_it_is_no_name_of_the_package():
-    """There it would hide the module of the same name."""
-    assert "plan" not in dask_simjoin.__all__
-    assert dask_simjoin.api.plan.plan.__doc__
+def test_it_is_a_function_of_the_package():
+    report = dask_simjoin.plan(pd.DataFrame({"x": [0.0, 1.0]}), 1.0)
+    assert (report.rows, report.pairs) == (2, 1)
 
 
 def test_workers_too_small_to_shuffle_between():
     x = np.random.default_rng(0).uniform(size=(1000, 2))
     frame = pd.DataFrame(x, columns=["x", "y"])
-    spec = make_spec(frame, 0.01, on=None, partitioning="spatial", blocksize=200 * 24)
+    spec = SelfJoin(eps=0.01, partitioning="spatial", blocksize=200 * 24).spec(frame)
     summaries = [summarise(frame, 0, spec, True, 1)]
     small = Resources(2, 2**27, True, 500_000_000)
     with pytest.raises(BudgetError, match=r"between workers of 476.84 MiB, and at least 640.00 MiB .*entity"):

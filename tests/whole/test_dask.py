@@ -17,8 +17,8 @@ from hypothesis import given, settings
 
 from dask_simjoin import errors
 from dask_simjoin.expressions import planner
+from dask_simjoin.options.requests import SelfJoin
 from dask_simjoin.options.settings import current_settings
-from dask_simjoin.options.spec import make_spec
 from dask_simjoin.planning.checks import MAX_ROWS, check_rows
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
@@ -376,7 +376,7 @@ def test_partitions_that_hold_ids_in_other_dtypes():
 
 
 def test_partitions_too_large_to_index(ddf):
-    spec = make_spec(ddf._meta, EPS, on=None)
+    spec = SelfJoin(eps=EPS).spec(ddf._meta)
     summary = summarise(ddf.partitions[0].compute(), 0, spec, False)
     huge = replace(summary, source_rows=2**33, moments=replace(summary.moments, rows=2**33))
     with dask.config.set({"simjoin.blocksize": "1 TiB"}):

@@ -11,7 +11,7 @@ from dask_simjoin.engine.cpu import joiner as cpu
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.methods import sinks as cpu_buffers
 from dask_simjoin.engine.index.cpu import SWEEP_MAX_DIMS, make_layout
-from dask_simjoin.options.spec import make_spec
+from dask_simjoin.options.requests import SelfJoin
 from dask_simjoin.planning.chunking.entity import entity_chunks
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.moments import moments
@@ -29,7 +29,7 @@ COLUMNS = ["left", "right", "distance"]
 def join_chunks(x, eps, cuts=(), **options):
     """Pairs, distances and numbers of neighbours of points cut into chunks."""
     frame = frame_of(x)
-    spec = make_spec(frame, eps, on=None, return_distance=True, **options)
+    spec = SelfJoin(eps=eps, return_distance=True, **options).spec(frame)
     bounds = [0, *cuts, len(x)]
     parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
     summaries = [summarise(part, n, spec, True) for n, part in enumerate(parts)]

@@ -1,0 +1,87 @@
+"""Count the neighbours of rows, and pairs, of which none is materialised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dask.base import is_dask_collection
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.expressions import counts
+from dask_simjoin.expressions.dask_private import new_collection
+from dask_simjoin.expressions.source import freeze
+from dask_simjoin.metrics.types import Frame, Series
+from dask_simjoin.options.calls import verb
+from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.requests import CountPairs, NeighborCounts
+from dask_simjoin.planning.doubts import raise_if_none
+from dask_simjoin.tasks.counts import count_block, count_block_pairs
+from dask_simjoin.tasks.whole import whole_chunk
+
+NEIGHBORS = "neighbors"
+"""Name of the Series of numbers of neighbours."""
+
+
+@verb(NeighborCounts)
+def neighbor_counts(frame: Frame, asked: NeighborCounts) -> Series:
+    """How many rows lie within `eps` of each row, the row itself not counted.
+
+    No pair is materialised.  Parameters are those of `self_join`; `id` only says which column
+    is no coordinate.  With spatial chunks the source is read a third time, for its labels.
+
+    Returns
+    -------
+    Series
+        int64, named "neighbors", with the frame's index and partitions.  Rows that `dropna`
+        leaves out have no entry.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]})
+    >>> df.simjoin.neighbor_counts(1.0).tolist()
+    [1, 2, 1, 0]
+    """
+    meta = example_of(frame)
+    spec = asked.spec(meta)
+    frames = frames_for(meta)
+    example = frames.series(np.zeros(0, np.int64), meta.index[:0], NEIGHBORS)
+    if is_dask_collection(frame):
+        source = freeze(frame, spec.columns)
+        return new_collection(counts.NeighborCounts(source.inner, source, spec, example))
+    chunk, plan = whole_chunk(frame, spec, named=False)
+    if not len(plan):
+        return example
+    found, _ = count_block(chunk, chunk, spec, plan.layout, True)
+    raise_if_none(plan.doubts, found.sum())
+    return frames.series(found, chunk["ids"], NEIGHBORS)
+
+
+@verb(CountPairs)
+def count_pairs(frame: Frame, asked: CountPairs) -> Any:
+    """The number of rows that `self_join` would return, without materialising any.
+
+    Parameters are those of `self_join`; `id` only says which column is no coordinate.
+
+    Returns
+    -------
+    int, or a lazy Dask Scalar
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]}).simjoin.count_pairs(1.0)
+    2
+    """
+    spec = asked.spec(example_of(frame))
+    if is_dask_collection(frame):
+        return new_collection(counts.CountPairs(freeze(frame, spec.columns), spec, 0))
+    chunk, plan = whole_chunk(frame, spec, named=False)
+    if not len(plan):
+        return 0
+    found = count_block_pairs(chunk, chunk, spec, plan.layout, True)
+    raise_if_none(plan.doubts, found)
+    return found

@@ -1,0 +1,48 @@
+"""Make empty examples of results: Dask asks for them before anything is computed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.errors import ColumnError
+from dask_simjoin.expressions.dask_private import UNKNOWN_CATEGORIES
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.frames import example_ids
+from dask_simjoin.options.spec import JoinSpec
+
+
+def pairs_example(left: Frame, right: Frame, spec: JoinSpec, some_missing: bool = False) -> Frame:
+    """An empty example of pairs; `some_missing`: right rows may be missing."""
+    frames = frames_for(left)
+    none = np.zeros(0, np.int64)
+    columns = {"left": example_ids(left, spec), "right": example_ids(right, spec.other or spec)}
+    if spec.return_distance:
+        columns["distance"] = np.empty(0)
+    columns |= {called: frames.values(left, name, none) for called, name in spec.kept_left.items()}
+    columns |= {called: frames.values(right, name, none) for called, name in spec.kept_right.items()}
+    example = frames.result(columns, 0)
+    if not some_missing:
+        return example
+    of_right = ["right", *spec.kept_right]
+    for name in of_right:
+        if UNKNOWN_CATEGORIES in getattr(example[name].dtype, "categories", ()):
+            column = spec.kept_right.get(name, spec.other and spec.other.id)
+            named = "the index" if column is None else repr(column)
+            raise ColumnError(
+                f"how='left' makes missing values of {named} of the right table, whose categories Dask does "
+                "not know; use other.categorize() first, which reads them, or convert it, for example with "
+                ".astype('object')."
+            )
+    return example.astype({name: frames.optional(example[name].dtype) for name in of_right})
+
+
+def nearest_example(left: Frame, right: Frame, spec: JoinSpec) -> Frame:
+    """An empty example of the rows of a nearest-neighbour join."""
+    pairs = pairs_example(left, right, spec, False)
+    columns = {name: pairs[name] for name in pairs.columns}
+    kept = {
+        name: columns.pop(name) for name in list(columns) if name in spec.kept_left or name in spec.kept_right
+    }
+    own = {"left": columns["left"], "right": columns["right"], "rank": np.zeros(0, np.int64)}
+    return frames_for(left).result(own | {"distance": columns["distance"]} | kept, 0)

@@ -1,0 +1,102 @@
+"""Make verbs of functions of a frame and a request, with a signature that names the options."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+
+from dask_simjoin.errors import OptionTypeError
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.groups import ORDER
+from dask_simjoin.options.messages import OPTIONS, elsewhere, shown
+
+P = ParamSpec("P")
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+
+def verb(
+    request: Callable[P, Request],
+) -> Callable[[Callable[[Frame, Request], Result]], Callable[Concatenate[Frame, P], Result]]:
+    """Make a function of a frame and a request one of the frame and the request's options.
+
+    The options are the fields of the request; they are `__signature__`, and the request's class is kept as
+    the attribute `request`.
+    """
+
+    def decorate(function: Callable[[Frame, Request], Result]) -> Callable[Concatenate[Frame, P], Result]:
+        name, own = function.__name__, inspect.signature(function)
+        frame = next(iter(own.parameters.values()))
+        signature = own.replace(parameters=[frame, *options_of(request)])
+        parameters = list(signature.parameters.values())
+
+        @functools.wraps(function)
+        def called(*args: Any, **options: Any) -> Result:
+            check_call(name, parameters, args, options)
+            try:
+                given = signature.bind(*args, **options).arguments
+            except TypeError as error:
+                raise OptionTypeError(f"{name}() got {error}.") from None
+            return function(given.pop(frame.name), request(**given))  # type: ignore[call-arg]
+
+        hints = get_type_hints(function)
+        called.__annotations__ = {
+            **{name: kind for name, kind in get_type_hints(request).items() if name in signature.parameters},
+            **{name: hints[name] for name in (frame.name, "return")},
+        }
+        vars(called).update(__signature__=signature, request=request)
+        return called
+
+    return decorate
+
+
+def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb as a method of an accessor, whose frame is the attribute `_frame`."""
+    name, signature = function.__name__, inspect.signature(function)
+    options = list(signature.parameters.values())[1:]
+
+    @functools.wraps(function)
+    def method(self: Any, *args: Any, **given: Any) -> Any:
+        check_call(name, options, args, given)
+        return function(self._frame, *args, **given)
+
+    own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    vars(method).update(__signature__=signature.replace(parameters=[own, *options]))
+    return method
+
+
+def options_of(request: Callable[..., object]) -> list[Parameter]:
+    """The options of a request as parameters: those by position first, and then the others in `ORDER`."""
+    options = list(inspect.signature(request).parameters.values())
+    places = [option for option in options if option.kind is not option.KEYWORD_ONLY]
+    named = [option for option in options if option.kind is option.KEYWORD_ONLY]
+    return places + sorted(named, key=lambda option: ORDER.index(option.name))
+
+
+def check_call(
+    called: str, parameters: Sequence[Parameter], args: Sequence[object], options: Mapping[str, object]
+) -> None:
+    """Refuse unknown keywords with the list of the known ones, too many positions, and what is missing."""
+    known = [one.name for one in parameters if one.name != "frame"]
+    places = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
+    needed = [one.name for one in parameters if one.name in places and one.default is one.empty]
+    for name in options:
+        if name not in known and name not in places:
+            raise OptionTypeError(
+                f"{called}() has no option {name!r}{elsewhere(name, OPTIONS, known)}; "
+                f"its options are {', '.join(known) or 'none'}."
+            )
+    if len(args) > len(places):
+        raise OptionTypeError(
+            f"{called}({', '.join(places)}) was given {shown(args[len(places)])} after those; its "
+            f"options are named: {', '.join(f'{name}=' for name in known if name not in places)}."
+        )
+    missing = [name for name in needed[len(args) :] if name not in options]
+    if missing:
+        raise OptionTypeError(
+            f"{' and '.join(f'{name}=' for name in missing)} {'is' if len(missing) == 1 else 'are'} "
+            f"missing: use {called}({', '.join(needed)}, ...)."
+        )

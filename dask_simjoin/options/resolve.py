@@ -1,0 +1,107 @@
+"""Check requests for joins against the frames that they are of, and resolve them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import fields, replace
+from typing import cast
+
+import numpy as np
+
+from dask_simjoin.engine.base import joiner_of_library, library
+from dask_simjoin.engine.lists import lists_of
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
+from dask_simjoin.metrics.types import DType, Frame
+from dask_simjoin.options.chosen_columns import integers_among
+from dask_simjoin.options.columns import (
+    check_columns,
+    check_columns_of,
+    check_on,
+    has_column,
+    kinds_of,
+    own_radius,
+)
+from dask_simjoin.options.groups import ORDER, Kept, MetricRequest
+from dask_simjoin.options.keep import kept_columns
+from dask_simjoin.options.messages import listed, shown
+from dask_simjoin.options.settings import current_settings, on_cluster, parse_size
+from dask_simjoin.options.spec import JoinSpec, check_dims, without_ids
+from dask_simjoin.options.validate import check_choice, check_eps, check_metric
+
+AS_GIVEN = ("pairs", "include_self", "return_distance", "dropna", "method", "partitioning")
+"""Options that a resolved join has as they are."""
+
+FLAGS = ("include_self", "return_distance", "dropna")
+
+
+def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
+    """Check the options of a request for one frame like `meta` (its empty example), but for `keep`."""
+    settings, name = current_settings(on_cluster()), library(meta)
+    radius = own_radius(meta, eps) if asked.radii else None
+    far = 0.0 if radius is not None else check_eps(eps, asked.bound)
+    metric, p = check_metric(asked.metric, asked.p)
+    check_choices(asked)
+    blocksize = None if asked.blocksize is None else parse_size("blocksize", asked.blocksize)
+    given = {name: getattr(asked, name) for name in AS_GIVEN if hasattr(asked, name)}
+    given |= {name: check_flag(name, given[name]) for name in FLAGS if name in given}
+    check_columns(meta)
+    dtype = _id_dtype(meta, asked.id)
+    on = check_on(meta, asked.on, asked.id, radius)
+    check_columns_of(metric, on, asked.on is None)
+    lists = lists_of(meta[on[0]]) if len(on) == 1 else None
+    columns = len(on) if lists is None else lists.length
+    spec = JoinSpec(
+        far, on, asked.id, metric=asked.metric, p=p, dims=None if columns is None else metric.dims(columns),
+        lists=lists is not None, blocksize=blocksize, settings=settings, id_dtype=dtype, library=name,
+        radius=radius, bound=asked.bound, **given,
+        chosen=integers_among(kinds_of(meta, on)) if asked.on is None else None,
+    )  # fmt: skip
+    methods = joiner_of_library(name).methods
+    if spec.method not in methods:
+        raise OptionError(
+            f"method={spec.method!r} does not serve frames of {name!r}; use one of "
+            f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
+        )
+    check_dims(spec)
+    return spec if asked.names_rows else without_ids(spec)
+
+
+def check_choices(asked: MetricRequest) -> None:
+    """Refuse a value that is none of an option's choices; `metric` and `how` have checks of their own."""
+    found = (option for option in fields(asked) if option.name not in ("metric", "how"))
+    for option in sorted(found, key=lambda option: ORDER.index(option.name)):
+        choices = cast(tuple[str, ...], option.metadata["choices"])
+        if choices:
+            check_choice(option.name, getattr(asked, option.name), choices)
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Refuse what is neither true nor false."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise OptionTypeError(f"{name}={shown(value)} is not allowed; use True or False.")
+    return bool(value)
+
+
+def _id_dtype(meta: Frame, id: Hashable | None) -> DType:
+    """The dtype of what names rows; refuses what cannot."""
+    if id is not None and not has_column(meta.columns, id):
+        raise ColumnError(
+            f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. "
+            "Leave out id to name rows by their index labels."
+        )
+    dtype = meta.index.dtype if id is None else meta[id].dtype
+    if dtype == np.float16:
+        raise ColumnError(
+            f"id={id!r} is of dtype float16, of which pandas has no index; convert it, for example with "
+            ".astype('float64')."
+        )
+    return dtype
+
+
+def keeping(asked: Kept, spec: JoinSpec, left: Frame, right: Frame | None = None) -> JoinSpec:
+    """Add the kept columns of one table, or of two, to a resolved join."""
+    of_left, of_right, names = kept_columns(asked.keep, asked.suffixes, left, right)
+    if spec.other is None:
+        return replace(spec, keep=of_left, names=names)
+    other = replace(spec.other, keep=of_right, names=names[len(of_left) :])
+    return replace(spec, keep=of_left, names=names[: len(of_left)], other=other)
