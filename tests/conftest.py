@@ -26,7 +26,8 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Skip what needs a GPU where there is none."""
+    """Skip what needs a GPU where there is none; put last what starts processes: kernels are there then."""
+    items.sort(key=lambda item: "client" in item.fixturenames or bool(item.get_closest_marker("processes")))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     cupy = importlib.import_module("cupy") if marked and importlib.util.find_spec("cupy") else None
     if cupy is None or not cupy.is_available():

@@ -71,13 +71,21 @@ def until(condition, what):
         time.sleep(0.02)
 
 
-@pytest.fixture
-def client():
+@pytest.fixture(scope="module")
+def mortal_workers():
+    """A cluster of which workers are killed: each comes back as another process."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as two,
-        Client(two) as client,
         dask.config.set({"distributed.scheduler.allowed-failures": 10}),
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
     ):
+        yield cluster
+
+
+@pytest.fixture
+def mortal(mortal_workers):
+    """Its client, once all workers are back."""
+    with Client(mortal_workers) as client:
+        client.wait_for_workers(2, timeout=PATIENCE)
         yield client
 
 
@@ -90,9 +98,10 @@ def started(client, x, own):
     return running
 
 
-def test_no_file_is_left_by_a_killed_worker(client, x, own, on_disk):
-    running = started(client, x, own)
-    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+@pytest.mark.processes
+def test_no_file_is_left_by_a_killed_worker(mortal, x, own, on_disk):
+    running = started(mortal, x, own)
+    os.kill(next(iter(mortal.run(os.getpid).values())), signal.SIGKILL)
     found = running.result(timeout=PATIENCE)
     until(lambda: not runs(own), "files were left")
     want = frame_of(x).simjoin.optics(EPS)
@@ -100,22 +109,24 @@ def test_no_file_is_left_by_a_killed_worker(client, x, own, on_disk):
     assert found.reachability.tolist() == want.reachability.tolist()
 
 
-def test_no_file_is_left_by_a_cancelled_run(client, x, own, on_disk):
-    started(client, x, own).cancel()
+@pytest.mark.processes
+def test_no_file_is_left_by_a_cancelled_run(mortal, x, own, on_disk):
+    started(mortal, x, own).cancel()
     until(lambda: not runs(own), "files were left")
     time.sleep(2)  # tasks that ran on have ended
     until(lambda: not runs(own), "files were left")
     # once more, with the same names of tasks
-    running = started(client, x, own)
+    running = started(mortal, x, own)
     assert running.result(timeout=PATIENCE).ordering.max() == len(x) - 1
     until(lambda: not runs(own), "files were left")
 
 
-def test_no_file_is_left_by_a_closed_client(x, own, on_disk):
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as one:
-        with Client(one) as client:
-            started(client, x, own)
-        until(lambda: not runs(own), "files were left")
+@pytest.mark.processes
+def test_no_file_is_left_by_a_closed_client(mortal_workers, x, own, on_disk):
+    with Client(mortal_workers) as client:
+        client.wait_for_workers(2, timeout=PATIENCE)
+        started(client, x, own)
+    until(lambda: not runs(own), "files were left")
 
 
 @pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])

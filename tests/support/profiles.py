@@ -1,5 +1,10 @@
 """How many examples Hypothesis tries: a fifth of them by default, all with `pytest --all`."""
 
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 WHOLE = 100
@@ -29,3 +34,33 @@ def chosen(every: list, few: list) -> list:
     """Every value in the profile ``full``, and few of them in others: of parameters that are compiled for."""
     assert set(few) <= set(every)
     return every if settings().max_examples >= WHOLE else few
+
+
+def pairwise(**axes: Sequence[Any]) -> pytest.MarkDecorator:
+    """Parametrize by all combinations of values; those that no pair of values needs are marked slow.
+
+    Parameters
+    ----------
+    **axes
+        Values by the names of parameters, at least two of them.
+
+    Returns
+    -------
+    pytest.MarkDecorator
+        Decorates a test.
+    """
+    every = list(itertools.product(*(range(len(values)) for values in axes.values())))
+    pairs = {one: set(itertools.combinations(enumerate(one), 2)) for one in every}
+    missing, few = set().union(*pairs.values()), set()
+    while missing:
+        best = max(every, key=lambda one: len(pairs[one] & missing))
+        few.add(best)
+        missing -= pairs[best]
+    chosen = [
+        pytest.param(
+            *(values[k] for values, k in zip(axes.values(), one, strict=True)),
+            marks=() if one in few else pytest.mark.slow,
+        )
+        for one in every
+    ]
+    return pytest.mark.parametrize(tuple(axes), chosen)

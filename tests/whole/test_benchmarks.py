@@ -4,7 +4,11 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.processes
 
 
 def run(*arguments):
@@ -28,6 +32,7 @@ for name in sys.argv[1:]:
 """Shows the help of programs, in one process: most of the time goes into imports."""
 
 
+@pytest.mark.slow
 def test_all_ways_find_the_same_pairs(tmp_path):
     found = tmp_path / "found.json"
     ran = run(

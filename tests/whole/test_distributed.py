@@ -20,6 +20,8 @@ from dask_simjoin.planning.resources import resources
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
 
+pytestmark = pytest.mark.processes
+
 EPS = 0.05
 PATIENCE = 60
 
@@ -104,7 +106,10 @@ def mortal_workers():
         yield cluster
 
 
-@pytest.mark.parametrize("partitioning", ["entity", "tasks", "p2p"])
+@pytest.mark.parametrize(
+    "partitioning",
+    ["entity", *(pytest.param(way, marks=pytest.mark.slow) for way in ("tasks", "p2p"))],
+)
 def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, monkeypatch):
     """Its tasks, chunks and shuffled rows are made anew, and the result is the same."""
     x = np.random.default_rng(3).uniform(size=(40_000, 2))

@@ -13,6 +13,7 @@ from dask_simjoin.engine.index.gpu import ENGINES, build, make_device_layout
 from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
 from tests.support.oracle import squared_distances
 from tests.support.points import KINDS, a_distance, make_points
+from tests.support.profiles import chosen
 
 DIMS = [1, 2, 3, 6, 9, 16, 33, 100, 200]
 WIDE = [(201, 0.3), (256, 0.0), (384, 0.01), (768, 0.3), (1024, 1.0), (2048, 0.01)]
@@ -25,7 +26,7 @@ def indexed(x, eps, engine):
         return layout, build(x, layout)
 
 
-def indexes(engine, dims, rank, sizes=(2, 130, 300)):
+def indexes(engine, dims, rank, sizes=(2, 130)):
     """Indexes that use the engine, and their pairs as a matrix; distances are those of points, or nearly."""
     for kind in KINDS:
         rng = np.random.default_rng(len(kind))
@@ -42,7 +43,7 @@ def indexes(engine, dims, rank, sizes=(2, 130, 300)):
 @pytest.mark.parametrize("rank", [0.0, 0.01, 0.3, 1.0])
 def test_float32_loses_no_pair(dims, rank):
     used = 0
-    for layout, index, near in indexes("float32", dims, rank):
+    for layout, index, near in indexes("float32", dims, rank, chosen([2, 130, 300], [2, 130])):
         used += 1
         n = len(near)
         z = index["z"].transpose(0, 2, 1).reshape(-1, dims)[:n]
@@ -67,7 +68,8 @@ def both_sides(vectors):
 def test_float16_loses_no_pair(dims, rank):
     """Without the tensor cores' own rounding, which only makes sums that are above 0 smaller."""
     used = 0
-    for _, index, near in indexes("float16", dims, rank, (2, 130, 300) if dims <= 200 else (2, 70)):
+    sizes = chosen([2, 130, 300], [2, 130]) if dims <= 200 else [2, 70]
+    for _, index, near in indexes("float16", dims, rank, sizes):
         used += 1
         n = len(near)
         left, right = both_sides(index["vectors"])
