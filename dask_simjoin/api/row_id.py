@@ -53,10 +53,11 @@ def with_row_id(frame: Frame, asked: RowId) -> Frame:
         return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})
     if not len(meta.columns):
         raise ColumnError("The frame has no column, so its rows cannot be numbered.")
-    # one column stands for the rows, so that counting them reads no other
-    ones = frame[meta.columns[0]].map_partitions(_ones, meta=_ones(meta.iloc[:, 0]))
+    # one column stands for the rows, so that counting them reads no other; as a frame, since Dask takes the
+    # name of a column alone, if it is a tuple, for several
+    ones = frame[[meta.columns[0]]].map_partitions(_ones, meta=_ones(meta))
     return frame.assign(**{name: ones.cumsum() - 1})
 
 
-def _ones(column: Series) -> Series:
-    return frames_for(column).series(np.ones(len(column), np.int64), column.index, ROW_ID)
+def _ones(rows: Series) -> Series:
+    return frames_for(rows).series(np.ones(len(rows), np.int64), rows.index, ROW_ID)

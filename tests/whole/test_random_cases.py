@@ -91,3 +91,11 @@ def test_columns_of_any_name(name):
     assert len(ddf.simjoin.self_join(1.0, **options)) == pairs
     assert len(ddf.simjoin.knn_join(ddf, 1, **options)) == 30
     assert len(ddf.simjoin.join(ddf, 1.0, how="left", **options)) == 2 * pairs + 30
+
+
+@pytest.mark.parametrize("name", [("a", 1), "x"])
+def test_rows_are_numbered_beside_a_column_of_any_name(name):
+    """Dask loses a column that is read alone and named by a tuple."""
+    ddf = dd.from_pandas(POINTS.rename(columns={"x": name}), npartitions=3).simjoin.with_row_id()
+    assert ddf.head(7, npartitions=-1)["row_id"].tolist() == list(range(7))
+    assert ddf[ddf["y"] > 2][["row_id"]].compute()["row_id"].tolist() == np.flatnonzero(POINTS.y > 2).tolist()
