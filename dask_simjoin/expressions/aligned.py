@@ -20,11 +20,13 @@ from dask_simjoin.expressions.dask_private import (
     TaskRef,
 )
 from dask_simjoin.expressions.filters import FilteredRows, RowValues, is_filtered
+from dask_simjoin.expressions.same_rows import in_order_of, may_move
 from dask_simjoin.expressions.source import FrozenSource
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk, joined
 from dask_simjoin.tasks.counts import count_block
+from dask_simjoin.tasks.fingerprints import Groups
 
 SUM_FAN_IN = 16
 """Results of block pairs that one task combines."""
@@ -59,6 +61,18 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
 
     @property
+    def _spec(self) -> JoinSpec | None:
+        return self.operand("spec") if "spec" in self._parameters else None
+
+    @property
+    def _groups(self) -> Groups:
+        """The columns that values depend on."""
+        spec = self._spec
+        if spec is None:
+            return (tuple(self.frame.columns),)
+        return (spec.on,) if spec.radius is None else (spec.on, (spec.radius,))
+
+    @property
     def of_filtered(self) -> bool:
         return is_filtered(self.operand("source").inner)
 
@@ -88,6 +102,9 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         if self.operand("chosen") is not None and self.frame.npartitions != values.npartitions:
             values = Repartition(values, new_partitions=self.frame.npartitions)
             values = Relabelled(self.frame, values)  # readers may number rows anew where they merge
+        elif may_move(self.frame):
+            chosen, source = self.operand("chosen"), self._source
+            return in_order_of(self.frame, values, source, self._groups, self._spec, chosen)
         return FilteredRows(values) if self.of_filtered else values
 
 

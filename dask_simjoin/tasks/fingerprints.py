@@ -1,0 +1,110 @@
+"""Fingerprints of rows: whether two runs of a partition gave the same rows, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.compat import module_of
+from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.statistics.partition import points
+
+Groups = tuple[tuple[Hashable, ...], ...]
+"""Columns of numbers that are read together; a column of lists is alone."""
+
+STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""Of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators")."""
+
+REMEDY = "persist() the frame, or write it to parquet, before you ask for values of its rows."
+
+
+def fingerprints(frame: Any, groups: Groups, spec: JoinSpec | None) -> Any:
+    """Hashes of the rows of a partition that have values.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    groups : tuple of tuple
+        The columns that values depend on.
+    spec : JoinSpec or None
+        Whose `dropna` tells which rows have values; None: all.
+
+    Returns
+    -------
+    array (rows,), uint64
+    """
+    backend = backend_for(frame)
+    found = backend.xp.zeros(len(frame), np.uint64)
+    for columns in groups:
+        x = backend.coordinates(frame, columns)
+        for k in range(x.shape[1]):
+            found = _mixed(found, x[:, k])
+    kept = kept_rows(frame, spec)
+    return found if kept is None else found[kept]
+
+
+def kept_rows(frame: Any, spec: JoinSpec | None) -> Any:
+    """Which rows have values (n,), bool; None: all."""
+    return points(frame, spec)[1] if spec is not None and spec.dropna else None
+
+
+def _mixed(state: Any, numbers: Any) -> Any:
+    """Hashes of what was hashed before and of numbers (n,), equal where those are."""
+    xp = module_of(numbers)
+    numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # makes 0.0 of -0.0
+    state = (state ^ xp.ascontiguousarray(numbers).view(np.uint64)) + np.uint64(STEP)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(FIRST)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(SECOND)
+    return state ^ (state >> np.uint64(31))
+
+
+def places_of(now: Any, then: Any) -> Any:
+    """For each row of a partition the place that the row had in another run; None: all have kept theirs.
+
+    Rows of equal fingerprints keep their order.
+
+    Parameters
+    ----------
+    now, then : array (rows,), uint64
+        Fingerprints in both runs.
+
+    Raises
+    ------
+    SourceChangedError
+        They are not those of the same rows.
+    """
+    xp = module_of(now)
+    if len(now) == len(then):
+        if bool((now == then).all()):
+            return None
+        new, old = xp.argsort(now, kind="stable"), xp.argsort(then, kind="stable")
+        if bool((now[new] == then[old]).all()):
+            places = xp.empty(len(now), np.int64)
+            places[new] = old
+            return places
+    raise SourceChangedError(
+        f"A partition of {len(now)} rows holds others than the {len(then)} that its values were found for: "
+        "Dask ran what the frame is made of twice, as it may where that shuffles rows, and got other rows "
+        f"the second time. {REMEDY}"
+    )
+
+
+def values_beside(frame: Any, values: Any, then: Any, groups: Groups, spec: JoinSpec | None) -> Any:
+    """Values of the rows of a partition in the order, and with the labels, that the rows have there.
+
+    `then`: fingerprints of the rows in the order of the values.
+    """
+    places = places_of(fingerprints(frame, groups, spec), then)
+    if places is not None and "predecessor" in getattr(values, "columns", ()):
+        raise SourceChangedError(
+            "Dask ran what the frame is made of twice and got its rows in another order, so the numbers of "
+            f"rows in 'predecessor' are not those of the rows beside them. {REMEDY}"
+        )
+    values = values.copy(deep=False) if places is None else values.take(places)
+    kept = kept_rows(frame, spec)
+    values.index = frame.index if kept is None else frame.index[kept]
+    return values

@@ -1,0 +1,121 @@
+"""Values beside frames that are shuffled, whose rows come in another order each time."""
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+
+import dask_simjoin  # noqa: F401
+
+ROWS, ON = 240, ["x", "y"]
+RIGHT = pd.DataFrame({"k": [0, 1, 2, 4, 2], "z": [1.0, 2.0, 3.0, 4.0, 5.0]})
+
+
+def lazy(frame):
+    return not isinstance(frame, pd.DataFrame)
+
+
+def merged(frame):
+    if lazy(frame):
+        return frame.merge(dd.from_pandas(RIGHT, npartitions=5), on="k", broadcast=False)
+    return frame.merge(RIGHT, on="k")
+
+
+MOVED = {
+    "set_index": lambda frame: frame.assign(key=frame.k).set_index("key"),
+    "merge": merged,
+    "sort_values": lambda frame: frame.sort_values("k"),
+    "drop_duplicates": lambda frame: frame.drop_duplicates(**({"split_out": 4} if lazy(frame) else {})),
+    "shuffle": lambda frame: frame.shuffle("k") if lazy(frame) else frame,
+}
+VALUES = {
+    "counts": lambda frame: frame.simjoin.neighbor_counts(1.0, on=ON),
+    "own": lambda frame: frame.simjoin.neighbor_counts("r", on=ON),
+    "spatial": lambda f: f.simjoin.neighbor_counts(1.0, on=ON, partitioning="spatial", blocksize="9 kB"),
+    "dbscan": lambda frame: (frame.simjoin.dbscan(1.0, 6, on=ON) < 0).astype(int) * 9,
+    "k": lambda frame: frame.simjoin.k_distances(2, on=ON) * 9,
+    "semi": lambda frame: frame.simjoin.join(RIGHT[["k", "z"]], 1.5, left_on=ON, right_on=["k", "z"],
+                                             how="leftsemi"),
+}  # fmt: skip
+
+
+def written(made, folder):
+    made.to_parquet(folder)
+    return dd.read_parquet(folder).compute()
+
+
+WAYS = {
+    "compute": lambda made, folder: made.compute(),
+    "persist": lambda made, folder: made.persist().compute(),
+    "head": lambda made, folder: made.head(10 * ROWS, npartitions=-1),
+    "partitions": lambda made, folder: pd.concat(
+        [made.partitions[n].compute() for n in range(made.npartitions)]
+    ),
+    "to_parquet": written,
+}
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """A frame of repeating labels; few rows are near others, so that each is told from most."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({name: rng.integers(0, 15, ROWS) * 1.0 for name in ON})
+    frame = frame.assign(k=rng.integers(0, 5, ROWS), r=rng.integers(0, 3, ROWS) * 1.0, name=np.arange(ROWS))
+    return frame.set_axis(rng.integers(0, 6, ROWS))
+
+
+def chosen(moved, verb):
+    if verb == "semi":
+        return VALUES[verb](moved)
+    values = VALUES[verb](moved)
+    return moved[values > 2]
+
+
+def check(frame, moved, verb, way, folder):
+    want = chosen(MOVED[moved](frame).reset_index(drop=True), verb)
+    made = chosen(MOVED[moved](dd.from_pandas(frame, npartitions=6, sort=False)), verb)
+    assert len(want) not in (0, len(MOVED[moved](frame)))
+    if way == "len":
+        assert len(made) == len(want)
+        return
+    got = WAYS[way](made, folder)
+    columns = sorted(want.columns)
+    pd.testing.assert_frame_equal(
+        *(some[columns].sort_values(columns, ignore_index=True) for some in (got, want)), check_dtype=False
+    )
+
+
+@pytest.mark.parametrize("way", [*WAYS, "len"])
+@pytest.mark.parametrize("moved", MOVED)
+def test_by_disk(frame, moved, way, tmp_path):
+    with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
+        check(frame, moved, "counts", way, tmp_path)
+
+
+@pytest.mark.parametrize("verb", VALUES)
+@pytest.mark.parametrize("moved", ["set_index", "merge"])
+def test_every_verb_by_disk(frame, moved, verb, tmp_path):
+    with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
+        check(frame, moved, verb, "head", tmp_path)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=4, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+# Dask itself gives rows of all partitions for `frame.merge(...).partitions[0]` by "p2p", and fails for others
+BY_NETWORK = [
+    (moved, way) for moved in MOVED for way in (*WAYS, "len") if (moved, way) != ("merge", "partitions")
+]
+
+
+@pytest.mark.parametrize(("moved", "way"), BY_NETWORK)
+def test_by_network(client, frame, moved, way, tmp_path):
+    check(frame, moved, "counts", way, tmp_path)
