@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import backend_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.options.spec import JoinSpec
@@ -37,10 +37,10 @@ def fingerprints(frame: Any, groups: Groups, spec: JoinSpec | None) -> Any:
     -------
     array (rows,), uint64
     """
-    backend = backend_for(frame)
-    found = backend.xp.zeros(len(frame), np.uint64)
+    frames = frames_for(frame)
+    found = frames.xp.zeros(len(frame), np.uint64)
     for columns in groups:
-        x = backend.coordinates(frame, columns)
+        x = frames.coordinates(frame, columns)
         for k in range(x.shape[1]):
             found = _mixed(found, x[:, k])
     kept = kept_rows(frame, spec)
