@@ -1,5 +1,6 @@
 """What README.md and the pages in docs/ show runs as it stands, links lead somewhere, and tables are true."""
 
+import ast
 import importlib.util
 import inspect
 import os
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dask_simjoin import SimJoinAccessor
+from dask_simjoin.api.verbs import VERBS
+from tests.checks import option_table
 from tests.support.paths import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -114,43 +116,41 @@ def test_pictures_are_small():
     assert pictures and all(picture.stat().st_size < 150_000 for picture in pictures)
 
 
-VERBS = {name: verb for name, verb in inspect.getmembers(SimJoinAccessor) if not name.startswith("_")}
-EVERYWHERE = {"self", "eps", "on", "id", "metric", "p", "dropna", "partitioning", "blocksize"}
-OWN = {
-    "join": {"other", "how"},
-    "knn_join": {"other", "k", "max_distance"},
-    "dbscan": {"min_samples"},
-    "optics": {"max_eps", "min_samples", "mode"},
-    "k_distances": {"k"},
-    "neighbor_graph": {"mode"},
-}
-
-
 def rows(page, title):
     """The rows of the table whose first line is this: lists of cells."""
     table = re.search(rf"^{re.escape(title)}\n((?:\|.*\n)+)", page.read_text(), re.M)[1].splitlines()[1:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
 
 
+def calls(page):
+    """The calls that a table of verbs shows: name -> parameters as text."""
+    shown = " ".join(row[0] for row in rows(ROOT / page, "| verb | gives |"))
+    return dict(re.findall(r"`(\w+)\((.*?)\)`", shown))
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/reference/verbs.md"])
 def test_the_table_of_verbs_has_all(page):
-    told = set(re.findall(r"`(\w+)\(", " ".join(row[0] for row in rows(ROOT / page, "| verb | gives |"))))
-    assert told == set(VERBS)
+    assert set(calls(page)) == set(VERBS)
 
 
-def test_the_table_of_options_is_that_of_the_verbs():
-    page = ROOT / "docs" / "reference" / "options.md"
-    told = {}
-    for name, _, also in rows(page, "| verb | metrics | also takes |"):
-        words = set(re.findall(r"`(\w+\*?)`", also.partition("; not")[0])) - {"eps"}
-        sides = {f"{side}_{what}" for side in ("left", "right") for what in ("on", "id")}
-        told[name.strip("`")] = words - {"left_*", "right_*"} | (sides if "left_*" in words else set())
-    taken = {
-        name: set(inspect.signature(VERBS[name]).parameters) - EVERYWHERE - OWN.get(name, set())
-        for name in VERBS
-        if name not in ("plan", "with_row_id")
-    }
-    assert told == taken
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/verbs.md"])
+def test_calls_in_the_table_of_verbs_are_those_of_the_functions(page):
+    for name, text in calls(page).items():
+        parameters = list(inspect.signature(VERBS[name].function).parameters.values())[1:]
+        needed = [one.name for one in parameters if one.default is one.empty]
+        shown = [one.strip() for one in text.replace("...", "").split(",") if one.strip()]
+        assert [one for one in shown if "=" not in one and one in needed] == needed, name
+        defaults = {one.name: one.default for one in parameters}
+        for option, _, default in (one.partition("=") for one in shown if "=" in one):
+            assert ast.literal_eval(default) == defaults[option], f"{name}: {option}"
+        assert {one.partition("=")[0] for one in shown} <= set(defaults), name
+
+
+def test_the_table_of_options_is_that_of_the_requests():
+    page = option_table.PAGE.read_text()
+    assert option_table.written(page, option_table.option_table()) == page, (
+        "python -m tests.checks.option_table"
+    )
 
 
 def test_a_block_that_fails_is_seen(tmp_path):
