@@ -19,7 +19,7 @@ from dask_simjoin.expressions.dask_private import (
     Task,
     TaskRef,
 )
-from dask_simjoin.expressions.filters import FilteredRows, RowValues, is_filtered
+from dask_simjoin.expressions.filters import FilteredRows, RowValues, check_guarded, is_filtered
 from dask_simjoin.expressions.same_rows import in_order_of, may_move
 from dask_simjoin.expressions.source import FrozenSource
 from dask_simjoin.options.spec import JoinSpec
@@ -98,6 +98,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         return list(self.frame.columns)
 
     def _lower(self) -> Expr:
+        check_guarded()
         values = self._values()
         if self.operand("chosen") is not None and self.frame.npartitions != values.npartitions:
             values = Repartition(values, new_partitions=self.frame.npartitions)

@@ -9,9 +9,12 @@ only, has no way for an expression to object, and gives wrong rows for its own c
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import dask
+
+from dask_simjoin.errors import PlanningError
 from dask_simjoin.expressions.dask_private import MOVES_FILTERS, Blockwise, Expr, Filter, FilterAlign
 
 
@@ -48,13 +51,45 @@ def must_stay(step: Expr, condition: Expr) -> bool:
     return bool(values)
 
 
+ASKED = "is_filter_pushdown_available"
+"""What Dask calls the function that says whether a filter may move."""
+
+
+def guard(modules: Iterable[Any]) -> bool:
+    """Have modules of Dask ask `must_stay` besides; False: one of them has no such function.
+
+    Filters whose conditions hold no `RowValues` move as before.  A second call changes nothing.
+    """
+    known = True
+    for module in modules:
+        available = getattr(module, ASKED, None)
+        if available is None:
+            known = False
+        elif not hasattr(available, "of_simjoin"):
+            setattr(module, ASKED, _asked(available))
+    return known
+
+
 def _asked(available: Callable[..., bool]) -> Callable[..., bool]:
     @functools.wraps(available)
-    def is_filter_pushdown_available(expr: Expr, parent: Any, *args: Any, **kwargs: Any) -> bool:
-        return not must_stay(expr, parent.predicate) and available(expr, parent, *args, **kwargs)
+    def asked(expr: Expr, parent: Any, *args: Any, **kwargs: Any) -> bool:
+        if not available(expr, parent, *args, **kwargs):
+            return False
+        condition = getattr(parent, "predicate", None)
+        return not (isinstance(condition, Expr) and must_stay(expr, condition))
 
-    return is_filter_pushdown_available
+    asked.of_simjoin = True  # type: ignore[attr-defined]
+    return asked
 
 
-for _module in MOVES_FILTERS:
-    _module.is_filter_pushdown_available = _asked(_module.is_filter_pushdown_available)
+GUARDED = guard(MOVES_FILTERS)
+
+
+def check_guarded() -> None:
+    """Refuse values of rows where Dask could move filters beneath what their values depend on."""
+    if not GUARDED:
+        raise PlanningError(
+            f"This version of Dask ({dask.__version__}) has no function {ASKED!r}, without which filters "
+            "cannot be kept above the rows that values are of, and results could be wrong; use an older "
+            "version of Dask, or compute() the frame and ask for the values of that."
+        )

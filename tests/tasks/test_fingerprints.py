@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.errors import SourceChangedError
-from dask_simjoin.options.frames import checked_spec
+from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.fingerprints import fingerprints, places_of, values_beside
 
 ROWS = 200
@@ -54,7 +54,7 @@ def test_lists():
 
 def test_rows_left_out(frame):
     frame["x"] = frame.x.where(frame.x != 1)
-    spec = checked_spec(frame, 1.0, on=["x", "y"], dropna=True)
+    spec = JoinSpec(1.0, ("x", "y"), dropna=True)
     kept = frame[frame.x.notna()]
     values, then = kept.x * 7 + kept.y, fingerprints(frame, (("x", "y"),), spec)
     moved = frame.iloc[::-1]
