@@ -5,7 +5,7 @@ import importlib.util
 ON_GPU = [
     "dask_simjoin/engine/gpu/frames.py",
     "dask_simjoin/engine/gpu/joiner.py",
-    "dask_simjoin/engine/gpu/launch.py",
+    "dask_simjoin/engine/gpu/methods/tiles.py",
     "dask_simjoin/engine/gpu/nearest.py",
     "dask_simjoin/engine/gpu/kdorder.py",
     "dask_simjoin/engine/gpu/pairs.py",

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
-from dask_simjoin.engine.gpu import launch as gpu_engine
+from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.index.gpu import build, make_device_layout
 from dask_simjoin.metrics import make_metric
 
@@ -86,7 +86,7 @@ def joined(x: Any, eps: float, engine: str, repeat: int) -> dict[str, Any]:
 
     def join() -> int:
         pairs = 0
-        for found in gpu_engine.batches(built, built, layout, same=True):
+        for found in gpu_tiles.batches(built, built, layout, same=True):
             pairs += len(found.places)
             told[:] = found.decided, found.refused
         return pairs

@@ -14,7 +14,6 @@ import dask_simjoin
 from benchmarks.harness.points import Row
 from benchmarks.harness.timing import Join, Tool
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.index.cpu import make_layout
 from dask_simjoin.planning.statistics.moments import moments
 
 VERSION = dask_simjoin.__version__
@@ -32,7 +31,7 @@ def source_digest() -> str:
 def engine(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
     """Positions (int32) of the pairs of the points `x` (n, d): what peers return."""
     found = moments(x)
-    layout = make_layout("auto", found.lower, found.upper, found.mean, found.variance, eps * eps)
+    layout = JOINER.layout("auto", found.lower, found.upper, found.mean, found.variance, eps * eps)
     index = JOINER.build(x, layout)
     pairs = JOINER.pairs(index, index, layout, same=True)
     return pairs.left, pairs.right

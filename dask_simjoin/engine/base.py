@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from types import ModuleType
+from typing import Any
 
+from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.engine.protocols import Frames, Joiner, Searcher
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.types import Frame
@@ -62,6 +65,12 @@ def searcher_of_library(name: str) -> Searcher:
 def searcher_for(frame: Frame) -> Searcher:
     """What searches chunks of frames like one for nearest neighbours."""
     return searcher_of_library(library(frame))
+
+
+@functools.cache
+def method_module(name: str, library: str) -> Any:
+    """Load what a method does with chunks of a library: a `CpuMethod` or a `GpuMethod`."""
+    return importlib.import_module(METHODS[name].modules[library])
 
 
 def host_joiner() -> Joiner:

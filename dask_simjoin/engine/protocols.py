@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -65,6 +65,9 @@ class Layout(Protocol):
     def grain(self) -> int:
         """Points at whose multiples queries can be cut."""
 
+    def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
+        """Describe it in a plan; `names` calls dimensions by name."""
+
 
 class SearchLayout(Protocol):
     """How all chunks of one search for nearest neighbours are indexed."""
@@ -76,6 +79,9 @@ class SearchLayout(Protocol):
     @property
     def norm(self) -> Norm:
         """Of the totals that say what is near."""
+
+    def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
+        """Describe it in a plan; `names` calls dimensions by name."""
 
 
 class Frames(Protocol):
@@ -132,9 +138,6 @@ class Joiner(Protocol):
 
     xp: ArrayModule
     """The module of the arrays."""
-
-    methods: tuple[str, ...]
-    """The methods that can be chosen by name, and "auto"."""
 
     max_dims: int | None
     """Dimensions that it serves; None: any number."""

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
-from dask_simjoin.engine.index.cpu import METHODS
+from dask_simjoin.engine.methods import CHOICES
 from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.types import Columns
 
@@ -14,7 +14,9 @@ MetricName = Literal[
     "euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"
 ]  # fmt: skip
 Pairs = Literal["unique", "both"]
-Method = Literal["auto", "sweep", "tiles"]
+Method = str
+"""The name of a method: one of `dask_simjoin.engine.methods.CHOICES`."""
+
 Partitioning = Literal["auto", "entity", "spatial", "replicated"]
 
 Radius = float | str
@@ -87,7 +89,7 @@ class MetricRequest(Coordinates, Chunked):
 class Engine:
     """Say how pairs are found within chunks."""
 
-    method: Method = field(default="auto", metadata=about("engine that finds pairs", choices=METHODS))
+    method: Method = field(default="auto", metadata=about("engine that finds pairs", choices=CHOICES))
 
 
 @dataclass(frozen=True, kw_only=True)

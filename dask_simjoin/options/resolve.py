@@ -8,8 +8,9 @@ from typing import cast
 
 import numpy as np
 
-from dask_simjoin.engine.base import joiner_of_library, library
+from dask_simjoin.engine.base import library
 from dask_simjoin.engine.lists import lists_of
+from dask_simjoin.engine.methods import choices_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.metrics.types import DType, Frame
 from dask_simjoin.options.chosen_columns import integers_among
@@ -56,7 +57,7 @@ def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
         radius=radius, bound=asked.bound, **given,
         chosen=integers_among(kinds_of(meta, on)) if asked.on is None else None,
     )  # fmt: skip
-    methods = joiner_of_library(name).methods
+    methods = choices_for(name)
     if spec.method not in methods:
         raise OptionError(
             f"method={spec.method!r} does not serve frames of {name!r}; use one of "

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from dask_simjoin.engine.base import joiner_of_library
-from dask_simjoin.engine.index.cpu import SWEEP_MAX_DIMS
+from dask_simjoin.engine.methods import METHODS, choices_of
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import Metric, make_metric
 from dask_simjoin.metrics.norms import Norm
@@ -135,10 +135,11 @@ def check_dims(spec: JoinSpec) -> None:
     most = joiner_of_library(spec.library).max_dims
     has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
     what = "numbers" if spec.lists else "columns"
-    if spec.method == "sweep" and spec.dims > SWEEP_MAX_DIMS:
+    served = choices_of(spec.dims)
+    if spec.method not in served:
         raise OptionError(
-            f"method='sweep' serves at most {SWEEP_MAX_DIMS} {what}, and {has} {spec.dims:,}; use "
-            "method='tiles' or 'auto'."
+            f"method={spec.method!r} serves at most {METHODS[spec.method].max_dims} {what}, and {has} "
+            f"{spec.dims:,}; use method={' or '.join(map(repr, served))}."
         )
     if most is not None and spec.dims > most:
         raise OptionError(

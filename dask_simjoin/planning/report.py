@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from dask.utils import format_bytes
 
-from dask_simjoin.engine.index.gpu import DeviceLayout
 from dask_simjoin.options.messages import counted
 from dask_simjoin.options.optional import new_axes
 from dask_simjoin.options.spec import JoinSpec
@@ -219,14 +218,7 @@ class PlanReport:
         return _listed([axes[k] for k in places])
 
     def _engine(self) -> str:
-        layout = self.plan.layout
-        if isinstance(layout, DeviceLayout):
-            return f"tiles on GPUs, in {layout.engine}, in order of {self._names(layout.cut)}"
-        grid = getattr(layout, "grid", None)
-        if grid is None:
-            return f"tiles, in order of {self._names(layout.cut)}"
-        cells = f" in cells of {self._names(grid.dims)}" if grid.dims else ""
-        return f"sweep along {self._names([grid.sweep])}{cells}"
+        return self.plan.layout.in_words(self._names)
 
     def _partitioning(self) -> str:
         chunks = self.plan.chunks

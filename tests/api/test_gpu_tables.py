@@ -175,10 +175,10 @@ def test_not_a_number_stays_one(how):
 
 def test_kept_columns_of_several_batches(monkeypatch):
     """More pairs than a buffer holds."""
-    from dask_simjoin.engine.gpu import launch as gpu_engine
+    from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 
-    monkeypatch.setattr(gpu_engine, "FIRST_BATCH", 0)
-    monkeypatch.setattr(gpu_engine, "BATCH", 1 << 16)
+    monkeypatch.setattr(gpu_tiles, "FIRST_BATCH", 0)
+    monkeypatch.setattr(gpu_tiles, "BATCH", 1 << 16)
     frame = frame_of(np.random.default_rng(3).integers(0, 9, (3000, 2)) * 0.5).assign(k=np.arange(3000))
     options = {"on": ON, "keep": ["k"], "return_distance": True}
     found = computed(cudf.from_pandas(frame).simjoin.self_join(1.0, **options))

@@ -79,7 +79,7 @@ def test_orders_are_those_of_pandas(name, mode):
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(cases(max_dims=12, max_points=60), st.integers(1, 8), st.sampled_from(ENGINES))
+@given(cases(max_dims=12, max_points=60), st.integers(1, 8), st.sampled_from([*ENGINES]))
 def test_any_points_on_every_engine(case, min_samples, engine):
     """Ties, borders and roots, of one index and of two, with both types of nodes."""
     x = case.x.astype(np.float64)

@@ -13,9 +13,9 @@ pytest.importorskip("cudf")
 
 from dask_simjoin.cluster.algorithms.components import component_roots, new_nodes
 from dask_simjoin.engine.cpu.joiner import JOINER as CPU
-from dask_simjoin.engine.gpu import launch as gpu_engine
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.index.regions import make_regions
 from dask_simjoin.metrics import norms
 from dask_simjoin.planning.statistics.moments import moments
@@ -146,7 +146,7 @@ def test_more_pairs_than_a_batch_holds(norm, monkeypatch):
     layout = layout_of(x, a_total(x[:1000], norm, 0.2), norm)
     index = built(x, layout)
     whole = JOINER.pairs(index, index, layout, same=True)
-    monkeypatch.setattr(gpu_engine, "BATCH", 1 << 18)
+    monkeypatch.setattr(gpu_tiles, "BATCH", 1 << 18)
     found = JOINER.pairs(index, index, layout, same=True)
     keys = [cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)]
     assert len(keys[0]) > 2_000_000

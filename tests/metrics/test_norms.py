@@ -14,8 +14,8 @@ from dask_simjoin.engine.cpu import joiner as cpu
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.methods import sinks as cpu_buffers
-from dask_simjoin.engine.index.cpu import SWEEP_MAX_DIMS
 from dask_simjoin.engine.index.regions import make_regions
+from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.metrics import Metric, norms
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning import plan_nearest as searches
@@ -25,6 +25,8 @@ from tests.support.oracle import as_set, squared_distances
 from tests.support.oracle import totals as totals_of
 from tests.support.points import cases, frame_of, make_points
 from tests.support.profiles import examples
+
+SWEEP_MAX_DIMS = METHODS["sweep"].max_dims
 
 NORMS = [1, 3, 5, math.inf]
 POWERS = [2, *NORMS, 4, 7, 64]

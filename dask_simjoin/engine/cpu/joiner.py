@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from dask_simjoin.engine.base import HOME, method_module
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.kernels import components, finish
 from dask_simjoin.engine.cpu.kernels import regions as region_kernels
 from dask_simjoin.engine.cpu.kernels.stale import forget_stale
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
+from dask_simjoin.engine.cpu.methods.method import CpuMethod
 from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Positions, Shown
-from dask_simjoin.engine.cpu.methods.sweep import count_pairs, find_pairs, part
-from dask_simjoin.engine.cpu.methods.tiles import build_tiles
-from dask_simjoin.engine.index import sweep as grid
 from dask_simjoin.engine.index import tiles
-from dask_simjoin.engine.index.cpu import METHODS, Layout, make_layout
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
-from dask_simjoin.engine.protocols import Measured, Pairs, Visitor
+from dask_simjoin.engine.methods import choose
+from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows, Visitor
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Index
 
@@ -33,33 +31,32 @@ class CpuJoiner:
     """See `Joiner`."""
 
     xp = np
-    methods = METHODS
     max_dims = None
 
-    def layout(self, method: str, lower: Any, upper: Any, mean: Any, variance: Any,
-               threshold: float, norm: Norm = 2) -> Layout:  # fmt: skip
-        return make_layout(method, lower, upper, mean, variance, threshold, norm)
+    def layout(self, method: str, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
+               variance: np.ndarray, threshold: float, norm: Norm = 2) -> Layout:  # fmt: skip
+        module = _module(choose(method, len(lower), HOME))
+        return module.layout(lower, upper, mean, variance, threshold, norm)
 
     def build(self, x: np.ndarray, layout: Layout | NearestLayout) -> Index:
         if isinstance(layout, NearestLayout):
             return cpu_nearest.build(x, np.arange(len(x)), layout)
-        if layout.grid is not None:
-            return grid.build(x, layout.grid, SWEEP_LANES)
-        return build_tiles(x, layout)
+        return _module(layout.method).build(x, layout)
 
     def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: Measured | None = None,
-              labels: tuple[Any, Any] | None = None, rows: tuple[int, int] | None = None,
-              kept: Any = None) -> Pairs:  # fmt: skip
+              labels: tuple[np.ndarray, np.ndarray] | None = None, rows: Rows | None = None,
+              kept: Kept | None = None) -> Pairs:  # fmt: skip
         if rows is None:
             return _pairs(q, d, layout, same, same, distance, labels, kept)
         start, stop = rows
-        some = part(q, layout, start, stop)
+        module = _module(layout.method)
+        some = module.part(q, start, stop)
         own = other = None
         if labels is not None:
             own = other = labels[0][start:stop], labels[1]
         if not same:
             return _pairs(some, d, layout, False, False, distance, other, kept, (start, 0))
-        rest = part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
+        rest = module.part(q, stop, len(q["order"]) - SWEEP_LANES)
         if labels is not None:
             own, other = (own[0], own[0]), (own[0], labels[0][stop:])  # type: ignore[index]
         found = [
@@ -72,16 +69,17 @@ class CpuJoiner:
         return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found), values)
 
     def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
-              rows: tuple[int, int] | None = None) -> None:  # fmt: skip
+              rows: Rows | None = None) -> None:  # fmt: skip
         if rows is not None:
             start, stop = rows
-            some = part(q, layout, start, stop)
+            module = _module(layout.method)
+            some = module.part(q, start, stop)
             self.visit(some, some if same else d, layout, visitor, same=same)
             if same:
-                rest = part(q, layout, stop, len(q["order"]) - SWEEP_LANES)
+                rest = module.part(q, stop, len(q["order"]) - SWEEP_LANES)
                 self.visit(some, rest, layout, visitor, same=False)
             return
-        y = [s["cols"].T if layout.grid is not None else s["y"] for s in (q, d)]
+        y = [_module(layout.method).points(s) for s in (q, d)]
 
         def show(left: np.ndarray, right: np.ndarray) -> None:
             totals = np.empty(len(left))
@@ -91,8 +89,8 @@ class CpuJoiner:
         places = [np.arange(len(s["order"]), dtype=np.int32) for s in (q, d)]
         _show(q, d, layout, same, places, show)
 
-    def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray, taking: tuple[Any, Any],
-                offset: int, *, same: bool) -> None:  # fmt: skip
+    def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
+                taking: tuple[np.ndarray, np.ndarray], offset: int, *, same: bool) -> None:  # fmt: skip
         def link(left: np.ndarray, right: np.ndarray) -> None:
             components.link(parent, left, right, *taking, offset)
 
@@ -105,17 +103,17 @@ class CpuJoiner:
     def roots(self, parent: np.ndarray) -> None:
         components.roots(parent)
 
-    def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Any, Any], low: tuple[Any, Any], *,
-               same: bool) -> None:  # fmt: skip
+    def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
+               low: tuple[np.ndarray, np.ndarray], *, same: bool) -> None:  # fmt: skip
         def lower(left: np.ndarray, right: np.ndarray) -> None:
             components.lowest(left, right, *labels, *low)
 
         _show(q, d, layout, same, [s["order"] for s in (q, d)], lower)
 
-    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Any:
+    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool) -> list[np.ndarray]:
         counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if same else (q, d))]
         if all(len(c) > SWEEP_LANES for c in counts):
-            count_pairs(q, d, layout, same, counts[0], counts[-1])
+            _module(layout.method).counts(q, d, layout, same, counts[0], counts[-1])
         by_position = []
         for side, count in zip((q, d), counts, strict=False):
             n = len(count) - SWEEP_LANES
@@ -124,11 +122,11 @@ class CpuJoiner:
             by_position.append(out)
         return by_position
 
-    def weights(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Any:
+    def weights(self, q: Index, d: Index, layout: Layout, *, same: bool) -> np.ndarray:
         counts = [np.zeros(len(s["order"]), np.int64) for s in (q, d)]
         if all(len(c) > SWEEP_LANES for c in counts):
             # of one index with itself the kernels meet each pair once, from its earlier place
-            count_pairs(q, d, layout, same, *counts)
+            _module(layout.method).counts(q, d, layout, same, *counts)
         return counts[0][: len(counts[0]) - SWEEP_LANES]
 
     def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
@@ -154,10 +152,16 @@ forget_stale()
 JOINER = CpuJoiner()
 
 
+def _module(method: str) -> CpuMethod:
+    module: CpuMethod = method_module(method, HOME)
+    return module
+
+
 def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, distance: Measured | None,
-           labels: tuple[Any, Any] | None, kept: Any = None,
+           labels: tuple[np.ndarray, np.ndarray] | None, kept: Kept | None = None,
            firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
     """Pairs of two indexes; `one_chunk`: of parts of one chunk, so that the smaller position is left."""
+    module = _module(layout.method)
     sides, room = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
         room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + tiles.TILE**2
@@ -170,7 +174,7 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
         sink = Labels(
             room // 2,
             [
-                (s["cols"].T if layout.grid is not None else s["y"], s["order"], label)
+                (module.points(s), s["order"], label)
                 for s, label in zip(sides, labels or [s["order"] for s in sides], strict=True)
             ],
             same=one_chunk,
@@ -181,7 +185,7 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
         )
     decided = refused = 0
     if room:
-        decided, refused = find_pairs(q, d, layout, same, names, sink)
+        decided, refused = module.pairs(q, d, layout, same, names, sink)
     else:
         sink.end(0)
     left, right, *more = sink.segments.whole
@@ -195,4 +199,4 @@ def _show(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray
           function: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
     """Show all pairs to a function, some at a time, by these names of the places of both sides."""
     if all(len(s["order"]) > SWEEP_LANES for s in (q, d)):
-        find_pairs(q, d, layout, same, names, Shown(function))
+        _module(layout.method).pairs(q, d, layout, same, names, Shown(function))

@@ -7,15 +7,22 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.gpu import launch as gpu_engine
+from dask_simjoin.engine.base import method_module
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
-from dask_simjoin.engine.index.gpu import DeviceLayout
-from dask_simjoin.engine.protocols import Measured, Pairs
+from dask_simjoin.engine.gpu.methods.method import GpuLayout, GpuMethod
+from dask_simjoin.engine.protocols import Kept, Measured, Pairs, Rows
+from dask_simjoin.metrics.types import Array, DType, Index
 
-Index = dict[str, Any]
+LIBRARY = "cudf"
 
 THREADS = 256
+
+
+def method_of(name: str) -> GpuMethod:
+    """Return what a method does on GPUs."""
+    method: GpuMethod = method_module(name, LIBRARY)
+    return method
 
 
 def shape_of(items: int) -> tuple[tuple[int], tuple[int]]:
@@ -23,14 +30,14 @@ def shape_of(items: int) -> tuple[tuple[int], tuple[int]]:
     return (min(-(-items // THREADS), 1 << 16),), (THREADS,)
 
 
-def finish(layout: DeviceLayout, function: str, *, labels: bool) -> Any:
+def finish(layout: GpuLayout, function: str, *, labels: bool) -> Any:
     """A kernel of `finish.cu`."""
     constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(layout.norm)
     return load.kernel("finish", function, **constants)
 
 
-def labelled_pairs(q: Index, d: Index, layout: DeviceLayout, *, same: bool, distance: Measured | None,
-          labels: tuple[Any, Any] | None, rows: tuple[int, int] | None, kept: Any) -> Pairs:  # fmt: skip
+def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, same: bool, distance: Measured | None,
+          labels: tuple[Array, Array] | None, rows: Rows | None, kept: Kept | None) -> Pairs:  # fmt: skip
     """All pairs of two indexes: see `Joiner.pairs`."""
     kind = cupy.int32 if labels is None else cupy.int64
     names = labels or (q["order"], d["order"])
@@ -39,7 +46,7 @@ def labelled_pairs(q: Index, d: Index, layout: DeviceLayout, *, same: bool, dist
     dtypes = [kind, kind, *([] if distance is None else [cupy.float64]), *(some.dtype for _, some in wanted)]
     parts, told = [], (0, 0)
     function = finish(layout, "name_pairs", labels=labels is not None)
-    for found in gpu_engine.batches(q, d, layout, same=same, rows=rows):
+    for found in method_of(layout.method).batches(q, d, layout, same=same, rows=rows):
         n = len(found.places)
         columns = [cupy.empty(n, dtype) for dtype in dtypes]
         left, right, *more = columns
@@ -61,7 +68,7 @@ def labelled_pairs(q: Index, d: Index, layout: DeviceLayout, *, same: bool, dist
     return Pairs(whole[0], whole[1], away, *told, whole[2 + (distance is not None) :])
 
 
-def _table(wanted: list[tuple[int, Any]], out: list[Any]) -> Any:
+def _table(wanted: list[tuple[int, Array]], out: list[Array]) -> Array:
     """The columns as the kernel knows them: addresses, bytes of a value, and which side's they are."""
     columns = [
         (some.data.ptr, to.data.ptr, some.itemsize, side)
@@ -70,7 +77,7 @@ def _table(wanted: list[tuple[int, Any]], out: list[Any]) -> Any:
     return cupy.asarray(np.array(columns, np.uint64))
 
 
-def _joined(parts: list[list[Any]], dtypes: list[Any]) -> list[Any]:
+def _joined(parts: list[list[Array]], dtypes: list[DType]) -> list[Array]:
     if not parts:
         return [cupy.empty(0, dtype) for dtype in dtypes]
     return [cupy.concatenate(column) for column in zip(*parts, strict=True)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dask_simjoin.engine.filters.float32 import Filter, open_filter
-from dask_simjoin.engine.index.kdorder import MAX_CUT_DIMS
+from dask_simjoin.engine.index.kdorder import dims_to_cut
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Array, ArrayModule
 
 FILTER_DIMS = 5
 """Fewest dimensions in which the filter is faster than float64."""
@@ -57,8 +58,12 @@ class NearestLayout:
 
     @property
     def method(self) -> str:
-        """The engine's name."""
+        """The method's name."""
         return "tiles"
+
+    def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
+        """Describe it in a plan; `names` calls dimensions by name."""
+        return f"tiles, in order of {names(self.cut)}"
 
 
 def make_nearest_layout(
@@ -83,13 +88,12 @@ def make_nearest_layout(
         Whose totals say what is near.
     """
     dims = len(lower)
-    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_CUT_DIMS]
     chosen = open_filter(lower, upper, mean) if dims >= FILTER_DIMS and norm == 2 else None
     if chosen is not None and not 2.0**-MAX_EXPONENT <= chosen.scale <= 2.0**MAX_EXPONENT:
         chosen = None
     if chosen is not None and sample is not None and not _tells_apart(chosen, sample):
         chosen = None
-    return NearestLayout(dims, tuple(cut), chosen, 4 if dims <= WIDE_FAN_OUT_DIMS else 2, norm)
+    return NearestLayout(dims, dims_to_cut(variance), chosen, 4 if dims <= WIDE_FAN_OUT_DIMS else 2, norm)
 
 
 def _tells_apart(f: Filter, sample: np.ndarray) -> bool:
@@ -104,7 +108,7 @@ def _tells_apart(f: Filter, sample: np.ndarray) -> bool:
     return bool(np.median(nearest.min(axis=1)) >= CLEAR * f.kappa * np.median(norm))
 
 
-def smallest_names(names: Any, levels: Any, xp: Any = np) -> Any:
+def smallest_names(names: Array, levels: Array, xp: ArrayModule = np) -> Array:
     """The smallest name below each box of a `box_tree`.
 
     Parameters

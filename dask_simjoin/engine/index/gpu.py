@@ -9,17 +9,18 @@ Written once for NumPy and CuPy (`xp` is either module).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
-from dask_simjoin.engine.index.kdorder import MAX_CUT_DIMS, kd_order
+from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.engine.index.tiles import TILE, box_tree
 from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Array, ArrayModule, Index
 
 TENSOR_DIMS = 9
 """Dimensions from which tensor cores are faster: in fewer, most candidates are left out by their boxes."""
@@ -30,6 +31,9 @@ MAX_DIMS = 2048
 ENOUGH = 227 * 1024
 """Shared memory of a block on compute capability 9.0."""
 
+KdOrder = Callable[[Array, tuple[int, ...], int, int, ArrayModule], Array]
+"""`dask_simjoin.engine.index.kdorder.kd_order`, or what does the same."""
+
 CUTS = 3
 """Times that each dimension is cut in two.  2 to 4 were tried: 3 is best or next to it from 6 to 64-D."""
 
@@ -37,30 +41,57 @@ FAN_OUT = 4
 """Parts into which blocks are cut at a time: cuts in two made boxes better by 0 to 8 % of a join, and took
 twice as long."""
 
-ENGINES = ("float16", "float32", "float64")
-
 
 @dataclass(frozen=True)
-class DeviceLayout:
-    """How the chunks of one join are indexed on GPUs: all chunks alike, so that any two can meet.
+class Engine:
+    """What candidates of tiles are compared with on GPUs, before float64 decides what that cannot.
 
     Attributes
     ----------
-    threshold : float
-        Of the float64 decision.
+    tile : int
+        Points of a tile.
+    grain : int
+        Points at whose multiples queries can be cut.
+    compared : tuple of str
+        The arrays of a join's index that are compared.
+    tensor : bool
+        Whether tensor cores compare.
+    filters : bool
+        Whether it has a filter's bounds; without them it decides.
+    """
+
+    tile: int
+    grain: int
+    compared: tuple[str, ...]
+    tensor: bool = False
+    filters: bool = True
+
+
+ENGINES = {
+    "float16": Engine(half.TILE, 2 * half.TILE, ("vectors", "vectors_sure"), tensor=True),
+    "float32": Engine(TILE, TILE, ("z",)),
+    "float64": Engine(TILE, TILE, ("z",), filters=False),
+}
+"""The engines by name, the fastest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TilesOnDevice:
+    """How the chunks of one join or search are indexed on GPUs: all chunks alike, so that any two can meet.
+
+    Attributes
+    ----------
     dims : int
     engine : {"float16", "float32", "float64"}
-        What candidates are compared with: tensor cores and float32 differences, with float64 to decide
-        what they cannot, or float64 alone.
+        What candidates are compared with, of `ENGINES`.
     bounds : Bounds or None
         Of the filter, if there is one.
     cut : tuple of int
         The dimensions by which points are put in order, the ones of largest variance first.
     norm : int or float
-        Of the totals that the decision compares.
+        Of the totals that are compared.
     """
 
-    threshold: float
     dims: int
     engine: str
     bounds: Bounds | None
@@ -69,18 +100,39 @@ class DeviceLayout:
 
     @property
     def method(self) -> str:
-        """The engine's name."""
+        """The method's name."""
         return "tiles"
 
     @property
     def tile(self) -> int:
         """Points of a tile."""
-        return half.TILE if self.engine == "float16" else TILE
+        return ENGINES[self.engine].tile
+
+    def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
+        """Describe it in a plan; `names` calls dimensions by name."""
+        return f"tiles, in order of {names(self.cut)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceLayout(TilesOnDevice):
+    """How the chunks of one join are indexed on GPUs.
+
+    Attributes
+    ----------
+    threshold : float
+        Of the float64 decision.
+    """
+
+    threshold: float
 
     @property
     def grain(self) -> int:
         """Points at whose multiples queries can be cut."""
-        return 2 * half.TILE if self.engine == "float16" else TILE
+        return ENGINES[self.engine].grain
+
+    def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
+        """Describe it in a plan; `names` calls dimensions by name."""
+        return f"tiles on GPUs, in {self.engine}, in order of {names(self.cut)}"
 
 
 def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
@@ -108,8 +160,14 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
         engine = _fastest(bounds, variance, dims, tensor)
     elif bounds is None or (engine == "float16" and not tensor):
         engine = "float64"
-    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_CUT_DIMS]
-    return DeviceLayout(threshold, dims, engine, None if engine == "float64" else bounds, tuple(cut), norm)
+    return DeviceLayout(
+        threshold=threshold,
+        dims=dims,
+        engine=engine,
+        bounds=bounds if ENGINES[engine].filters else None,
+        cut=dims_to_cut(variance),
+        norm=norm,
+    )
 
 
 def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: bool) -> str:
@@ -130,7 +188,7 @@ def cut_dims(cut: tuple[int, ...], n: int, tile: int) -> tuple[int, ...]:
     return cut[: max(1, math.ceil(levels / CUTS))]
 
 
-def build(x: Any, layout: DeviceLayout, xp: Any = np, order_of: Any = kd_order) -> dict[str, Any]:
+def build(x: Array, layout: DeviceLayout, xp: ArrayModule = np, order_of: KdOrder = kd_order) -> Index:
     """Index of one chunk.
 
     Parameters
@@ -150,29 +208,32 @@ def build(x: Any, layout: DeviceLayout, xp: Any = np, order_of: Any = kd_order) 
         compared: ``z`` (tiles, d, 64, float32 or float64), or ``vectors`` and ``vectors_sure`` (see
         `dask_simjoin.engine.filters.float16.make_vectors`).
     """
-    tile, bounds = layout.tile, layout.bounds
-    order = order_of(x, cut_dims(layout.cut, len(x), tile), tile, FAN_OUT, xp)
-    y = xp.ascontiguousarray(x[order])
-    index = {"order": order.astype(xp.int32, copy=False), "y": y}
+    index, scaled_points = begin(x, layout, xp, order_of)
     if not len(x):
         return index
-    z = y
-    if bounds is not None:
-        a = scaled(y, bounds, xp)
-        z = a.astype(xp.float32)
-        if layout.engine == "float16":
-            index["vectors"], index["vectors_sure"] = half.make_vectors(a, bounds, xp)
-    return index | boxed(z, tile, layout.engine != "float16", xp)
+    tensor = ENGINES[layout.engine].tensor
+    z = index["y"] if scaled_points is None else scaled_points.astype(xp.float32)
+    if tensor and layout.bounds is not None:
+        index["vectors"], index["vectors_sure"] = half.make_vectors(scaled_points, layout.bounds, xp)
+    return index | boxed(z, layout.tile, not tensor, xp)
 
 
-def scaled(y: Any, bounds: Bounds, xp: Any = np) -> Any:
-    """Points as filters see them: centred and scaled."""
+def begin(x: Array, layout: TilesOnDevice, xp: ArrayModule, order_of: KdOrder) -> tuple[Index, Array | None]:
+    """Begin the index of a chunk: ``order`` and ``y``; and give the points as filters see them, if one does."""
+    order = order_of(x, cut_dims(layout.cut, len(x), layout.tile), layout.tile, FAN_OUT, xp)
+    y = xp.ascontiguousarray(x[order])
+    index = {"order": order.astype(xp.int32, copy=False), "y": y}
+    return index, scaled(y, layout.bounds, xp) if len(x) and layout.bounds is not None else None
+
+
+def scaled(y: Array, bounds: Bounds, xp: ArrayModule = np) -> Array:
+    """Return points as filters see them: centred and scaled."""
     a = y - xp.asarray(bounds.centre)
     a *= bounds.scale
     return a
 
 
-def boxed(z: Any, tile: int, tiled: bool, xp: Any = np) -> dict[str, Any]:
+def boxed(z: Array, tile: int, tiled: bool, xp: ArrayModule = np) -> Index:
     """The tree of the tiles' boxes; with `tiled` also ``z``, the points by tile: see `build`."""
     n, d = z.shape
     number = -(-n // tile)

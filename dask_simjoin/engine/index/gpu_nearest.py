@@ -7,16 +7,16 @@ which shrinks, so filters' bounds are functions of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
-from dask_simjoin.engine.index.gpu import ENOUGH, FAN_OUT, boxed, cut_dims, scaled
-from dask_simjoin.engine.index.kdorder import MAX_CUT_DIMS, kd_order
+from dask_simjoin.engine.index.gpu import ENGINES, ENOUGH, KdOrder, TilesOnDevice, begin, boxed
+from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Array, ArrayModule, Index
 
 FILTER_DIMS = 5
 """Fewest dimensions in which float32 is asked first: in fewer, float64 alone takes as long."""
@@ -34,39 +34,12 @@ U16 = 2.0**-12
 """How far off, relatively, the numbers of a float16 vector are, about."""
 
 
-@dataclass(frozen=True)
-class NearestDeviceLayout:
-    """How the chunks of one search are indexed on GPUs: all chunks alike, so that any two can meet.
+@dataclass(frozen=True, kw_only=True)
+class NearestDeviceLayout(TilesOnDevice):
+    """How the chunks of one search are indexed on GPUs.
 
-    Attributes
-    ----------
-    dims : int
-    engine : {"float16", "float32", "float64"}
-        What candidates are compared with: see `dask_simjoin.engine.index.gpu.DeviceLayout`.
-    bounds : Bounds or None
-        Of the filter, if there is one: its centre, scale and rho.  Squares of scaled distances of points are
-        at most 2**15.
-    cut : tuple of int
-        The dimensions by which points are put in order, the ones of largest variance first.
-    norm : int or float
-        Whose totals say what is near.
+    Of `bounds` centre, scale and rho count.  Squares of scaled distances of points are at most 2**15.
     """
-
-    dims: int
-    engine: str
-    bounds: Bounds | None
-    cut: tuple[int, ...]
-    norm: Norm = 2
-
-    @property
-    def method(self) -> str:
-        """The engine's name."""
-        return "tiles"
-
-    @property
-    def tile(self) -> int:
-        """Points of a tile."""
-        return half.TILE if self.engine == "float16" else TILE
 
 
 def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
@@ -104,8 +77,13 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
             engine = "float64"
     elif engine == "float16" and not tensor:
         engine = "float32"
-    cut = sorted(range(dims), key=lambda k: (-float(variance[k]), k))[:MAX_CUT_DIMS]
-    return NearestDeviceLayout(dims, engine, None if engine == "float64" else bounds, tuple(cut), norm)
+    return NearestDeviceLayout(
+        dims=dims,
+        engine=engine,
+        bounds=bounds if ENGINES[engine].filters else None,
+        cut=dims_to_cut(variance),
+        norm=norm,
+    )
 
 
 def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | None:
@@ -133,7 +111,8 @@ def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
     return {"float16": max(vectors, sums), "float32": bounds.rho / near}
 
 
-def build(x: Any, layout: NearestDeviceLayout, xp: Any = np, order_of: Any = kd_order) -> dict[str, Any]:
+def build(x: Array, layout: NearestDeviceLayout, xp: ArrayModule = np,
+          order_of: KdOrder = kd_order) -> Index:  # fmt: skip
     """Index of one chunk.
 
     Parameters
@@ -152,23 +131,18 @@ def build(x: Any, layout: NearestDeviceLayout, xp: Any = np, order_of: Any = kd_
         `dask_simjoin.engine.index.gpu.build`, or instead of ``z``: ``vectors``, ``norm``, ``error`` (see
         `dask_simjoin.engine.filters.float16`) and ``most_error`` (1,), the largest error.
     """
-    tile, bounds = layout.tile, layout.bounds
-    order = order_of(x, cut_dims(layout.cut, len(x), tile), tile, FAN_OUT, xp)
-    y = xp.ascontiguousarray(x[order])
-    index = {"order": order.astype(xp.int32, copy=False), "y": y}
+    index, scaled_points = begin(x, layout, xp, order_of)
     if not len(x):
         return index
-    z = y
-    if bounds is not None:
-        a = scaled(y, bounds, xp)
-        z = a.astype(xp.float32)
-        if layout.engine == "float16":
-            index["vectors"], index["norm"], index["error"] = half.make_nearest_vectors(a, xp)
-            index["most_error"] = index["error"].max().reshape(1)
-    return index | boxed(z, tile, layout.engine != "float16", xp)
+    tensor = ENGINES[layout.engine].tensor
+    z = index["y"] if scaled_points is None else scaled_points.astype(xp.float32)
+    if tensor and scaled_points is not None:
+        index["vectors"], index["norm"], index["error"] = half.make_nearest_vectors(scaled_points, xp)
+        index["most_error"] = index["error"].max().reshape(1)
+    return index | boxed(z, layout.tile, not tensor, xp)
 
 
-def relabelled(index: dict[str, Any], names: Any, xp: Any = np) -> dict[str, Any]:
+def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
     """The index, its rows named by numbers (n,) int64, or by their places and a number more.
 
     Adds ``names`` (n,), in the index's order, and ``least``, the smallest name of each tile of 64.

@@ -8,9 +8,9 @@ and CuPy (`xp` is either module).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+
+from dask_simjoin.metrics.types import Array, ArrayModule
 
 SAMPLE = 32
 """Points of each block from which its widest dimension is told."""
@@ -24,7 +24,12 @@ LEAST_SPAN = 2.0**-990
 """What spans less is taken for equal."""
 
 
-def _quantised(column: Any, out: Any, xp: Any) -> None:
+def dims_to_cut(variance: np.ndarray) -> tuple[int, ...]:
+    """Return the dimensions by which to put points in order, the ones of largest variance first."""
+    return tuple(sorted(range(len(variance)), key=lambda k: (-float(variance[k]), k))[:MAX_CUT_DIMS])
+
+
+def _quantised(column: Array, out: Array, xp: ArrayModule) -> None:
     """Numbers of `VALUE_BITS` bits, int32, in the order of the column's values."""
     # halves: the difference of two finite numbers need not be finite
     low = column.min() * 0.5
@@ -32,7 +37,7 @@ def _quantised(column: Any, out: Any, xp: Any) -> None:
     out[:] = (column * 0.5 - low) * (2.0**VALUE_BITS * (1 - 2.0**-20) / span)
 
 
-def kd_order(x: Any, dims: tuple[int, ...], tile: int, fan_out: int, xp: Any = np) -> Any:
+def kd_order(x: Array, dims: tuple[int, ...], tile: int, fan_out: int, xp: ArrayModule = np) -> Array:
     """Positions of the points of `x` in kd order.
 
     Parameters

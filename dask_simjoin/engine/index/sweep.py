@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+
+from dask_simjoin.metrics.norms import Norm, reach
+from dask_simjoin.metrics.types import Array, ArrayModule, Index
 
 KEY_BITS = 62
 """Bits that the numbers of cells of all gridded dimensions share in one int64 row key."""
@@ -61,13 +64,53 @@ class Grid:
         return np.array([key for key in keys if key >= 0 or not half], np.int64)
 
 
-def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, reach: float) -> Grid:
+@dataclass(frozen=True)
+class SweepLayout:
+    """How the chunks of one join are indexed for the row sweep: alike, so that any two can meet.
+
+    Attributes
+    ----------
+    threshold : float
+        Of the float64 decision.
+    grid : Grid
+        The rows.
+    norm : int or float
+        Of the totals that the decision compares.
+    """
+
+    threshold: float
+    grid: Grid
+    norm: Norm = 2
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+        return "sweep"
+
+    @property
+    def grain(self) -> int:
+        """Points at whose multiples queries can be cut."""
+        return 1
+
+    def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
+        """Describe it in a plan; `names` calls dimensions by name."""
+        cells = f" in cells of {names(self.grid.dims)}" if self.grid.dims else ""
+        return f"sweep along {names([self.grid.sweep])}{cells}"
+
+
+def make_sweep_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
+                      norm: Norm = 2) -> SweepLayout:  # fmt: skip
+    """Choose the rows for points within the box [lower, upper], of this variance (d,)."""
+    return SweepLayout(threshold, make_grid(lower, upper, variance, reach(norm, threshold)), norm)
+
+
+def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, most: float) -> Grid:
     """Choose the swept dimension and the cells for points within the box [lower, upper].
 
-    `reach`: the largest difference of one coordinate, as computed, that a pair can have.
+    `most`: the largest difference of one coordinate, as computed, that a pair can have.
     Two points of a pair lie at most one cell apart.  With t = (x - origin) / width, computed
     with three roundings, both t are off by at most 3 * 2**-53 * 2**30 < 2**-20, and they differ
-    by at most reach / width <= 1 / WIDEN < 1 - 2**-19 before that: floors differ by 1 at most.
+    by at most most / width <= 1 / WIDEN < 1 - 2**-19 before that: floors differ by 1 at most.
     """
     order = sorted(range(len(lower)), key=lambda k: (-float(variance[k]), k))
     sweep, dims = order[0], tuple(order[1:])
@@ -75,7 +118,7 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, reach:
     scale = 1.0 if max(span, default=0.0) < 2.0**1020 else 0.25
     span = [s * 4 * scale for s in span]
     bits = min(MAX_CELL_BITS, KEY_BITS // max(1, len(dims)) - 1)
-    least = reach * scale * WIDEN
+    least = most * scale * WIDEN
     width = [max(least, s * 2.0**-bits, 2.0**-1000) for s in span]
     cells = [int(s / w) + 3 if w < math.inf else 3 for s, w in zip(span, width, strict=True)]
     strides = [math.prod(cells[k + 1 :]) for k in range(len(cells))]
@@ -83,7 +126,7 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, reach:
     return Grid(sweep, dims, origin, tuple(width), tuple(strides), scale)
 
 
-def row_keys(x: Any, grid: Grid, xp: Any) -> Any:
+def row_keys(x: Array, grid: Grid, xp: ArrayModule) -> Array:
     """Row key of each point (int64); cells count from 1, so that a neighbour is never negative."""
     keys = None
     for k, origin, width, stride in zip(grid.dims, grid.origin, grid.width, grid.strides, strict=True):
@@ -101,7 +144,7 @@ def row_keys(x: Any, grid: Grid, xp: Any) -> Any:
 # overwrites its own arguments instead of making temporaries.
 
 
-def _sort_packed(key: Any, position_bits: int, xp: Any) -> tuple[Any, Any]:
+def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array, Array]:
     """Sorts `key` (int64, >= 0) in place, by one sort of key and position in 64 bits; both."""
     key <<= position_bits
     key |= xp.arange(len(key))
@@ -111,7 +154,7 @@ def _sort_packed(key: Any, position_bits: int, xp: Any) -> tuple[Any, Any]:
     return key, positions
 
 
-def _fixed_point(x: Any, bits: int, xp: Any) -> Any | None:
+def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
     """Non-negative int64 numbers of `bits` bits that never reverse the order of `x`."""
     low, high = float(x.min()), float(x.max())
     if not 0 < high - low < math.inf:
@@ -124,7 +167,7 @@ def _fixed_point(x: Any, bits: int, xp: Any) -> Any | None:
     return shifted.astype(xp.int64)
 
 
-def _order(x: Any, keys: Any, xp: Any) -> tuple[Any, Any]:
+def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
     """Order by row key, then by value: positions and keys, both in that order; `keys` are used up.
 
     One sort of (key, fixed-point value, position) in 64 bits, and a second one of the points
@@ -159,7 +202,7 @@ def _order(x: Any, keys: Any, xp: Any) -> tuple[Any, Any]:
     return positions, keys[positions]
 
 
-def build(x: Any, grid: Grid, pad: int, xp: Any = np) -> dict[str, Any]:
+def build(x: Array, grid: Grid, pad: int, xp: ArrayModule = np) -> Index:
     """Index of one chunk.
 
     Parameters
@@ -192,7 +235,7 @@ def build(x: Any, grid: Grid, pad: int, xp: Any = np) -> dict[str, Any]:
     return {"order": order, "cols": cols, "keys": keys[starts[:-1]], "starts": starts}
 
 
-def part(index: dict[str, Any], start: int, stop: int, pad: int, xp: Any = np) -> dict[str, Any]:
+def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) -> Index:
     """The index of the points at places start ... stop-1 of an index, with the same positions."""
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+
+from dask_simjoin.metrics.types import Array, ArrayModule, DType
 
 TILE = 64
 """Points of a tile, boxes of a group: the bits of a mask."""
 
 
-def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
     """Uninitialised NumPy array that begins on a cache line, so that vectors do not straddle two."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
@@ -27,7 +27,7 @@ def aligned(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-def box_tree(low: Any, high: Any, xp: Any = np) -> tuple[Any, Any, Any]:
+def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Array, Array]:
     """The boxes in groups of 64, the groups' boxes in groups of 64, and so on up to one group.
 
     Parameters

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from dask_simjoin.engine.cpu import joiner as cpu
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.methods import sinks as cpu_buffers
-from dask_simjoin.engine.index.cpu import SWEEP_MAX_DIMS, make_layout
+from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.options.requests import SelfJoin
 from dask_simjoin.planning.chunking.entity import entity_chunks
 from dask_simjoin.planning.plan import make_plan
@@ -22,6 +22,8 @@ from dask_simjoin.tasks.pairs import join_block
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
 from tests.support.points import KINDS, Case, cases, frame_of, make_points
 from tests.support.profiles import examples
+
+SWEEP_MAX_DIMS = METHODS["sweep"].max_dims
 
 COLUMNS = ["left", "right", "distance"]
 
@@ -122,7 +124,7 @@ def test_the_float64_band_is_hit_and_decides_both_ways():
     for rank in (10, 100, 1000, 10_000):
         root = math.sqrt(d2[rank])
         for eps in (math.nextafter(root, 0), root, math.nextafter(root, 9)):
-            layout = make_layout("tiles", *_bounds(x), eps * eps)
+            layout = JOINER.layout("tiles", *_bounds(x), eps * eps)
             assert layout.filter is not None
             index = JOINER.build(x, layout)
             found = JOINER.pairs(index, index, layout, same=True)
@@ -174,7 +176,7 @@ def test_around_the_width_of_tiles_and_groups(n, method):
     if n < 1000:
         check(x, eps, (n // 2,), method=method)
     else:
-        layout = make_layout(method, *_bounds(x), eps * eps)
+        layout = JOINER.layout(method, *_bounds(x), eps * eps)
         index = JOINER.build(x, layout)
         found = JOINER.pairs(index, index, layout, same=True)
         found = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
@@ -188,7 +190,7 @@ def test_more_tiles_than_one_group_of_boxes():
     eps = 0.02
     by_tiles, by_filterless = (
         JOINER.pairs(index, index, layout, same=True)
-        for layout in (make_layout("tiles", *_bounds(x), eps * eps),)
+        for layout in (JOINER.layout("tiles", *_bounds(x), eps * eps),)
         for layout in (layout, layout.__class__(layout.threshold, cut=layout.cut, fan_out=2))
         for index in (JOINER.build(x, layout),)
     )
@@ -205,7 +207,7 @@ def test_cells_lose_no_neighbour_along_a_long_axis(step):
     x = np.zeros((n, 2))
     x[:, 0] = np.arange(n) * step
     lower, upper, mean, _ = _bounds(x)
-    layout = make_layout("sweep", lower, upper, mean, np.array([0.0, 1.0]), step * step)
+    layout = JOINER.layout("sweep", lower, upper, mean, np.array([0.0, 1.0]), step * step)
     assert layout.grid.dims == (0,)
     index = JOINER.build(x, layout)
     found = JOINER.pairs(index, index, layout, same=True)

@@ -15,7 +15,6 @@ from dask_simjoin.engine.cpu.kernels.quantized_simd import AVAILABLE
 from dask_simjoin.engine.cpu.kernels.stale import forget_stale
 from dask_simjoin.engine.cpu.methods import tiles as cpu_tiles
 from dask_simjoin.engine.filters.int8 import LEAST_DIMS, make_quantized
-from dask_simjoin.engine.index.cpu import make_layout
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.planning.statistics.moments import moments
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
@@ -25,7 +24,7 @@ needs_avx2 = pytest.mark.skipif(not AVAILABLE, reason="this machine does not mul
 
 def layout_for(x, eps):
     m = moments(np.asarray(x, float))
-    return make_layout("tiles", m.lower, m.upper, m.mean, m.variance, eps * eps)
+    return JOINER.layout("tiles", m.lower, m.upper, m.mean, m.variance, eps * eps)
 
 
 def halves_of(values):

@@ -8,8 +8,8 @@ import cupy
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.components import component_roots, new_nodes
-from dask_simjoin.engine.gpu import launch as gpu_engine
 from dask_simjoin.engine.gpu.joiner import JOINER
+from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.nearest import SEARCHER
 from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
 from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
@@ -46,7 +46,7 @@ def main() -> None:
             whole = JOINER.build(cupy.asarray(x), layout)
             parts = [JOINER.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
             for room in (1 << 27, 1 << 14):  # the second fills up
-                gpu_engine.BATCH = room
+                gpu_tiles.BATCH = room
                 pairs = JOINER.pairs(whole, whole, layout, same=True, distance=cupy.sqrt)
                 assert set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)) == expected
                 labels = tuple(part["order"].astype(cupy.int64) for part in parts)

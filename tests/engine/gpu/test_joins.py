@@ -14,9 +14,9 @@ pytest.importorskip("cudf")
 
 from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.gpu import launch as gpu_engine
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.kernels.sources import options, source
+from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.index.gpu import ENGINES
 from dask_simjoin.engine.index.regions import make_regions
 from tests.support.gpu_kernels import compile_all, layout_for
@@ -144,10 +144,10 @@ def test_more_pairs_than_a_batch_holds(engine, monkeypatch):
     layout = layout_for(x, eps, engine)
     index = JOINER.build(cupy.asarray(x), layout)
     whole = JOINER.pairs(index, index, layout, same=True)
-    monkeypatch.setattr(gpu_engine, "BATCH", 1 << 20)
-    batches = [len(f.places) for f in gpu_engine.batches(index, index, layout, same=True)]
+    monkeypatch.setattr(gpu_tiles, "BATCH", 1 << 20)
+    batches = [len(f.places) for f in gpu_tiles.batches(index, index, layout, same=True)]
     assert len(batches) > 5
-    assert max(batches) <= (1 << 20) + gpu_engine._Launch(index, index, layout, True).slack
+    assert max(batches) <= (1 << 20) + gpu_tiles._Launch(index, index, layout, True).slack
     found = JOINER.pairs(index, index, layout, same=True)
     keys = [cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)]
     assert len(keys[0]) == sum(batches) > 30_000_000
@@ -161,8 +161,8 @@ def test_many_ranges_of_tiles(engine, monkeypatch):
     layout = layout_for(x, 0.001, engine)
     index = JOINER.build(cupy.asfortranarray(cupy.asarray(x)), layout)
     assert len(index["levels"]) > 3
-    monkeypatch.setattr(gpu_engine, "MAX_UNITS", 1)
-    assert gpu_engine._Launch(index, index, layout, True).span > 1
+    monkeypatch.setattr(gpu_tiles, "MAX_UNITS", 1)
+    assert gpu_tiles._Launch(index, index, layout, True).span > 1
     pairs = JOINER.pairs(index, index, layout, same=True)
     cells = np.floor(x / 0.001).astype(np.int64)
     order = np.lexsort((cells[:, 1], cells[:, 0]))

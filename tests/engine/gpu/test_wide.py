@@ -10,8 +10,8 @@ cupy = pytest.importorskip("cupy")
 
 
 from dask_simjoin.engine.filters import tensor_cores as wide
-from dask_simjoin.engine.gpu import launch as gpu_engine
 from dask_simjoin.engine.gpu.kernels.sources import options, source
+from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.index.gpu import build
 from tests.support.gpu_kernels import compile_all, layout_for
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.gpu
 
 DIMS = [201, 256, 384, 1000]
 USES = [{"COUNTING": 0}, {"COUNTING": 1}]
-SINKS = [{"COUNTING": 0, "SINK": k, "NODES_64": 0} for k in (gpu_engine.LINK, gpu_engine.LOWEST)]
+SINKS = [{"COUNTING": 0, "SINK": k, "NODES_64": 0} for k in (gpu_tiles.Sink.LINK, gpu_tiles.Sink.LOWEST)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,7 +55,7 @@ def index_of(x, layout):
 def pairs_of(q, d, layout, same, rows=None):
     """Pairs of positions, sorted, and how many float64 decided and refused."""
     found, told = [np.empty((0, 2), np.int64)], (0, 0)
-    for batch in gpu_engine.batches(q, d, layout, same=same, rows=rows):
+    for batch in gpu_tiles.batches(q, d, layout, same=same, rows=rows):
         places = batch.places.get()
         both = np.stack([q["order"].get()[places[:, 0]], d["order"].get()[places[:, 1]]], axis=1)
         found.append((np.sort(both, axis=1) if same else both).astype(np.int64))
@@ -77,7 +77,7 @@ def assert_pairs(found, near):
 
 def counts_of(sides, layout, same, both=True):
     """Numbers of pairs by position."""
-    found = gpu_engine.count(sides[0], sides[-1], layout, same=same, both=both)
+    found = gpu_tiles.count(sides[0], sides[-1], layout, same=same, both=both)
     by_position = [np.empty(len(c), np.int64) for c in found]
     for out, side, count in zip(by_position, sides, found, strict=False):
         out[side["order"].get()] = count.get()
@@ -148,7 +148,7 @@ def test_pairs_are_those_of_the_host():
 
 
 def test_the_float64_band_is_hit_and_decides_both_ways():
-    # the lattice of test_gpu_engine, spread over 384 columns: 3,980 of 19,426 equal distances are refused
+    # the lattice of test_gpu_tiles, spread over 384 columns: 3,980 of 19,426 equal distances are refused
     x = np.tile(np.arange(384) % 4 * 0.1, (1500, 1))
     x[:, 5:380:45] = np.random.default_rng(5).integers(0, 4, (1500, 9)) * 0.1
     eps = 0.316227766016838
@@ -176,18 +176,18 @@ def test_more_pairs_than_a_batch_holds(monkeypatch):
     index = index_of(x, layout)
 
     def keys():
-        places = [f.places.astype(cupy.int64) for f in gpu_engine.batches(index, index, layout, same=True)]
+        places = [f.places.astype(cupy.int64) for f in gpu_tiles.batches(index, index, layout, same=True)]
         return [len(some) for some in places], cupy.sort(
             cupy.concatenate([(p[:, 0] << 32) + p[:, 1] for p in places])
         )
 
     _, whole = keys()
-    monkeypatch.setattr(gpu_engine, "BATCH", 1 << 20)
+    monkeypatch.setattr(gpu_tiles, "BATCH", 1 << 20)
     sizes, found = keys()
     assert len(sizes) > 3 and sum(sizes) == len(whole) > 20_000_000
-    assert max(sizes) <= (1 << 20) + gpu_engine._Launch(index, index, layout, True).slack
+    assert max(sizes) <= (1 << 20) + gpu_tiles._Launch(index, index, layout, True).slack
     assert (found == whole).all()
-    assert int(gpu_engine.count(index, index, layout, same=True)[0].sum()) == 2 * len(whole)
+    assert int(gpu_tiles.count(index, index, layout, same=True)[0].sum()) == 2 * len(whole)
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -205,7 +205,7 @@ def test_sinks(same):
     near |= near.T
     parent = cupy.arange(900, dtype=np.uint32)
     taking = [cupy.ones(len(side), bool) for side in (sides[0], sides[-1])]
-    gpu_engine.pass_to(gpu_engine.LINK, q, d, layout, [*taking, parent, 0 if same else cut], same=same)
+    gpu_tiles.pass_to(gpu_tiles.Sink.LINK, q, d, layout, [*taking, parent, 0 if same else cut], same=same)
     root = parent.get().astype(np.int64)
     while (root != root[root]).any():
         root = root[root]
@@ -221,7 +221,7 @@ def test_sinks(same):
     low = [cupy.full(len(some), 1000) for some in labels]
     low = [low[0], low[0] if same else low[1]]
     given = [cupy.asarray(some) for some in labels]
-    gpu_engine.pass_to(gpu_engine.LOWEST, q, d, layout, [*given, *low], same=same)
+    gpu_tiles.pass_to(gpu_tiles.Sink.LOWEST, q, d, layout, [*given, *low], same=same)
     told = labels[0] if same else np.concatenate(labels)
     found = low[0].get() if same else np.concatenate([some.get() for some in low])
     lowest = np.where(near & (told >= 0)[None, :], told[None, :], 1000).min(1)

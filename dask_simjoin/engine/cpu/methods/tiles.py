@@ -1,4 +1,4 @@
-"""Builds the CPU's tile indexes and runs the kernel that joins them."""
+"""Finds pairs by comparing tiles of points whose boxes are near."""
 
 from __future__ import annotations
 
@@ -16,13 +16,22 @@ from dask_simjoin.engine.cpu.methods.sinks import Sink
 from dask_simjoin.engine.filters.int8 import STEP
 from dask_simjoin.engine.filters.int8 import Quantized as Constants
 from dask_simjoin.engine.index import kdorder
-from dask_simjoin.engine.index.cpu import Layout
+from dask_simjoin.engine.index.cpu_tiles import TilesLayout, make_tiles_layout
 from dask_simjoin.engine.index.tiles import TILE, aligned, aligned_empty, box_tree
+from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Index
 
-Index = dict[str, Any]
+
+def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, threshold: float,
+           norm: Norm) -> TilesLayout:  # fmt: skip
+    return make_tiles_layout(lower, upper, mean, variance, threshold, norm)
 
 
-def build_tiles(x: np.ndarray, layout: Layout) -> Index:
+def points(index: Index) -> np.ndarray:
+    return index["y"]
+
+
+def build(x: np.ndarray, layout: TilesLayout) -> Index:
     """The index of points for tiles."""
     n, d = x.shape
     order = kdorder.kd_order(x, layout.cut, TILE, layout.fan_out)
@@ -71,22 +80,22 @@ def _quantized(y: np.ndarray, c: Constants) -> Index:
     return found
 
 
-def part_of_tiles(index: Index, start: int, stop: int) -> Index:
+def part(index: Index, start: int, stop: int) -> Index:
     """The index of the points at places start ... stop-1, the first of which begins a tile."""
     some, tile = slice(start, stop), slice(start // TILE, -(-stop // TILE))
-    part: Index = {
+    found: Index = {
         name: index[name][tile]
         for name in ("z", "low", "high", "start", "tile_sure", "tiles", "first", "marked")
         if name in index
     }
-    part |= {name: index[name][some] for name in ("y", "limit", "sure", "queries", "take") if name in index}
+    found |= {name: index[name][some] for name in ("y", "limit", "sure", "queries", "take") if name in index}
     if "norm" in index:
-        part["norm"] = index["norm"]
+        found["norm"] = index["norm"]
     if stop > start:
-        lower, upper, levels = box_tree(part["low"], part["high"])
-        part |= {"lower": lower, "upper": upper, "levels": levels}
-    part["order"] = index["order"][start : stop + SWEEP_LANES]
-    return part
+        lower, upper, levels = box_tree(found["low"], found["high"])
+        found |= {"lower": lower, "upper": upper, "levels": levels}
+    found["order"] = index["order"][start : stop + SWEEP_LANES]
+    return found
 
 
 def _at(array: np.ndarray) -> tuple[int, int]:
@@ -94,7 +103,7 @@ def _at(array: np.ndarray) -> tuple[int, int]:
     return array.ctypes.data, array.strides[0]
 
 
-def _sides(q: Index, d: Index, layout: Layout) -> tuple[Any, Any, tuple[int, int]]:
+def _sides(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[int, int]]:
     """What the kernel is told of both sides, and which vectors it reads first: while the arrays live."""
     dims = q["y"].shape[1]
     if layout.filter is None:
@@ -118,8 +127,8 @@ def _sides(q: Index, d: Index, layout: Layout) -> tuple[Any, Any, tuple[int, int
 _NO_PAIRS, _NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
 
 
-def _tile_join(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray], state: np.ndarray,
-               out: tuple[np.ndarray, np.ndarray] = _NO_PAIRS, room: int = 0,
+def _tile_join(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
+               state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = _NO_PAIRS, room: int = 0,
                counts: tuple[np.ndarray, np.ndarray] | None = None) -> int:  # fmt: skip
     most: Any = layout.threshold
     if layout.filter is not None:
@@ -141,7 +150,7 @@ def _align(q: Index, d: Index) -> tuple[Index, Index]:
     return (fixed if q is d else q | {"z": aligned(q["z"])}), fixed
 
 
-def tile_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
+def pairs(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
                sink: Sink) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; how many only float64 could tell, and how many it refused."""
     q, d = _align(q, d)
@@ -154,7 +163,7 @@ def tile_pairs(q: Index, d: Index, layout: Layout, same: bool, names: list[np.nd
         sink.full(n, int(state[2]))
 
 
-def tile_counts(q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
+def counts(q: Index, d: Index, layout: TilesLayout, same: bool, q_counts: np.ndarray,
                 d_counts: np.ndarray) -> None:  # fmt: skip
     """Add up the pairs of each place of both sides."""
     q, d = _align(q, d)

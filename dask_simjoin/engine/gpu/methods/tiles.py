@@ -1,9 +1,8 @@
-"""Launches the GPU's join kernels: units, batches, and what to do when a buffer is full."""
+"""Finds pairs by comparing tiles on a GPU: units of work, batches, and what to do when a buffer is full."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cupy
@@ -11,12 +10,16 @@ import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine.gpu.kdorder import kd_order
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
-from dask_simjoin.engine.index.gpu import DeviceLayout
+from dask_simjoin.engine.gpu.methods.method import Found, Sink
+from dask_simjoin.engine.index import gpu as device
+from dask_simjoin.engine.index.gpu import ENGINES, DeviceLayout, make_device_layout
+from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.errors import UnsupportedFrameError
-
-Index = dict[str, Any]
+from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Array, Index
 
 BATCH = 1 << 29
 """Pairs that are held as places at a time, at most: 4 GiB."""
@@ -39,30 +42,14 @@ FANOUT = 64
 TILES_WARPS, TENSOR_WARPS = 4, 8
 
 
-@dataclass(frozen=True)
-class Found:
-    """Pairs of places in two indexes.
-
-    Attributes
-    ----------
-    places : array (pairs, 2), int32
-        Valid until the next batch is asked for.
-    decided, refused : int
-        So far: how many pairs only float64 could tell, and how many of them it refused.
-    """
-
-    places: Any
-    decided: int
-    refused: int
-
-
 class _Launch:
     """One join of two indexes, or of one with itself, that can be stopped and continued."""
 
     def __init__(self, q: Index, d: Index, layout: DeviceLayout, same: bool, *, counting: bool = False,
-                 rows: tuple[int, int] | None = None, **sink: int) -> None:  # fmt: skip
+                 rows: Rows | None = None, **sink: int) -> None:  # fmt: skip
         self.q, self.d, self.layout, self.same = q, d, layout, same
-        tensor = layout.engine == "float16"
+        self.engine = ENGINES[layout.engine]
+        tensor = self.engine.tensor
         start, stop = rows or (0, len(q["y"]))
         self.first, self.last = start // layout.grain, -(-stop // layout.grain)
         levels = d["levels"].tolist()
@@ -70,7 +57,7 @@ class _Launch:
         self.level1 = groups if len(levels) > 2 else 0
         self.ranges = -(-groups // FANOUT)
         blocks = self.last - self.first
-        constants = {"DIMS": layout.dims, "EXACT": layout.engine == "float64", "COUNTING": counting}
+        constants = {"DIMS": layout.dims, "EXACT": not self.engine.filters, "COUNTING": counting}
         constants |= sink | norm_constant(layout.norm)
         self.warps = TENSOR_WARPS if tensor else TILES_WARPS
         self.shared = 0
@@ -93,24 +80,24 @@ class _Launch:
         A warp (or, with tensor cores, a block) learns of it when it writes what it staged, and then
         only finishes the two tiles that it compares; a block that stages nothing never learns of it.
         """
-        if self.layout.engine == "float16":
+        if self.engine.tensor:
             return self.blocks * (half.TILE * 2 * half.TILE + self.warps * half.STAGE)
         return self.blocks * self.warps * (self.layout.tile**2 + half.STAGE)
 
-    def run(self, room: int, out: Any, counts: tuple[Any, Any]) -> tuple[int, bool]:
+    def run(self, room: int, out: Array, counts: tuple[Array, Array]) -> tuple[int, bool]:
         """Launch; the number of pairs in `out`, and whether there are more."""
         layout, q, d = self.layout, self.q, self.d
         self.state[0] = 0
         self.state[2] = 0
         sides = []
         for side in (q, d):
-            compared = [side["vectors"], side["vectors_sure"]] if "vectors" in side else [side["z"]]
+            compared = [side[name] for name in self.engine.compared]
             sides.append([*compared, side["y"], side["lower"], side["upper"], np.int32(len(side["y"]))])
         if layout.bounds is None:
             limits: list[Any] = [np.float64(layout.threshold), np.float64(-1)]
         else:
             limits = [layout.bounds.reach, layout.bounds.sure]
-        if layout.engine == "float16":
+        if self.engine.tensor:
             limits = limits[:1]
         self.function(
             (self.blocks,),
@@ -147,8 +134,19 @@ def _tensor(dims: int, counting: bool, constants: dict[str, Any]) -> tuple[Any, 
     return function, shared
 
 
+def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, threshold: float,
+           norm: Norm) -> DeviceLayout:  # fmt: skip
+    # of this process's GPU; all of a cluster's are taken to be alike
+    shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)
+
+
+def build(x: Array, layout: DeviceLayout) -> Index:
+    return device.build(x, layout, cupy, kd_order)
+
+
 def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
-            rows: tuple[int, int] | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
+            rows: Rows | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
     """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
 
     `rows`: only the pairs that the queries at these places meet: a start that is a multiple of the
@@ -173,7 +171,7 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
             room = int(min(most, max(room, expected)))
 
 
-def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = True) -> list[Any]:
+def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = True) -> list[Array]:
     """Numbers of pairs of each place of the queries, and (`both`) of each place of the other side.
 
     Of one index with itself they are one array: pairs of each place, or (not `both`) only those that
@@ -186,15 +184,12 @@ def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = 
     return [c.view(cupy.int64) for c in counts]
 
 
-LINK, LOWEST = 1, 2
-
-
-def pass_to(sink: int, q: Index, d: Index, layout: DeviceLayout, arguments: list[Any], *, same: bool,
-            nodes_64: bool = False) -> None:  # fmt: skip
+def pass_to(sink: Sink, q: Index, d: Index, layout: DeviceLayout, arguments: Sequence[Array | int], *,
+            same: bool, nodes_64: bool = False) -> None:  # fmt: skip
     """Show all pairs to one of the sinks of `components.cuh`, with the arguments that it says."""
     if not len(q["y"]) or not len(d["y"]):
         return
-    join = _Launch(q, d, layout, same, SINK=sink, NODES_64=nodes_64)
+    join = _Launch(q, d, layout, same, SINK=sink.value, NODES_64=nodes_64)
     given = [q["order"], d["order"], *arguments]
     at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
     none = np.uint64(0)

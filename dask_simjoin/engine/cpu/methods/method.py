@@ -1,0 +1,43 @@
+"""What a module of a method must offer on the CPU."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.methods.sinks import Sink
+from dask_simjoin.engine.protocols import Layout
+from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Index
+
+
+class CpuMethod(Protocol):
+    """The functions of such a module.
+
+    An index has "order" (n + lanes, int32): the positions of its points, in the order of its places.
+    """
+
+    def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+               threshold: float, norm: Norm) -> Layout:  # fmt: skip
+        """Choose how to index all chunks, from moments (d,) of all points and the decision."""
+
+    def build(self, x: np.ndarray, layout: Layout) -> Index:
+        """Index the points (n, d) of a chunk."""
+
+    def part(self, index: Index, start: int, stop: int) -> Index:
+        """Return the index of the points at places start ... stop-1, with their positions in the whole."""
+
+    def points(self, index: Index) -> np.ndarray:
+        """Return the coordinates (n or more, d) of an index's points, by place."""
+
+    def pairs(self, q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
+              sink: Sink) -> tuple[int, int]:  # fmt: skip
+        """Write all pairs, by these names of the places of both sides, to a sink.
+
+        Returns how many pairs only float64 could tell, and how many of them it refused.
+        """
+
+    def counts(self, q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
+               d_counts: np.ndarray) -> None:  # fmt: skip
+        """Add up the pairs of each place of both sides."""

@@ -1,0 +1,83 @@
+"""How chunks are indexed for the CPU's tiles: all chunks of one join alike, so that any two can meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_simjoin.engine.filters.float32 import Filter, make_filter
+from dask_simjoin.engine.filters.int8 import Quantized, make_quantized
+from dask_simjoin.engine.index.kdorder import dims_to_cut
+from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.metrics.norms import Norm
+
+WIDE_FAN_OUT_DIMS = 8
+"""Up to here blocks are cut into four parts a level: half of the sorts, boxes as good."""
+
+
+@dataclass(frozen=True)
+class TilesLayout:
+    """Constants of one join.
+
+    Attributes
+    ----------
+    threshold : float
+        Of the float64 decision.
+    cut : tuple of int
+        The dimensions by which points are put in order.
+    filter : Filter or None
+        The float32 filter of squares, or None where all is decided in float64.
+    quantized : Quantized or None
+        The filter before it.
+    fan_out : int
+        Parts into which blocks are cut at a time.
+    norm : int or float
+        Of the totals that the decision compares.
+    """
+
+    threshold: float
+    cut: tuple[int, ...]
+    filter: Filter | None = None
+    quantized: Quantized | None = None
+    fan_out: int = 2
+    norm: Norm = 2
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+        return "tiles"
+
+    @property
+    def grain(self) -> int:
+        """Points at whose multiples queries can be cut."""
+        return TILE
+
+    def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
+        """Describe it in a plan; `names` calls dimensions by name."""
+        return f"tiles, in order of {names(self.cut)}"
+
+
+def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+                      threshold: float, norm: Norm = 2) -> TilesLayout:  # fmt: skip
+    """Choose how to index all chunks.  The results do not depend on it, the speed does.
+
+    Parameters
+    ----------
+    lower, upper, mean, variance : array (d,), float64
+        Of all points.
+    threshold : float
+        Of the float64 decision.
+    norm : int or float
+        Of the totals that it compares; filters serve only 2.
+    """
+    chosen = make_filter(lower, upper, mean, variance, threshold) if norm == 2 else None
+    return TilesLayout(
+        threshold,
+        dims_to_cut(variance),
+        filter=chosen,
+        quantized=None if chosen is None else make_quantized(lower, upper, mean, variance, threshold),
+        fan_out=4 if len(lower) <= WIDE_FAN_OUT_DIMS else 2,
+        norm=norm,
+    )
