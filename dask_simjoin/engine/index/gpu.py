@@ -219,7 +219,7 @@ def build(x: Array, layout: DeviceLayout, xp: ArrayModule = np, order_of: KdOrde
 
 
 def begin(x: Array, layout: TilesOnDevice, xp: ArrayModule, order_of: KdOrder) -> tuple[Index, Array | None]:
-    """Begin the index of a chunk: ``order`` and ``y``; and give the points as filters see them, if one does."""
+    """Begin the index of a chunk: ``order``, ``y``; and give the points as filters see them, if one does."""
     order = order_of(x, cut_dims(layout.cut, len(x), layout.tile), layout.tile, FAN_OUT, xp)
     y = xp.ascontiguousarray(x[order])
     index = {"order": order.astype(xp.int32, copy=False), "y": y}

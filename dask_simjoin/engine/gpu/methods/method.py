@@ -31,7 +31,7 @@ class Found:
     refused: int
 
 
-class Sink(enum.Enum):
+class Sink(enum.IntEnum):
     """What kernels do with pairs besides writing or counting them: see `components.cuh`."""
 
     LINK = 1
