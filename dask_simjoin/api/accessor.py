@@ -1,4 +1,4 @@
-"""The `.simjoin` accessor of Dask, pandas and cuDF DataFrames."""
+"""Make the verbs methods of `.simjoin`, the accessor of Dask, pandas and cuDF DataFrames."""
 
 from __future__ import annotations
 

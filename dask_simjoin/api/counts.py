@@ -19,6 +19,9 @@ from dask_simjoin.planning.doubts import raise_if_none
 from dask_simjoin.tasks.counts import count_block, count_block_pairs
 from dask_simjoin.tasks.whole import whole_chunk
 
+Number = Any
+"""An int, or a lazy Scalar of Dask."""
+
 NEIGHBORS = "neighbors"
 """Name of the Series of numbers of neighbours."""
 
@@ -60,7 +63,7 @@ def neighbor_counts(frame: Frame, asked: NeighborCounts) -> Series:
 
 
 @verb(CountPairs)
-def count_pairs(frame: Frame, asked: CountPairs) -> Any:
+def count_pairs(frame: Frame, asked: CountPairs) -> Number:
     """The number of rows that `self_join` would return, without materialising any.
 
     Parameters are those of `self_join`; `id` only says which column is no coordinate.

@@ -1,10 +1,10 @@
-"""Does something once an optional library has been imported, by whomever: it is not imported for that."""
+"""Do something once an optional library has been imported, by whomever: it is not imported for that."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -34,7 +34,9 @@ class _Finder(MetaPathFinder):
     def __init__(self, name: str, action: Callable[[], None]) -> None:
         self._name, self._action, self._asking = name, action, False
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if name != self._name or self._asking:
             return None
         self._asking = True

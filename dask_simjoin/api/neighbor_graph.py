@@ -17,9 +17,12 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.whole import whole_chunk
 
+Matrix = Any
+"""A sparse matrix of SciPy or CuPy, or a Delayed of one."""
+
 
 @verb(NeighborGraph)
-def neighbor_graph(frame: Frame, asked: NeighborGraph) -> Any:
+def neighbor_graph(frame: Frame, asked: NeighborGraph) -> Matrix:
     """The rows within `eps` of each row as a sparse matrix, for ``metric="precomputed"``.
 
     Other parameters are those of `self_join`; `id` only says which column is no coordinate.

@@ -1,10 +1,10 @@
-"""Clusterings as estimators, in the manner of scikit-learn: for its users, and for arrays."""
+"""Give clusterings as estimators in the manner of scikit-learn: for its users, and for arrays."""
 
 from __future__ import annotations
 
 import inspect
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import dask.array as da
 import dask.dataframe as dd
@@ -16,9 +16,10 @@ from dask_simjoin.cluster import verbs as clusterings
 from dask_simjoin.cluster.optics_labels import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError
-from dask_simjoin.metrics.types import Frame
+from dask_simjoin.metrics.types import Columns, Frame, Series
 from dask_simjoin.options import requests
 from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.groups import Method, MetricName, Partitioning, Size
 from dask_simjoin.options.optional import optional
 from dask_simjoin.options.validate import check_choice, check_eps
 
@@ -26,11 +27,17 @@ __all__ = ["DBSCAN", "OPTICS", "cluster_optics_dbscan", "cluster_optics_xi"]
 
 Self = TypeVar("Self", bound="_Estimator")
 
+Points = Any
+"""An array (n, d) of NumPy or Dask, or a data frame: lazy, or a plain one."""
+
+Labels = Any
+"""An array (n,) of NumPy or Dask, or a Series, as the points are."""
+
 
 class _Estimator:
     """Parameters by name, and frames of arrays."""
 
-    labels_: Any
+    labels_: Labels
 
     @classmethod
     def _names(cls) -> list[str]:
@@ -64,7 +71,7 @@ class _Estimator:
         names = [option.name for option in fields(request)]
         return {name: value for name, value in self.get_params().items() if name in names}
 
-    def _frame(self, X: Any, asked: requests.Dbscan | requests.Optics) -> Frame:
+    def _frame(self, X: Points, asked: requests.Dbscan | requests.Optics) -> Frame:
         """A frame of what was given."""
         if hasattr(X, "columns"):
             frame = X
@@ -81,18 +88,18 @@ class _Estimator:
         self.n_features_in_ = len(asked.spec(example_of(frame)).on)
         return frame
 
-    def _as_given(self, column: Any, X: Any) -> Any:
+    def _as_given(self, column: Series, X: Points) -> Labels:
         """A column of a result in the manner of `X`: an array of an array, a Series of a frame."""
         if isinstance(X, da.Array):
             known = not getattr(self, "dropna", False)
             return column.to_dask_array(lengths=X.chunks[0] if known else None)
         return column if hasattr(X, "columns") else to_host(values_of(column))
 
-    def fit(self: Self, X: Any, y: Any = None) -> Self:
+    def fit(self: Self, X: Points, y: object = None) -> Self:
         """Cluster the rows of `X`; see the subclass."""
         raise NotImplementedError
 
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
+    def fit_predict(self, X: Points, y: object = None) -> Labels:
         """`fit`, and the labels."""
         return self.fit(X).labels_
 
@@ -127,13 +134,23 @@ class DBSCAN(_Estimator):
     array([ 0,  0,  0, -1])
     """
 
-    def __init__(self, eps: float = 0.5, *, min_samples: int = 5, metric: str = "euclidean", p: float = 2,
-                 on: Any = None, dropna: bool = False, method: str = "auto", partitioning: str = "auto",
-                 blocksize: Any = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        eps: float = 0.5,
+        *,
+        min_samples: int = 5,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        on: Columns = None,
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> None:
         self.eps, self.min_samples, self.metric, self.p, self.on = eps, min_samples, metric, p, on
         self.dropna, self.method, self.partitioning, self.blocksize = dropna, method, partitioning, blocksize
 
-    def fit(self, X: Any, y: Any = None) -> DBSCAN:
+    def fit(self, X: Points, y: object = None) -> DBSCAN:
         """Cluster the rows of `X`.
 
         Parameters
@@ -187,11 +204,25 @@ class OPTICS(_Estimator):
     (array([0, 1, 2, 3]), array([inf,  1.,  1., inf]), array([ 0,  0,  0, -1]))
     """
 
-    def __init__(self, max_eps: float = 0.5, *, min_samples: int = 5, cluster_method: str = "xi",
-                 eps: float | None = None, xi: float = 0.05, min_cluster_size: Any = None,
-                 predecessor_correction: bool = True, mode: str = "edges", metric: str = "euclidean",
-                 p: float = 2, on: Any = None, dropna: bool = False, method: str = "auto",
-                 partitioning: str = "auto", blocksize: Any = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        max_eps: float = 0.5,
+        *,
+        min_samples: int = 5,
+        cluster_method: Literal["xi", "dbscan"] = "xi",
+        eps: float | None = None,
+        xi: float = 0.05,
+        min_cluster_size: float | None = None,
+        predecessor_correction: bool = True,
+        mode: requests.OrderMode = "edges",
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        on: Columns = None,
+        dropna: bool = False,
+        method: Method = "auto",
+        partitioning: Partitioning = "auto",
+        blocksize: Size = None,
+    ) -> None:
         self.max_eps, self.min_samples, self.cluster_method, self.eps = (
             max_eps,
             min_samples,
@@ -203,7 +234,7 @@ class OPTICS(_Estimator):
         self.predecessor_correction, self.on, self.dropna = predecessor_correction, on, dropna
         self.method, self.partitioning, self.blocksize = method, partitioning, blocksize
 
-    def fit(self, X: Any, y: Any = None) -> OPTICS:
+    def fit(self, X: Points, y: object = None) -> OPTICS:
         """Put the rows of `X` in order, and cluster them.
 
         Parameters

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.optics_labels import cluster_optics_dbscan, example_of_order
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.options.optional import new_axes
+from dask_simjoin.metrics.types import Frame, Series
+from dask_simjoin.options.optional import Axes, new_axes
 
 MAX_DRAWN = 100_000
 """Points of a curve, and bars: a picture shows no more of them."""
 
 
-def plot_k_distances(distances: Any, ax: Any = None) -> Any:
+def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
     """The distances of rows to their k-th neighbours, sorted: the knee is where clusters end.
 
     Parameters
@@ -54,7 +53,7 @@ def plot_k_distances(distances: Any, ax: Any = None) -> Any:
     return ax
 
 
-def plot_reachability(optics: Any, eps: float | None = None, ax: Any = None) -> Any:
+def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) -> Axes:
     """The reachability of rows in the order of OPTICS: clusters are valleys.
 
     Parameters
@@ -116,7 +115,7 @@ def plot_reachability(optics: Any, eps: float | None = None, ax: Any = None) -> 
     return ax
 
 
-def _values(column: Any) -> np.ndarray:
+def _values(column: Series) -> np.ndarray:
     if is_dask_collection(column):
         column = column.compute()
     values: np.ndarray = to_host(column.values)

@@ -1,4 +1,4 @@
-"""Which columns a join is of where `on` names none, and whether those can be meant."""
+"""Tell which columns can be meant where `on` names none."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which columns a join is of, as far as their names and dtypes tell."""
+"""Find which columns a join is of, as far as their names and dtypes tell."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.metrics.distances import Metric
+from dask_simjoin.metrics.types import Columns, DType, Frame, Ids
 from dask_simjoin.options.chosen_columns import check_chosen
 from dask_simjoin.options.messages import did_you_mean, listed, shown
 
@@ -18,7 +19,7 @@ ROW_ID = "row_id"
 """Name of the column that `with_row_id` adds; never a coordinate unless `on` names it."""
 
 
-def check_columns(meta: Any) -> None:
+def check_columns(meta: Frame) -> None:
     """Refuse columns that names do not tell apart."""
     if getattr(meta.columns, "nlevels", 1) > 1:
         raise ColumnError(
@@ -33,7 +34,8 @@ def check_columns(meta: Any) -> None:
         )
 
 
-def check_on(meta: Any, on: Any, id: Hashable | None, radius: str | None) -> tuple[Hashable, ...]:
+def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) -> tuple[Hashable, ...]:
+    """The coordinates that `on` names, or those that the frame suggests; refuses what cannot be."""
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     if on is None:
         found = numeric_columns(meta, (id, radius, ROW_ID))
@@ -81,7 +83,7 @@ def check_on(meta: Any, on: Any, id: Hashable | None, radius: str | None) -> tup
     return tuple(names)
 
 
-def as_names(given: Any) -> list[Any]:
+def as_names(given: Any) -> list[Hashable]:
     """What was given as names of columns, or as one of them, as a list."""
     # arrays () have __iter__, and cannot be iterated over
     one = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0
@@ -111,7 +113,7 @@ def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = Fa
         )
 
 
-def own_radius(meta: Any, eps: Any) -> str | None:
+def own_radius(meta: Frame, eps: object) -> str | None:
     """The column of rows' own distances, if that is what `eps` names; refuses one that has none."""
     if not isinstance(eps, str):
         return None
@@ -129,18 +131,18 @@ def own_radius(meta: Any, eps: Any) -> str | None:
     return eps
 
 
-def numeric_columns(meta: Any, besides: tuple[Any, ...]) -> list[Hashable]:
+def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable]:
     """The columns of real numbers, those of truth values and some others left out."""
     kinds = zip(meta.columns, meta.dtypes, strict=True)
     return [name for name, dtype in kinds if name not in besides and kind_of_number(dtype) in ("i", "u", "f")]
 
 
-def kinds_of(meta: Any, names: Iterable[Hashable]) -> dict[Hashable, str]:
+def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
     """NumPy's letter for the kind of number of some columns."""
     return {name: kind_of_number(meta[name].dtype) for name in names}
 
 
-def check_column_exists(option: str, name: Any, tables: list[Any]) -> None:
+def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> None:
     """Refuse the name of a column that none of the tables has."""
     if not any(has_column(table.columns, name) for table in tables):
         columns = " and ".join(listed(table.columns) for table in tables)
@@ -151,7 +153,7 @@ def check_column_exists(option: str, name: Any, tables: list[Any]) -> None:
         )
 
 
-def _converted(name: Any, dtype: Any) -> str:
+def _converted(name: Hashable, dtype: DType) -> str:
     """How a column of another dtype becomes one of numbers."""
     column, kind = f"df[{name!r}]", getattr(dtype, "kind", "")
     if kind == "M":
@@ -166,14 +168,15 @@ def _converted(name: Any, dtype: Any) -> str:
     return ".astype('float64')."
 
 
-def kind_of_number(dtype: Any) -> str:
+def kind_of_number(dtype: DType) -> str:
     """NumPy's letter for the kind of number, or "" for what cannot be a coordinate."""
     kind = str(getattr(dtype, "kind", ""))
     size = getattr(dtype, "itemsize", 8)
     return kind if kind in "iufb" and size <= 8 else ""
 
 
-def has_column(columns: Any, name: Any) -> bool:
+def has_column(columns: Ids, name: Hashable) -> bool:
+    """Whether there is a column of that name; refuses what cannot be one."""
     try:
         return name in columns
     except (TypeError, OverflowError):  # pandas 2 makes an integer of infinity where columns are numbered

@@ -1,24 +1,23 @@
-"""What a frame and its options say before anything is computed."""
+"""Tell what a frame is before anything is computed."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import ColumnError, UnsupportedFrameError
+from dask_simjoin.metrics.types import Frame, Ids
 from dask_simjoin.options.spec import JoinSpec
 
 
-def is_frame(frame: Any) -> bool:
+def is_frame(frame: object) -> bool:
     """Whether it is a data frame, of whatever library."""
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
     return getattr(meta, "ndim", 0) == 2 and hasattr(meta, "columns")
 
 
-def example_of(frame: Any) -> Any:
+def example_of(frame: Frame) -> Frame:
     """The empty example of a frame; refuses what is no frame."""
     meta = frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
     if not is_frame(frame):
@@ -30,7 +29,7 @@ def example_of(frame: Any) -> Any:
     return meta.iloc[:0]
 
 
-def example_ids(meta: Any, spec: JoinSpec) -> Any:
+def example_ids(meta: Frame, spec: JoinSpec) -> Ids:
     """An empty index of the ids that name rows in a result; refuses labels that cannot."""
     ids = row_ids(meta[spec.columns], spec.id)[:0]
     if ids.nlevels > 1:

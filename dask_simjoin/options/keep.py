@@ -1,4 +1,4 @@
-"""What a result says of its rows besides their ids: which columns it keeps, and what they are called."""
+"""Resolve which columns of rows a result keeps besides their ids, and what they are called."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
+from dask_simjoin.metrics.types import Columns, Frame
 from dask_simjoin.options.columns import as_names, check_column_exists
 from dask_simjoin.options.groups import SUFFIXES
 from dask_simjoin.options.messages import shown
@@ -24,7 +25,7 @@ def check_suffixes(suffixes: Any) -> tuple[str, str]:
     return first, second
 
 
-def _wanted(keep: Any) -> list[Hashable]:
+def _wanted(keep: Columns) -> list[Hashable]:
     if keep is None:
         return []
     if isinstance(keep, (set, frozenset)):
@@ -38,11 +39,13 @@ def _wanted(keep: Any) -> list[Hashable]:
     return names
 
 
-Kept = tuple[tuple[Hashable, ...], tuple[Hashable, ...], tuple[str, ...]]
+KeptColumns = tuple[tuple[Hashable, ...], tuple[Hashable, ...], tuple[str, ...]]
 """Columns of left and of right rows, and what all of them are called, the left ones first."""
 
 
-def kept_columns(keep: Any, suffixes: Any, left: Any, right: Any = None) -> Kept:
+def resolve_keep(
+    keep: Columns, suffixes: tuple[str, str], left: Frame, right: Frame | None = None
+) -> KeptColumns:
     """The columns that are kept.
 
     `left`, `right`: empty examples of the tables; without a right one both rows are of the left one, and

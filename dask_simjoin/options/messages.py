@@ -1,15 +1,15 @@
-"""How messages show values and names."""
+"""Show values and names in messages."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import Any
 
 MOST_SHOWN = 100
 """Characters of a value that a message shows."""
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value for a message, cut short."""
     try:
         text = repr(value)
@@ -23,10 +23,11 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}" + "s" * (number != 1)
 
 
-def listed(names: Any, most: int = 12) -> str:
-    names = [repr(name) for name in names]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def listed(names: Iterable[object], most: int = 12) -> str:
+    """Names for a message, the first ones if there are many."""
+    texts = [repr(name) for name in names]
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
 
 
 Names = dict[str, tuple[str, ...]]
@@ -47,7 +48,7 @@ METRICS: Names = {
     "max": ("chebyshev",), "maximum": ("chebyshev",), "l2sqr": ("sqeuclidean",), "angular": ("cosine",),
     "great_circle": ("haversine",), "geodesic": ("haversine",),
 }  # fmt: skip
-"""The same of metrics."""
+"""What other libraries call metrics, and what those are called here."""
 
 VERBS: Names = {
     "radius_join": ("self_join",), "similarity_join": ("self_join",), "radius_neighbors": ("self_join",),
@@ -55,16 +56,16 @@ VERBS: Names = {
     "kneighbors": ("knn_join",), "nearest": ("knn_join",), "kneighbors_graph": ("neighbor_graph",),
     "radius_neighbors_graph": ("neighbor_graph",), "explain": ("plan",),
 }  # fmt: skip
-"""The same of verbs."""
+"""What other libraries call verbs, and what those are called here."""
 
 
-def elsewhere(name: Any, names: Names, known: Any) -> str:
+def elsewhere(name: object, names: Names, known: Collection[object]) -> str:
     """Which of the known names is what another library calls so; else one that is spelt alike."""
     same = [own for own in names.get(name.lower(), ()) if own in known] if isinstance(name, str) else []
     return f" (did you mean {same[0]!r}?)" if same else did_you_mean(name, known)
 
 
-def did_you_mean(name: Any, known: Any, cutoff: float = 0.6) -> str:
+def did_you_mean(name: object, known: Iterable[object], cutoff: float = 0.6) -> str:
     names = [other for other in known if isinstance(other, str)]
     close = get_close_matches(name, names, n=1, cutoff=cutoff) if isinstance(name, str) else []
     return f" (did you mean {close[0]!r}?)" if close else ""

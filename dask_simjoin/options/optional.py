@@ -1,9 +1,12 @@
-"""Libraries that only some functions need."""
+"""Import libraries that only some functions need."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
+
+Axes = Any
+"""Matplotlib's axes, which may not be installed."""
 
 
 def optional(module: str, package: str, wanted: str) -> Any:
@@ -23,6 +26,6 @@ def optional(module: str, package: str, wanted: str) -> Any:
         ) from error
 
 
-def new_axes(ax: Any = None) -> Any:
+def new_axes(ax: Axes = None) -> Axes:
     """Matplotlib's axes: those given, or those of a new figure."""
     return ax or optional("matplotlib.pyplot", "matplotlib", "Plots").subplots()[1]

@@ -23,7 +23,7 @@ from dask_simjoin.options.columns import (
     own_radius,
 )
 from dask_simjoin.options.groups import ORDER, Kept, MetricRequest
-from dask_simjoin.options.keep import kept_columns
+from dask_simjoin.options.keep import resolve_keep
 from dask_simjoin.options.messages import listed, shown
 from dask_simjoin.options.settings import current_settings, on_cluster, parse_size
 from dask_simjoin.options.spec import JoinSpec, check_dims, without_ids
@@ -101,7 +101,7 @@ def _id_dtype(meta: Frame, id: Hashable | None) -> DType:
 
 def keeping(asked: Kept, spec: JoinSpec, left: Frame, right: Frame | None = None) -> JoinSpec:
     """Add the kept columns of one table, or of two, to a resolved join."""
-    of_left, of_right, names = kept_columns(asked.keep, asked.suffixes, left, right)
+    of_left, of_right, names = resolve_keep(asked.keep, asked.suffixes, left, right)
     if spec.other is None:
         return replace(spec, keep=of_left, names=names)
     other = replace(spec.other, keep=of_right, names=names[len(of_left) :])

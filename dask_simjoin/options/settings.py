@@ -1,4 +1,4 @@
-"""What Dask's configuration says, and whether a cluster is in use."""
+"""Read what Dask's configuration says, and whether a cluster is in use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHUFFLES = ("tasks", "disk", "p2p")
 
 
 DEFAULTS = {"blocksize": None, "output-size": None, "result-limit": "1 TiB"}
-"""Of Dask's configuration under "simjoin"."""
+"""Give what is used where Dask's configuration under "simjoin" says nothing."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class JoinSpec:
 
     @property
     def norm(self) -> Norm:
-        """Of the metric's decision."""
+        """The norm of the metric's decision."""
         return self.measure.norm
 
     @property
@@ -117,7 +117,7 @@ class JoinSpec:
 
     @property
     def kept_right(self) -> dict[str, Hashable]:
-        """The same of the right row."""
+        """Columns of the result, and which columns of the right row they are."""
         if self.other is not None:
             return self.other.kept_left
         return dict(zip(self.names[len(self.keep) :], self.keep, strict=True))

@@ -38,6 +38,7 @@ def as_number(value: Any) -> float:
 
 
 def check_eps(eps: Any, name: str) -> float:
+    """A distance as a float; refuses what is none."""
     if not is_number(eps):
         raise OptionTypeError(f"{name}={shown(eps)} is not a number; use a finite number >= 0.")
     value = as_number(eps)
@@ -47,6 +48,7 @@ def check_eps(eps: Any, name: str) -> float:
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Refuse what is none of the allowed values."""
     if not isinstance(value, str) or value not in allowed:
         if len(allowed) == 1:
             choices = f"use {allowed[0]!r}, the only one so far"
