@@ -9,11 +9,12 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import chunk_refs
+from dask_simjoin.expressions.chunks import chunk_ref, meeting_of
 from dask_simjoin.expressions.dask_private import (
     Blockwise,
     CumulativeAggregations,
     Expr,
+    List,
     Partitions,
     Repartition,
     Task,
@@ -21,7 +22,7 @@ from dask_simjoin.expressions.dask_private import (
 )
 from dask_simjoin.expressions.filters import FilteredRows, RowValues, check_guarded, is_filtered
 from dask_simjoin.expressions.same_rows import in_order_of, may_move
-from dask_simjoin.expressions.source import FrozenSource
+from dask_simjoin.expressions.source import FrozenSource, picked
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk, joined
@@ -143,37 +144,25 @@ def add_counts(
 ) -> dict[int, Any]:
     """Put tasks into the layer that count neighbours of the rows of the wanted chunks; their keys."""
     block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
-    parts: dict[int, list[Any]] = {c: [] for c in wanted}
+    parts: dict[int, list[Task | TaskRef]] = {c: [] for c in wanted}
     for b, (i, j) in enumerate(plan.blocks.tolist()):
         if i not in parts and j not in parts:
             continue
-        refs = chunk_refs(chunks, i, j)
-        layer[(block, b)] = Task((block, b), count_block, *refs, spec, plan.layout, i == j)
+        layer[(block, b)] = Task((block, b), count_block, meeting_of(chunks, i, j, spec, plan.layout))
         for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
             if c in parts:
-                parts[c].append((TaskRef((block, b)), side))
+                parts[c].append(picked(TaskRef((block, b)), side))
     for c, level in parts.items():
         depth = 0
         while len(level) > SUM_FAN_IN:
             level, lower = [], level
             for s in range(0, len(lower), SUM_FAN_IN):
                 key = (partial, c, depth, s)
-                layer[key] = _sum_task(key, lower[s : s + SUM_FAN_IN])
-                level.append((TaskRef(key), None))
+                layer[key] = Task(key, sum, List(*lower[s : s + SUM_FAN_IN]))
+                level.append(TaskRef(key))
             depth += 1
-        layer[(partial, c)] = _sum_task((partial, c), level)
+        layer[(partial, c)] = Task((partial, c), sum, List(*level))
     return {c: (partial, c) for c in parts}
-
-
-def _sum_task(key: Any, parts: list[Any]) -> Task:
-    return Task(key, _add_up, [which for _, which in parts], *(ref for ref, _ in parts))
-
-
-def _add_up(sides: list[int | None], *parts: Any) -> Any:
-    total: Any = 0
-    for side, part in zip(sides, parts, strict=True):
-        total = total + (part if side is None else part[side])
-    return total
 
 
 def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Pieces, values: dict[int, Any],
@@ -182,7 +171,7 @@ def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Piece
     held = pieces_by_partition(pieces, chosen)
     for place, n in enumerate(chosen):
         key, found = (name, place), held[n]
-        refs = [TaskRef((chunks._name, c)) for c, _ in found] + [TaskRef(values[c]) for c, _ in found]
+        refs = [chunk_ref(chunks, c) for c, _ in found] + [TaskRef(values[c]) for c, _ in found]
         layer[key] = Task(key, aligned, meta, [k for _, k in found], *refs)
 
 

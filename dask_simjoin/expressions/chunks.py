@@ -1,4 +1,4 @@
-"""The indexed chunks of a plan as an expression."""
+"""Make the indexed chunks of a plan, as an expression."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Alias, Expr, Shuffle, Task, TaskRef
 from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, map_frozen, optimise_in_place
 from dask_simjoin.expressions.worker_memory import check_sending
+from dask_simjoin.metrics.types import Frame, Values
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.chunking.regions import Chunking, Shuffled
@@ -21,6 +23,7 @@ from dask_simjoin.tasks.chunks import (
     ID,
     LIMIT,
     POSITION,
+    Fingerprint,
     cell_chunk,
     cell_columns,
     gather_chunk,
@@ -29,6 +32,7 @@ from dask_simjoin.tasks.chunks import (
     send,
     sent_names_of_kept,
 )
+from dask_simjoin.tasks.meeting import Meeting
 
 Sources = tuple[tuple[int, str], ...]
 
@@ -78,8 +82,8 @@ class BothChunks(LabelledExpr):
         return {(self._name, n): Alias((self._name, n), key) for n, key in enumerate(keys)}
 
 
-def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking, layout: Any,
-                   with_ids: bool) -> Chunks:  # fmt: skip
+def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
+                   layout: Layout | SearchLayout,                    with_ids: bool) -> Chunks:  # fmt: skip
     """The chunks of a table.
 
     `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed.
@@ -93,8 +97,8 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     return Chunks(FrozenSource(read), chunks.pieces, layout)
 
 
-def _shuffled(source: FrozenSource, spec: JoinSpec, layout: Any, chunks: Shuffled, each: list[Any],
-              with_ids: bool) -> Expr:  # fmt: skip
+def _shuffled(source: FrozenSource, spec: JoinSpec, layout: Layout | SearchLayout, chunks: Shuffled,
+              each: list[Fingerprint], with_ids: bool) -> Expr:  # fmt: skip
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, with_ids)
     regions = Shared("simjoin_regions", chunks)
@@ -105,17 +109,17 @@ def _shuffled(source: FrozenSource, spec: JoinSpec, layout: Any, chunks: Shuffle
     )
 
 
-def _send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec: JoinSpec,
-          with_ids: bool) -> Any:  # fmt: skip
-    """See `send`; refuses to where no worker is to shuffle what is sent."""
+def _send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
+          with_ids: bool) -> Frame:  # fmt: skip
+    """Do as `send` does; refuse to where no worker is to shuffle what is sent."""
     check_sending(chunks.method)
-    return send(frame, known, chunks, spec, with_ids)
+    return send(frame, fingerprint, chunks, spec, with_ids)
 
 
-def _sent(example: Any, spec: JoinSpec, with_ids: bool) -> Any:
-    """An empty frame like those that `send` makes."""
+def _sent(example: Frame, spec: JoinSpec, with_ids: bool) -> Frame:
+    """Make an empty frame like those that `send` makes."""
     frames = frames_for(example)
-    columns: dict[str, Any] = {}
+    columns: dict[str, Values] = {}
     for name, kind in cell_columns(example, spec).items():
         columns[name] = np.empty(0, kind)
     if with_ids:
@@ -128,6 +132,11 @@ def _sent(example: Any, spec: JoinSpec, with_ids: bool) -> Any:
     return frames.result(columns, 0)
 
 
-def chunk_refs(chunks: Expr, i: int, j: int) -> tuple[TaskRef, TaskRef]:
-    """Two chunks as a task's arguments."""
-    return TaskRef((chunks._name, i)), TaskRef((chunks._name, j))
+def chunk_ref(chunks: Expr, c: int) -> TaskRef:
+    """Refer to a chunk, as a task's argument."""
+    return TaskRef((chunks._name, c))
+
+
+def meeting_of(chunks: Expr, i: int, j: int, spec: JoinSpec, layout: Layout) -> Task:
+    """Bring two chunks together, as a task's argument: it is made within that task, and is none itself."""
+    return Task(None, Meeting, chunk_ref(chunks, i), chunk_ref(chunks, j), i == j, spec, layout)

@@ -6,7 +6,7 @@ from typing import Any
 
 from dask_simjoin.expressions.aligned import Aligned, add_counts, add_partitions, pieces_by_partition
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import chunk_refs
+from dask_simjoin.expressions.chunks import meeting_of
 from dask_simjoin.expressions.counts_by_region import count_by_cell
 from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
@@ -89,8 +89,8 @@ class CountTotal(LabelledExpr):
         name = f"simjoin_count_block-{self.deterministic_token}"
         layer = {}
         for b, (i, j) in enumerate(plan.blocks.tolist()):
-            refs = chunk_refs(self.chunks, i, j)
-            layer[(name, b)] = Task((name, b), count_block_pairs, *refs, spec, plan.layout, i == j)
+            meeting = meeting_of(self.chunks, i, j, spec, plan.layout)
+            layer[(name, b)] = Task((name, b), count_block_pairs, meeting)
         key = (self._name, 0)
         layer[key] = Task(key, sum, List(*(TaskRef((name, b)) for b in range(len(plan)))))
         return layer

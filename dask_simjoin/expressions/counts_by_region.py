@@ -1,4 +1,4 @@
-"""Numbers of neighbours that were counted by region, brought back to the rows of the source."""
+"""Bring numbers of neighbours that were counted by region back to the rows of the source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import values_of
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import chunk_refs
+from dask_simjoin.expressions.chunks import meeting_of
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Shuffle, Task, TaskRef
 from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, optimise_in_place
 from dask_simjoin.options.spec import JoinSpec
@@ -22,7 +22,7 @@ from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
 
 def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan, meta: Any,
                   partitions: list[int] | None) -> Expr:  # fmt: skip
-    """Counts aligned with the source: updates by regions, shuffled back, added up by row."""
+    """Align counts with the source: those of regions, shuffled back, added up by row."""
     left = plan.counted
     assert not isinstance(left, EntityChunks)
     updates = CountUpdates(chunks, plan, spec, *updates_of_rows(left, source, meta))
@@ -30,7 +30,7 @@ def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan
 
 
 def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Any) -> tuple[Shared, Any]:
-    """What tasks need to tell values of rows, and an empty frame like those that they tell them in.
+    """Make what tasks need to update rows, and an empty frame like those of their updates.
 
     `meta`: an example of the result, with one value of each row or several.
     """
@@ -41,7 +41,7 @@ def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Any) -> tuple[
 
 def back_to_rows(updates: Expr, source: FrozenSource, chunks: Shuffled, meta: Any,
                  partitions: list[int] | None) -> Expr:  # fmt: skip
-    """What was updates of rows by their positions, shuffled back to their partitions, and added up."""
+    """Shuffle updates of rows back to their partitions, and add them up."""
     back = Shuffle(updates, CELL, source.inner.npartitions, True, chunks.method)
     column = source.inner.columns[0]
     labels = optimise_in_place(MapPartition(source.inner[[column]], "simjoin_labels", _labels, ()))
@@ -53,7 +53,7 @@ def _labels(frame: Any) -> Any:
 
 
 class CountUpdates(LabelledExpr):
-    """One partition for each block pair: positions of rows and their numbers of neighbours."""
+    """Make one partition for each block pair: positions of rows and their numbers of neighbours."""
 
     _label = "simjoin_count_block"
     _parameters = ["chunks", "plan", "spec", "offsets", "meta"]
@@ -66,13 +66,13 @@ class CountUpdates(LabelledExpr):
         spec, layer = self.operand("spec"), {}
         for b, (i, j) in enumerate(plan.blocks.tolist()):
             key = (self._name, b)
-            refs = chunk_refs(self.chunks, i, j)
-            layer[key] = Task(key, count_cells, *refs, spec, plan.layout, i == j, self.offsets.ref)
+            meeting = meeting_of(self.chunks, i, j, spec, plan.layout)
+            layer[key] = Task(key, count_cells, meeting, self.offsets.ref)
         return layer
 
 
 class RowCounts(PartitionsFiltered, LabelledExpr):
-    """What was updates of each row, added up, in the order and with the labels of the source."""
+    """Add up the updates of each row, in the order and with the labels of the source."""
 
     _label = "simjoin_counts"
     _parameters = ["updates", "labels", "offsets", "meta", "source_divisions", "_partitions"]
@@ -95,7 +95,7 @@ class RowCounts(PartitionsFiltered, LabelledExpr):
 
 
 def add_up(labels: Any, updates: Any, rows: tuple[int, int, int], meta: Any) -> Any:
-    """The values of one partition; `rows`: its number, its first row in the frame, its rows."""
+    """Add up the values of one partition; `rows`: its number, its first row in the frame, its rows."""
     number, first, size = rows
     check_source(number, len(labels), size)
     frames = frames_for(meta)

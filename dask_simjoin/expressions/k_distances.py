@@ -1,4 +1,4 @@
-"""Lazy distances to nearest neighbours."""
+"""Make the expressions of lazy distances to nearest neighbours."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import Chunks, chunk_refs
-from dask_simjoin.expressions.dask_private import Expr, Task, TaskRef
+from dask_simjoin.expressions.chunks import Chunks, chunk_ref
+from dask_simjoin.expressions.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.expressions.row_values import FoundByChunk
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.metrics.distances import Metric
+from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.plan_nearest import NearestPlan
 from dask_simjoin.tasks.chunks import Chunk
@@ -46,30 +47,26 @@ class ChunkDistances(LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         plan: NearestPlan = self.operand("plan")
         steps = Steps("simjoin_nearest", self.deterministic_token)
-        refs = [chunk_refs(self.chunks, c, c)[0] for c in range(len(plan.chunks))]
-        names = steps.names(plan, refs)
+        refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
+        numbers = steps.row_numbers(plan, refs)
         for c, others in enumerate(plan.searches):
             if self.operand("k") >= plan.rows:  # no row has so many neighbours
                 steps.layer[(self._name, c)] = Task((self._name, c), _none, refs[c])
                 continue
             state: list[TaskRef] = []
             for d in others.tolist() or [c]:
-                how = plan.layout, self.operand("k"), names[c], names[d]
-                state = [steps.add("search", (c, d), _search, refs[c], refs[d], *how, *state)]
+                how = plan.layout, self.operand("k"), List(numbers[c], numbers[d]), True, math.inf
+                state = [steps.add("search", (c, d), search_chunk, refs[c], refs[d], *how, *state)]
             steps.layer[(self._name, c)] = Task(
                 (self._name, c), _bits, state[0], self.operand("k"), self.operand("metric")
             )
         return steps.layer
 
 
-def _search(q: Any, d: Any, layout: Any, k: int, q_names: Any, d_names: Any, *state: State) -> State:
-    return search_chunk(q, d, layout, k, (q_names, d_names), *state)
-
-
-def _bits(state: State, k: int, metric: Metric) -> Any:
+def _bits(state: State, k: int, metric: Metric) -> Array:
     return kth_distance(state, k, metric).view(np.int64)
 
 
-def _none(chunk: Chunk) -> Any:
+def _none(chunk: Chunk) -> Array:
     xp = frames_for(chunk["example"]).xp
     return xp.full(len(chunk["ids"]), math.inf).view(np.int64)

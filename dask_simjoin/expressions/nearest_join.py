@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import chunk_refs
-from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.chunks import chunk_ref
+from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.steps import Steps
-from dask_simjoin.tasks.nearest import State, search_chunk
+from dask_simjoin.tasks.nearest import search_chunk
 from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
 
 
@@ -49,24 +49,19 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         plan, spec, meta = self.operand("plan"), self.operand("spec"), self.operand("meta")
         steps = Steps("simjoin_nearest", self.deterministic_token)
-        refs = [chunk_refs(self.chunks, c, c)[0] for c in range(len(plan.chunks))]
-        names = steps.names(plan, refs)
-        how = plan.layout, self.operand("k"), spec.other is None, self.operand("bound")
+        refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
+        numbers = steps.row_numbers(plan, refs)
+        limits = spec.other is None, self.operand("bound")
         for place, c in enumerate(self._partitions):
             key = (self._name, place)
             others = plan.searches[c].tolist() if c < len(plan.counted) else []
             state: list[TaskRef] = []
             for d in others:
-                pair = refs[c], refs[d], names[c], names[d]
-                state = [steps.add("search", (c, d), _search, *pair, *how, *state)]
+                pair = refs[c], refs[d], plan.layout, self.operand("k"), List(numbers[c], numbers[d])
+                state = [steps.add("search", (c, d), search_chunk, *pair, *limits, *state)]
             if not state:
                 steps.layer[key] = Task(key, itself, meta)
                 continue
-            found = [steps.add("name", (c, d), find_rows, *state, refs[d], names[d], spec) for d in others]
+            found = [steps.add("name", (c, d), find_rows, *state, refs[d], numbers[d], spec) for d in others]
             steps.layer[key] = Task(key, nearest_rows, refs[c], *state, spec, meta, *found)
         return steps.layer
-
-
-def _search(q: Any, d: Any, q_names: Any, d_names: Any, layout: Any, k: int, same: bool, bound: float,
-            *state: State) -> State:  # fmt: skip
-    return search_chunk(q, d, layout, k, (q_names, d_names), *state, same=same, bound2=bound)

@@ -1,4 +1,4 @@
-"""Lazy sparse matrices of neighbours."""
+"""Make the expressions of lazy sparse matrices of neighbours."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from distributed.system import MEMORY_LIMIT
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import chunk_refs
+from dask_simjoin.expressions.chunks import chunk_ref, meeting_of
 from dask_simjoin.expressions.dask_private import Alias, Expr, List, Task
 from dask_simjoin.expressions.lazy_join import LazyJoin
-from dask_simjoin.expressions.source import optimise_in_place, pick
-from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
+from dask_simjoin.expressions.source import optimise_in_place, pick, picked
+from dask_simjoin.expressions.steps import Steps, after, blocks_of_chunks
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.chunking.entity import EntityChunks
@@ -24,7 +24,6 @@ from dask_simjoin.planning.matrix_budget import DEVICE_ENTRY, ENTRY, PIECE, ROW,
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import ITSELF, resources
 from dask_simjoin.tasks import csr
-from dask_simjoin.tasks.chunks import Chunk
 
 PAUSED = 0.8
 """Share of its limit at which Dask pauses a worker."""
@@ -86,7 +85,7 @@ def fitting_for(spec: JoinSpec, rows: int, example: Any, have: Resources, pieces
         here = result if have.cluster else made
         most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())
         limits.append(Limit(most, *here, "this machine has", "a larger machine"))
-    return Fitting(spec.eps, rows, limits, csr.most_entries(frames_for(example).xp))
+    return Fitting(spec.eps, rows, limits, csr.max_entries(frames_for(example).xp))
 
 
 class GraphRows(LabelledExpr):
@@ -106,32 +105,44 @@ class GraphRows(LabelledExpr):
         plan: Plan = self.operand("plan")
         spec, mode, example = self.operand("spec"), self.operand("mode"), self._meta
         steps = Steps("simjoin_neighbor_graph", self.deterministic_token)
-        add, layout = steps.add, plan.layout
+        add = steps.add
         every = range(len(plan.chunks))
         blocks = [(b, i, j) for b, (i, j) in enumerate(plan.blocks.tolist())]
-        refs = [chunk_refs(self.chunks, c, c)[0] for c in every]
+        refs = [chunk_ref(self.chunks, c) for c in every]
         fitting: Fitting = self.operand("fitting")
         rows, firsts = fitting.rows, np.cumsum([0, *(rows for rows, _ in plan.sources)]).tolist()
         pieces = plan.chunks.pieces if isinstance(plan.chunks, EntityChunks) else [()] * len(plan.chunks)
-        names = [
-            add("names", c, csr.names_of, refs[c], [firsts[n] for n, _, _ in pieces[c]], name_type(rows))
+        numbers = [
+            add(
+                "names", c, csr.matrix_numbers, refs[c], [firsts[n] for n, _, _ in pieces[c]], name_type(rows)
+            )
             for c in every
         ]
-        meetings = [(refs[i], refs[j], spec, layout, i == j) for _, i, j in blocks]
-        counts = [add("count", b, csr.count_entries, *met) for b, met in enumerate(meetings)]
-        numbers = [add("number", b, pick, count, 2) for b, count in enumerate(counts)]
+        meetings = [meeting_of(self.chunks, i, j, spec, plan.layout) for _, i, j in blocks]
+        counts = [add("count", b, csr.count_entries, meeting) for b, meeting in enumerate(meetings)]
+        entries = [add("number", b, pick, count, 2) for b, count in enumerate(counts)]
         itself = plan.rows if spec.include_self else 0
-        fits = add("fits", 0, _check, List(*numbers), itself, fitting)
+        fits = add("fits", 0, _check, List(*entries), itself, fitting)
         filled = [
-            add("fill", b, _fill, *meetings[b], counts[b], names[i], names[j], mode, fits)
+            add(
+                "fill",
+                b,
+                after,
+                fits,
+                csr.fill_block,
+                meetings[b],
+                counts[b],
+                List(numbers[i], numbers[j]),
+                mode,
+            )
             for b, i, j in blocks
         ]
         gathered = []
         for c, met in enumerate(blocks_of_chunks(plan)):
-            sides, parts = [side for _, side, _ in met], (filled[b] for b, _, _ in met)
-            gathered.append(add("gather", c, _gather, names[c], spec.include_self, mode, sides, *parts))
+            parts = (picked(filled[b], side) for b, side, _ in met)
+            gathered.append(add("gather", c, csr.gather_rows, numbers[c], spec.include_self, mode, *parts))
         key = (self._name, 0)
-        steps.layer[key] = Task(key, csr.assemble, rows, example, List(*names), List(*gathered))
+        steps.layer[key] = Task(key, csr.assemble, rows, example, List(*numbers), List(*gathered))
         return steps.layer
 
 
@@ -142,12 +153,3 @@ def name_type(rows: int) -> Any:
 
 def _check(numbers: list[int], itself: int, fitting: Fitting) -> None:
     fitting.check(sum(numbers) + itself)
-
-
-def _fill(q: Chunk, d: Chunk, spec: JoinSpec, layout: Any, same: bool, counts: Any, q_names: Any,
-          d_names: Any, mode: str, fits: None) -> Any:  # fmt: skip
-    return csr.fill_block(q, d, spec, layout, same, counts[:2], (q_names, d_names), mode)
-
-
-def _gather(names: Any, itself: bool, mode: str, sides: list[int], *found: Any) -> csr.Part:
-    return csr.gather_rows(names, itself, mode, *(both[k] for both, k in zip(found, sides, strict=True)))

@@ -1,4 +1,4 @@
-"""Lazy pairs."""
+"""Make the expressions of lazy pairs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_simjoin.expressions.aligned import add_counts
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import chunk_refs
+from dask_simjoin.expressions.chunks import chunk_ref, meeting_of
 from dask_simjoin.expressions.dask_private import Alias, BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.source import itself
@@ -29,7 +29,8 @@ class SelfJoin(LazyJoin):
 
     def _lower(self) -> Expr:
         chunks, plan = self._chunks(), self.plan
-        return JoinBlocks(chunks, Cuts(chunks, plan), plan, self.operand("spec"), self._meta)
+        spec = self.operand("spec")
+        return JoinBlocks(chunks, Cuts(chunks, plan, spec), plan, spec, self._meta)
 
 
 class Join(SelfJoin):
@@ -52,7 +53,7 @@ class Join(SelfJoin):
     def _lower(self) -> Expr:
         chunks, plan, spec = self._chunks(), self.plan, self.operand("spec")
         counts = ChunkCounts(chunks, plan, spec) if self._alone else None
-        return JoinBlocks(chunks, Cuts(chunks, plan), plan, spec, self._meta, counts)
+        return JoinBlocks(chunks, Cuts(chunks, plan, spec), plan, spec, self._meta, counts)
 
 
 LEFT = "left"
@@ -82,7 +83,7 @@ class Cuts(LabelledExpr):
     """For block pairs that give several partitions: where the rows of the first chunk are cut."""
 
     _label = "simjoin_cuts"
-    _parameters = ["chunks", "plan"]
+    _parameters = ["chunks", "plan", "spec"]
 
     @functools.cached_property
     def blocks(self) -> list[int]:
@@ -103,8 +104,8 @@ class Cuts(LabelledExpr):
         for n, block in enumerate(self.blocks):
             i, j = plan.blocks[block].tolist()
             key = (self._name, n)
-            refs = chunk_refs(self.chunks, i, j)
-            layer[key] = Task(key, cut_block, *refs, plan.layout, i == j, int(plan.slices[block]))
+            meeting = meeting_of(self.chunks, i, j, self.operand("spec"), plan.layout)
+            layer[key] = Task(key, cut_block, meeting, int(plan.slices[block]))
         return layer
 
 
@@ -135,7 +136,7 @@ class JoinBlocks(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         counts = self.operand("counts")
         if index >= plan.outputs and counts is not None:
             c = index - plan.outputs
-            chunk, _ = chunk_refs(self.chunks, c, c)
+            chunk = chunk_ref(self.chunks, c)
             return Task(name, unmatched, chunk, TaskRef((counts._name, c)), self.operand("spec"), self._meta)
         if not plan.outputs:
             return Task(name, itself, self._meta)
@@ -144,7 +145,5 @@ class JoinBlocks(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         i, j = plan.blocks[block].tolist()
         cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
         slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
-        return Task(
-            name, join_block, *chunk_refs(self.chunks, i, j), self.operand("spec"), plan.layout, i == j,
-            self.columns, *slice_, *like,
-        )  # fmt: skip
+        meeting = meeting_of(self.chunks, i, j, self.operand("spec"), plan.layout)
+        return Task(name, join_block, meeting, self.columns, *slice_, *like)

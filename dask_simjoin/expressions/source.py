@@ -167,9 +167,14 @@ def itself(value: Any) -> Any:
     return value
 
 
-def pick(parts: Any, number: int) -> Any:
-    """One of some values."""
-    return parts[number]
+def pick(parts: Any, key: Any) -> Any:
+    """Take one of some values."""
+    return parts[key]
+
+
+def picked(parts: TaskRef, key: Any) -> Task:
+    """Take one of what a task gives, as another task's argument: within that task, by none of its own."""
+    return Task(None, pick, parts, key)
 
 
 class MapPartition(Blockwise):

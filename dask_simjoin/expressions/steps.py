@@ -1,4 +1,4 @@
-"""Tasks of an algorithm of several steps, named so that a dashboard tells them apart."""
+"""Add the tasks of an algorithm of several steps, named so that a dashboard tells them apart."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from dask_simjoin.expressions.aligned import SUM_FAN_IN
 from dask_simjoin.expressions.dask_private import Task, TaskRef
+from dask_simjoin.expressions.source import pick
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.tasks.chunks import Chunk
 
 
 def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
-    """For each chunk its block pairs: their numbers, which side of them it is, and the other side's chunk."""
+    """List for each chunk its block pairs: their numbers, which side it is, and the other side's chunk."""
     own: list[list[tuple[int, int, int]]] = [[] for _ in range(len(plan.chunks))]
     for b, (i, j) in enumerate(plan.blocks.tolist()):
         own[i].append((b, 0, j))
@@ -23,7 +23,7 @@ def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
 
 
 class Steps:
-    """Tasks of a clustering: their names begin with a label, and say which step they are.
+    """Collect the tasks of an algorithm: their names begin with a label, and say which step they are.
 
     Attributes
     ----------
@@ -51,12 +51,13 @@ class Steps:
             depth += 1
         return self.add(step, (depth, 0), function, *parts)
 
-    def names(self, plan: Plan, chunks: list[TaskRef]) -> list[Any]:
-        """For each chunk its rows' positions in the frame, or its number if chunks follow each other."""
+    def row_numbers(self, plan: Plan, chunks: list[TaskRef]) -> list[int | TaskRef]:
+        """List for each chunk its rows' positions in the frame, or its number if chunks follow each other."""
         if plan.chunks.kind == EntityChunks.kind:
             return list(range(len(chunks)))
-        return [self.add("names", c, _positions, chunk) for c, chunk in enumerate(chunks)]
+        return [self.add("names", c, pick, chunk, "position") for c, chunk in enumerate(chunks)]
 
 
-def _positions(chunk: Chunk) -> Any:
-    return chunk["position"]
+def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function: a task that waits for what another one checks."""
+    return function(*arguments)

@@ -35,3 +35,6 @@ Index = dict[str, Any]
 
 Columns = Hashable | Iterable[Hashable] | None
 """What `on` takes: a column's name, or several, or None for those that the frame suggests."""
+
+SparseMatrix = Any
+"""A sparse matrix in CSR form: of SciPy or CuPy."""

@@ -1,16 +1,9 @@
-"""Chunks: what the tasks of a join work on.
-
-A chunk is a plain dict: the arrays of its index, its rows' names ("ids", an Index of its library), the same
-as int64 numbers in the index's order where they have that form ("id_keys"), and an empty frame of
-its library ("example").  Where they were asked for it has, both in the index's order, a frame of the columns
-that the result keeps ("kept") and each row's own threshold ("own_limit").  An entity chunk also has "ends":
-where the rows of each of its pieces end.  A spatial chunk has "position", its rows' numbers in the whole
-frame, ascending, and "halo", a chunk of its own.  No index has arrays of these names.
-"""
+"""Make chunks: what the tasks of a join work on, read from partitions or from rows that were shuffled."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
 
@@ -18,24 +11,67 @@ from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, values_of
 from dask_simjoin.engine.ids import as_id_keys, row_ids
 from dask_simjoin.engine.lists import lists_of
+from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.errors import ListError, SourceChangedError
+from dask_simjoin.metrics.types import Array, DType, Frame, Ids, Values
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.regions import Shuffled
 from dask_simjoin.planning.statistics.moments import box
 from dask_simjoin.planning.statistics.partition import limits, points, radii
 
-Chunk = dict[str, Any]
+
+class Chunk(TypedDict):
+    """Hold the rows of a chunk: a plain dict of arrays and frames, so that it spills.
+
+    Besides these it has the arrays of its index (see `Joiner.build`), none of which is called so.
+    """
+
+    ids: Ids
+    """The rows' names in a result, in their order."""
+    id_keys: Array | None
+    """The same as int64, in the order of the index, where they have that form."""
+    example: Frame
+    """An empty frame of the chunk's library."""
+    order: Array
+    """The rows' numbers (at least n of them), in the order of the index; of the index."""
+    kept: NotRequired[Frame]
+    """The columns that the result keeps, in the order of the index."""
+    own_limit: NotRequired[Array]
+    """Each row's own threshold (n,), in the order of the index."""
+    ends: NotRequired[np.ndarray]
+    """Where the rows of each of its pieces end: of entity chunks."""
+    position: NotRequired[Array]
+    """The rows' numbers in the whole frame, ascending: of spatial chunks."""
+    halo: NotRequired[Chunk]
+    """The rows around its region, a chunk of its own: of spatial chunks."""
+
+
+class ReadRows(TypedDict):
+    """Hold what was read of a partition's rows, in their order."""
+
+    x: Array
+    """Coordinates (n, d), float64."""
+    ids: Ids
+    places: Array | None
+    """The rows' numbers in the partition, where some were left out."""
+    rows: int
+    """Rows of the partition."""
+    example: Frame
+    kept: NotRequired[Frame]
+    own_limit: NotRequired[Array]
+
+
+Fingerprint = tuple[int, tuple[int, str]]
+"""A partition's number, and, as it was planned, its rows and the digest of its box."""
+
 
 CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
 """Columns of frames that are shuffled; coordinates are called x0, x1, ..., kept columns k0, k1, ..."""
 
 
-def read_points(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec) -> dict[str, Any]:
-    """Coordinates and ids of a partition; refuses one that is not like the plan knows it.
-
-    `known`: the partition's number, and its rows and the digest of its box.
-    """
-    number, (planned, planned_box) = known
+def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> ReadRows:
+    """Read coordinates and ids of a partition; refuse one that is not like the plan knows it."""
+    number, (planned, planned_box) = fingerprint
     rows = len(frame)
     try:
         x, kept = points(frame, spec)
@@ -50,7 +86,7 @@ def read_points(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec) 
     if not len(x):
         x = module_of(x).empty((0, spec.dims))  # of lists, which tell it, there are none
     ids = row_ids(frame, spec.id, spec.id_dtype)
-    read = {"x": x, "ids": ids, "places": places, "rows": rows, "example": frame.iloc[:0]}
+    read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=frame.iloc[:0])
     if spec.keep:
         read["kept"] = frame[list(spec.keep)]
     if spec.radius is not None:
@@ -72,16 +108,17 @@ def check_source(number: int, rows: int, planned: int, same_box: bool = True) ->
     )
 
 
-def make_chunk(frame: Any, known: tuple[int, tuple[int, str]], spec: JoinSpec, layout: Any) -> Chunk:
+def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
+               layout: Layout | SearchLayout) -> Chunk:  # fmt: skip
     """Index a whole partition."""
-    read = read_points(frame, known, spec)
+    read = read_points(frame, fingerprint, spec)
     return gather_chunk(layout, [(0, read["rows"])], read)
 
 
-def gather_chunk(layout: Any, rows: list[tuple[int, int]], *parts: dict[str, Any]) -> Chunk:
+def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows) -> Chunk:
     """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts."""
     x, ids = [], []
-    extra: dict[str, list[Any]] = {name: [] for name in EXTRA if name in parts[0]}
+    extra: dict[str, list[Array | Frame]] = {name: [] for name in EXTRA if name in parts[0]}
     for (start, stop), part in zip(rows, parts, strict=True):
         places = part["places"]
         if places is not None:
@@ -90,7 +127,7 @@ def gather_chunk(layout: Any, rows: list[tuple[int, int]], *parts: dict[str, Any
         x.append(part["x"][start:stop])
         ids.append(part["ids"][start:stop])
         for name, some in extra.items():
-            some.append(_some(part[name], start, stop))
+            some.append(_some(part[name], start, stop))  # type: ignore[literal-required]
     whole = {name: _stacked(some, parts[0]["example"]) for name, some in [("x", x), *extra.items()]}
     chunk = _indexed(whole.pop("x"), joined(ids), layout, parts[0]["example"], whole)
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
@@ -99,12 +136,12 @@ def gather_chunk(layout: Any, rows: list[tuple[int, int]], *parts: dict[str, Any
 EXTRA = ("kept", "own_limit")
 
 
-def _some(values: Any, start: int, stop: int) -> Any:
+def _some(values: Array | Frame, start: int, stop: int) -> Array | Frame:
     return (values.iloc if hasattr(values, "columns") else values)[start:stop]
 
 
-def _stacked(parts: list[Any], example: Any) -> Any:
-    """Arrays or frames one after the other."""
+def _stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
+    """Put arrays or frames one after the other."""
     if len(parts) == 1:
         return parts[0]
     if hasattr(parts[0], "columns"):
@@ -112,14 +149,15 @@ def _stacked(parts: list[Any], example: Any) -> Any:
     return module_of(parts[0]).concatenate(parts)
 
 
-def _indexed(x: Any, ids: Any, layout: Any, example: Any, extra: dict[str, Any]) -> Chunk:
+def _indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
+             extra: dict[str, Array | Frame]) -> Chunk:  # fmt: skip
     """Index points; `extra`: what else is known of them, in their order."""
     frames, joiner = frames_for(example), joiner_for(example)
     index = joiner.build(x, layout)
     places = index["order"][: len(ids)]
-    chunk = {"ids": ids, "id_keys": as_id_keys(ids, places), "example": example}
-    assert index.keys().isdisjoint([*chunk, *extra])
-    chunk |= index
+    own = {"ids": ids, "id_keys": as_id_keys(ids, places), "example": example}
+    assert index.keys().isdisjoint([*own, *extra])
+    chunk = cast(Chunk, own | index)
     if "kept" in extra:
         kept = extra["kept"]
         columns = {name: frames.values(kept, name, places) for name in kept.columns}
@@ -129,13 +167,13 @@ def _indexed(x: Any, ids: Any, layout: Any, example: Any, extra: dict[str, Any])
     return chunk
 
 
-def joined(parts: list[Any]) -> Any:
-    """Indexes of ids one after the other."""
+def joined(parts: Sequence[Ids]) -> Ids:
+    """Put ids one after the other."""
     return parts[0] if len(parts) == 1 else parts[0].append(parts[1:])
 
 
-def cell_columns(frame: Any, spec: JoinSpec) -> dict[str, Any]:
-    """The coordinates' columns in a frame that is shuffled, and their dtypes.
+def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
+    """Name the coordinates' columns in a frame that is shuffled, with their dtypes.
 
     What was float32 in such a frame as it is read is so again, exactly, and float64 later.
     """
@@ -151,24 +189,24 @@ def cell_columns(frame: Any, spec: JoinSpec) -> dict[str, Any]:
 
 
 def sent_names_of_kept(spec: JoinSpec) -> list[str]:
-    """The kept columns in a frame that is shuffled."""
+    """Name the kept columns in a frame that is shuffled."""
     return [f"k{k}" for k in range(len(spec.keep))]
 
 
-def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec: JoinSpec,
-         with_ids: bool) -> Any:  # fmt: skip
-    """The rows of a partition as they are to be shuffled: each to its own chunk, and to halos.
+def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
+         with_ids: bool) -> Frame:  # fmt: skip
+    """Make the rows of a partition as they are to be shuffled: each to its own chunk, and to halos.
 
     A row in a halo has its position as ``-1 - position``.  `with_ids`: whether ids travel too.
     """
-    read = read_points(frame, known, spec)
+    read = read_points(frame, fingerprint, spec)
     x, places = read["x"], read["places"]
     frames, joiner = frames_for(read["example"]), joiner_for(read["example"])
     xp = frames.xp
     own, rows, needing = joiner.regions(
         x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
     )
-    position = (xp.arange(len(x)) if places is None else places) + int(chunks.offsets[known[0]])
+    position = (xp.arange(len(x)) if places is None else places) + int(chunks.offsets[fingerprint[0]])
     if chunks.everywhere:
         taken, cell, position = rows, chunks.own_chunk(needing, position[rows]), position[rows]
     else:
@@ -176,7 +214,7 @@ def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec:
         halo_cell = chunks.halo_chunk(needing, position[rows])
         cell = xp.concatenate([chunks.own_chunk(own, position), halo_cell])
         position = xp.concatenate([position, -1 - position[rows]])
-    columns: dict[str, Any] = {}
+    columns: dict[str, Values] = {}
     for k, (name, kind) in enumerate(cell_columns(frame, spec).items()):
         columns[name] = x[:, k].astype(kind, copy=False)[taken]
     if with_ids:
@@ -188,7 +226,8 @@ def send(frame: Any, known: tuple[int, tuple[int, str]], chunks: Shuffled, spec:
     return frames.result(columns | {POSITION: position, CELL: cell}, len(cell))
 
 
-def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, with_ids: bool) -> Chunk:
+def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
+               with_ids: bool) -> Chunk:  # fmt: skip
     """Index the rows that were sent to one chunk."""
     frames = frames_for(example)
     xp = frames.xp
@@ -196,15 +235,15 @@ def cell_chunk(frame: Any, example: Any, spec: JoinSpec, layout: Any, with_ids: 
     x = frames.coordinates(frame, tuple(cell_columns(example, spec)))
     own, halo = xp.flatnonzero(position >= 0), xp.flatnonzero(position < 0)
     own, halo = own[xp.argsort(position[own])], halo[xp.argsort(-position[halo])]
-    sides = []
+    sides: list[Chunk] = []
     for places, numbers in ((own, position[own]), (halo, -1 - position[halo])):
         ids = frames.index(numbers)
         if with_ids:
             ids = row_ids(frame[[ID]].take(places), ID, spec.id_dtype)
-        extra: dict[str, Any] = {}
+        extra: dict[str, Array | Frame] = {}
         if spec.keep:
             names = zip(spec.keep, sent_names_of_kept(spec), strict=True)
-            kept: dict[Any, Any] = {name: frames.values(frame, column, places) for name, column in names}
+            kept: dict[Any, Values] = {name: frames.values(frame, column, places) for name, column in names}
             extra["kept"] = frames.result(kept, len(places))
         if spec.radius is not None:
             extra["own_limit"] = values_of(frame[LIMIT])[places]

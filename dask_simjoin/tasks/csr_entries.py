@@ -1,22 +1,21 @@
-"""Entries of sparse matrices: put into their rows, moved with them, sorted within them.
+"""Put entries of sparse matrices into their rows, move them with those, sort them within those.
 
 Each is done by the host's kernels, or, where arrays lie on a GPU, by arrays as a whole.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import module_of
+from dask_simjoin.metrics.types import Array
 
 SORTED = 1 << 24
 """Entries that are sorted at a time where no kernel sorts them row by row."""
 
 
-def put(rows: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any) -> None:
+def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Put entries into their rows; `at` (n,): where each row's next entry goes."""
     if module_of(at) is np:
         host_kernels("rows").put(rows, columns, values, at, out, out_values)
@@ -24,8 +23,10 @@ def put(rows: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any
         put_together(rows, columns, values, at, out, out_values)
 
 
-def put_together(rows: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any) -> None:
-    """The same, by arrays as a whole."""
+def put_together(
+    rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
+) -> None:
+    """Put entries into their rows, by arrays as a whole."""
     xp = module_of(at)
     order = xp.argsort(rows)
     rows = rows[order]
@@ -34,7 +35,7 @@ def put_together(rows: Any, columns: Any, values: Any, at: Any, out: Any, out_va
     at += xp.bincount(rows, minlength=len(at))
 
 
-def move(counts: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any) -> None:
+def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Put whole rows, of so many entries each, behind what those rows have."""
     starts = starts_of(counts)
     if module_of(at) is np:
@@ -43,8 +44,10 @@ def move(counts: Any, columns: Any, values: Any, at: Any, out: Any, out_values: 
         move_together(starts, columns, values, at, out, out_values)
 
 
-def move_together(starts: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any) -> None:
-    """The same, by arrays as a whole."""
+def move_together(
+    starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
+) -> None:
+    """Put whole rows behind what those rows have, by arrays as a whole."""
     xp = module_of(at)
     for first in range(0, len(columns), SORTED):
         some = slice(first, min(first + SORTED, len(columns)))
@@ -55,7 +58,7 @@ def move_together(starts: Any, columns: Any, values: Any, at: Any, out: Any, out
     at += starts[1:] - starts[:-1]
 
 
-def sort_rows(starts: Any, columns: Any, values: Any) -> None:
+def sort_rows(starts: Array, columns: Array, values: Array) -> None:
     """Sort the entries of each row by value and then by column, in place."""
     if module_of(starts) is np:
         host_kernels("rows").sort(starts, columns, values)
@@ -63,8 +66,8 @@ def sort_rows(starts: Any, columns: Any, values: Any) -> None:
         sort_together(starts, columns, values)
 
 
-def sort_together(starts: Any, columns: Any, values: Any) -> None:
-    """The same, by arrays as a whole."""
+def sort_together(starts: Array, columns: Array, values: Array) -> None:
+    """Sort the entries of each row by value and then by column, in place, by arrays as a whole."""
     xp = module_of(starts)
     row, rows = 0, len(starts) - 1
     while row < rows:
@@ -82,14 +85,14 @@ def sort_together(starts: Any, columns: Any, values: Any) -> None:
         row = stop
 
 
-def starts_of(counts: Any) -> Any:
-    """Where rows of so many entries begin, and the last one ends (n + 1,)."""
+def starts_of(counts: Array) -> Array:
+    """Find where rows of so many entries begin, and the last one ends (n + 1,)."""
     xp = module_of(counts)
     starts = xp.zeros(len(counts) + 1, np.int64)
     starts[1:] = xp.cumsum(counts, dtype=np.int64)
     return starts
 
 
-def narrow(counts: Any) -> Any:
-    """Counts in the smallest type that holds them: there are some for each row and block pair."""
+def narrow(counts: Array) -> Array:
+    """Store counts in the smallest type that holds them: there are some for each row and block pair."""
     return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))

@@ -1,11 +1,12 @@
-"""The rows of a nearest-neighbour join: what a search found, as names and columns of both rows."""
+"""Make the rows of a nearest-neighbour join: what a search found, as ids and columns of both rows."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of
+from dask_simjoin.metrics.types import Array, Frame, Ids, Values
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, joined
 from dask_simjoin.tasks.matches import kept_values, measured, rank
@@ -14,7 +15,7 @@ from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers
 
 
 class FoundRows(NamedTuple):
-    """Neighbours that lie in one chunk.
+    """Hold neighbours that lie in one chunk.
 
     Attributes
     ----------
@@ -25,22 +26,22 @@ class FoundRows(NamedTuple):
         Kept columns of the result, by their names.
     """
 
-    places: Any
-    ids: Any
-    columns: dict[str, Any]
+    places: Array
+    ids: Ids
+    columns: dict[str, Values]
 
 
-def find_rows(state: State, d: Chunk, name: RowNumbers, spec: JoinSpec) -> FoundRows:
-    """Those of the neighbours found that are rows of a chunk; `name`: of the chunk, or of its rows."""
-    names = state["row_numbers"].reshape(-1)
-    xp = module_of(names)
-    if isinstance(name, int):
-        places = xp.flatnonzero(names // CHUNK == name)
-        rows = names[places] - name * CHUNK
+def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
+    """Find those of the neighbours that are rows of a chunk; `own`: the chunk's number, or its rows'."""
+    numbers = state["row_numbers"].reshape(-1)
+    xp = module_of(numbers)
+    if isinstance(own, int):
+        places = xp.flatnonzero(numbers // CHUNK == own)
+        rows = numbers[places] - own * CHUNK
     else:
-        at = xp.searchsorted(name, names)
-        there = at < len(name)
-        there[there] = name[at[there]] == names[there]
+        at = xp.searchsorted(own, numbers)
+        there = at < len(own)
+        there[there] = own[at[there]] == numbers[there]
         places = xp.flatnonzero(there)
         rows = at[places]
     columns = {}
@@ -50,8 +51,8 @@ def find_rows(state: State, d: Chunk, name: RowNumbers, spec: JoinSpec) -> Found
     return FoundRows(places, d["ids"].take(rows), columns)
 
 
-def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Any, *found: FoundRows) -> Any:
-    """The neighbours of a chunk's rows, in the order of the rows and the nearest first, like an example."""
+def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
+    """Make the neighbours of a chunk's rows, in their order and the nearest first, like an example."""
     frames = frames_for(q["example"])
     xp, k = frames.xp, state["row_numbers"].shape[1]
     found = tuple(part for part in found if len(part.places))
@@ -61,7 +62,7 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Any, *found: Foun
     order = xp.argsort(places)
     places = places[order]
     rows = places // k
-    columns: dict[str, Any] = {}
+    columns: dict[str, Values] = {}
     for name in like.columns:
         if name == "left":
             columns[name] = q["ids"].take(rows)

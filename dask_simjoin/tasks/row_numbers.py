@@ -1,19 +1,19 @@
-"""Rows numbered across chunks: their number in the chunk, and the chunk's."""
+"""Number rows across chunks: by their number in the chunk and the chunk's, or by their position."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+
+from dask_simjoin.metrics.types import Array
 
 CHUNK = 1 << 32
 """Numbers of rows that each chunk has."""
 
 
-RowNumbers = int | Any
+RowNumbers = int | Array
 """A chunk's number, or the positions of its rows in the whole frame, ascending."""
 
 
-def row_numbers(rows: Any, names: RowNumbers) -> Any:
-    """The names of some rows of a chunk; `names`: those of all of them, or the chunk's number."""
-    return rows.astype(np.int64) + names * CHUNK if isinstance(names, int) else names[rows]
+def row_numbers(rows: Array, own: RowNumbers) -> Array:
+    """Number some rows of a chunk; `own`: the numbers of all of its rows, or the chunk's."""
+    return rows.astype(np.int64) + own * CHUNK if isinstance(own, int) else own[rows]

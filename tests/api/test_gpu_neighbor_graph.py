@@ -71,11 +71,11 @@ def test_a_graph_that_does_not_fit_is_refused(frame, monkeypatch):
     there = cudf.from_pandas(frame)
     with dask.config.set({"simjoin.result-limit": "1 kB"}), pytest.raises(BudgetError, match="result-limit"):
         there.simjoin.neighbor_graph(EPS, dropna=True)
-    monkeypatch.setattr(csr, "most_entries", lambda xp: 100)
+    monkeypatch.setattr(csr, "max_entries", lambda xp: 100)
     with pytest.raises(BudgetError, match="at most 100, which int32 numbers"):
         there.simjoin.neighbor_graph(EPS, dropna=True)
 
 
 def test_what_this_cupy_can_hold():
-    limit = csr.most_entries(cupy)
+    limit = csr.max_entries(cupy)
     assert limit in (None, 2**31 - 1)

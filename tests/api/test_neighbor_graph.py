@@ -292,7 +292,7 @@ def test_int32_of_old_cupy(monkeypatch):
         made = types.SimpleNamespace(indices=np.zeros(0, kind))
         module = types.SimpleNamespace(csr_matrix=lambda shape, made=made: made)
         monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", module)
-        assert csr.most_entries("CuPy") == most
+        assert csr.max_entries("CuPy") == most
     fitting = Fitting(0.5, 10, [], 2**31 - 1)
     fitting.check(2**31 - 1)
     with pytest.raises(BudgetError, match=r"at most 2,147,483,647.*CuPy 14.1 or newer"):

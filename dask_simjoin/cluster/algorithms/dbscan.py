@@ -1,4 +1,4 @@
-"""DBSCAN of chunks, step by step (Ester, Kriegel, Sander & Xu 1996, "A density-based algorithm for
+"""Cluster chunks by DBSCAN, step by step (Ester, Kriegel, Sander & Xu 1996, "A density-based algorithm for
 discovering clusters in large spatial databases with noise").
 
 No list of neighbours is made.  Counts of neighbours give the core rows; the core rows of each chunk
@@ -6,57 +6,55 @@ are connected within it, and then only its components, of which there are few, a
 are numbered by their first core row; a border row takes the lowest number among its core neighbours:
 so labels are those of scikit-learn, whatever the chunks.
 
-Rows of all chunks have names, numbers in the order of the frame: their positions in it, or, of chunks of
-rows that follow each other, their chunk and their place in it.
+Rows of all chunks have numbers in the order of the frame: their positions in it, or, of chunks of rows that
+follow each other, their chunk and their place in it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.components import component_roots, new_nodes, spanning_forest
-from dask_simjoin.engine.base import joiner_for
 from dask_simjoin.engine.compat import module_of, to_host
-from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.metrics.types import Array
+from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.row_numbers import RowNumbers, row_numbers
 
 NOWHERE = np.iinfo(np.int64).max
 
 
-Border = tuple[Any, Any]
+Border = tuple[Array, Array]
 """Some rows of a chunk, and the lowest labels that they are near."""
 
 Numbering = tuple[np.ndarray, np.ndarray]
 """First rows of the chunks' components, ascending, and the numbers of their clusters."""
 
 
-def core_rows(counts: Any, min_samples: int) -> Any:
-    """Which rows have enough neighbours, themselves included (n,), bool."""
-    return counts + 1 >= min_samples
+def components_within(meeting: Meeting, counts: Array | int, min_samples: int) -> Array:
+    """Find for each core row of a chunk the first row of its component there (n,); -1 for others.
 
-
-def components_within(chunk: Chunk, core: Any, layout: Any) -> Any:
-    """For each core row of a chunk the first row of its component there (n,); -1 for others."""
-    joiner = joiner_for(chunk["example"])
+    `counts`: of each row's neighbours; 0 if the chunk meets none, not even itself.
+    """
+    joiner = meeting.joiner
+    core = joiner.xp.zeros(len(meeting.q["ids"]), np.int64) + counts + 1 >= min_samples
     parent = new_nodes(len(core), joiner.xp)
-    joiner.connect(chunk, chunk, layout, parent, (core, core), 0, same=True)
+    joiner.connect(*meeting.operands, parent, (core, core), 0, same=True)
     joiner.roots(parent)
     parent[~core] = -1
     return parent
 
 
-def first_rows(within: Any, names: RowNumbers) -> np.ndarray:
-    """The names of the rows that stand for a chunk's components."""
+def first_rows(within: Array, own: RowNumbers) -> np.ndarray:
+    """Number the rows that stand for a chunk's components; `own`: numbers of its rows."""
     xp = module_of(within)
-    return to_host(row_numbers(xp.flatnonzero(within == xp.arange(len(within))), names))
+    return to_host(row_numbers(xp.flatnonzero(within == xp.arange(len(within))), own))
 
 
-def edges_across(q: Chunk, d: Chunk, within: tuple[Any, Any], names: tuple[RowNumbers, RowNumbers],
-                 layout: Any) -> np.ndarray:  # fmt: skip
-    """As few edges (k, 2) as connect the components of two chunks, between rows that stand for them."""
-    joiner = joiner_for(q["example"])
+def edges_across(meeting: Meeting, within: Sequence[Array], numbers: Sequence[RowNumbers]) -> np.ndarray:
+    """Connect the components of two chunks by as few edges (k, 2) as do, between rows that stand for them."""
+    joiner = meeting.joiner
     xp = joiner.xp
     core = within[0] >= 0, within[1] >= 0
     offset = len(within[0])
@@ -66,12 +64,12 @@ def edges_across(q: Chunk, d: Chunk, within: tuple[Any, Any], names: tuple[RowNu
         rows = xp.flatnonzero(taking)
         parent[start + rows] = side[rows] + start
     first = (parent == nodes) & xp.concatenate(core)
-    joiner.connect(q, d, layout, parent, core, offset, same=False)
+    joiner.connect(*meeting.operands, parent, core, offset, same=False)
     joiner.roots(parent)
     tied = xp.flatnonzero(first & (parent != nodes))
 
     every = xp.concatenate(
-        [row_numbers(xp.arange(len(some)), name) for some, name in zip(within, names, strict=True)]
+        [row_numbers(xp.arange(len(some)), own) for some, own in zip(within, numbers, strict=True)]
     )
     return to_host(xp.stack([every[tied], every[parent[tied]]], axis=1))
 
@@ -81,43 +79,42 @@ def _no_edges() -> np.ndarray:
 
 
 def merge_edges(*parts: np.ndarray) -> np.ndarray:
-    """As few edges (k, 2) as connect what all of these connect."""
+    """Connect by as few edges (k, 2) as do what all of these connect."""
     return spanning_forest(np.concatenate(parts)) if parts else _no_edges()
 
 
 def number_clusters(edges: np.ndarray, *rows: np.ndarray) -> Numbering:
     """Number the clusters by their first rows; `rows`: those that stand for the chunks' components."""
-    names = np.sort(np.concatenate([np.zeros(0, np.int64), *rows]))
-    left, right = (np.searchsorted(names, edges[:, k]) for k in (0, 1))
-    root = component_roots(len(names), left, right)
-    return names, np.unique(root, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    firsts = np.sort(np.concatenate([np.zeros(0, np.int64), *rows]))
+    left, right = (np.searchsorted(firsts, edges[:, k]) for k in (0, 1))
+    root = component_roots(len(firsts), left, right)
+    return firsts, np.unique(root, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def label_cores(within: Any, own: RowNumbers, numbering: Numbering) -> Any:
-    """Cluster numbers of a chunk's core rows (n,), int64; -1 for others.  `own`: names of its rows."""
+def label_cores(within: Array, own: RowNumbers, numbering: Numbering) -> Array:
+    """Label a chunk's core rows (n,), int64; others have -1.  `own`: numbers of its rows."""
     xp = module_of(within)
-    names, clusters = (xp.asarray(some) for some in numbering)
+    firsts, clusters = (xp.asarray(some) for some in numbering)
     labels = xp.full(len(within), -1, np.int64)
     core = within >= 0
-    labels[core] = clusters[xp.searchsorted(names, row_numbers(within[core], own))]
+    labels[core] = clusters[xp.searchsorted(firsts, row_numbers(within[core], own))]
     return labels
 
 
-def border_labels(q: Chunk, d: Chunk, labels: tuple[Any, Any], layout: Any,
-                  same: bool) -> tuple[Border, Border | None]:  # fmt: skip
-    """The lowest label among the core neighbours that rows of two chunks have in each other."""
-    joiner = joiner_for(q["example"])
+def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, Border | None]:
+    """Find the lowest label among the core neighbours that rows of two chunks have in each other."""
+    joiner, same = meeting.joiner, meeting.same
     xp = joiner.xp
-    low = [xp.full(len(some), NOWHERE) for some in labels[: 1 if same else 2]]
+    low = [xp.full(len(some), NOWHERE) for some in labels[: len(meeting.chunks)]]
     if any(bool((some < 0).any()) for some in labels):
-        joiner.lowest(q, d, layout, labels, (low[0], low[-1]), same=same)
-    # few rows have any, and many block pairs tell of them
+        joiner.lowest(*meeting.operands, (labels[0], labels[1]), (low[0], low[-1]), same=same)
+    # few rows have any, and many block pairs give them
     found = [(xp.flatnonzero(some < NOWHERE), some[some < NOWHERE]) for some in low]
     return found[0], None if same else found[1]
 
 
-def final_labels(labels: Any, *borders: Border) -> Any:
-    """Labels of a chunk's rows: of core rows their own, of border rows the lowest, of others -1."""
+def final_labels(labels: Array, *borders: Border) -> Array:
+    """Label a chunk's rows: core rows by their own, border rows by the lowest, others by -1."""
     xp = module_of(labels)
     final = xp.where(labels < 0, NOWHERE, labels)
     for rows, low in borders:
@@ -126,9 +123,9 @@ def final_labels(labels: Any, *borders: Border) -> Any:
     return final
 
 
-def dbscan_of_chunk(chunk: Chunk, layout: Any, min_samples: int) -> Any:
-    """Labels of the rows of one chunk that is all there is."""
-    counts = joiner_for(chunk["example"]).counts(chunk, chunk, layout, same=True)[0]
-    within = components_within(chunk, core_rows(counts, min_samples), layout)
+def dbscan_of_chunk(meeting: Meeting, min_samples: int) -> Array:
+    """Label the rows of one chunk that is all there is, and meets itself."""
+    counts = meeting.joiner.counts(*meeting.operands, same=True)[0]
+    within = components_within(meeting, counts, min_samples)
     labels = label_cores(within, 0, number_clusters(_no_edges(), first_rows(within, 0)))
-    return final_labels(labels, border_labels(chunk, chunk, (labels, labels), layout, True)[0])
+    return final_labels(labels, border_labels(meeting, (labels, labels))[0])

@@ -1,21 +1,21 @@
-"""Edges between rows that are near each other, sorted by row, in memory or in files."""
+"""Collect edges between rows that are near each other, sorted by row, in memory or in files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, StoredArray, discard_on_error
-from dask_simjoin.engine.base import host_kernels, joiner_for
+from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.metrics.types import Array
+from dask_simjoin.tasks.meeting import Meeting
 
 
 @dataclass(frozen=True)
 class SpillLimits:
-    """Where edges go.
+    """Say where edges go.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class SpillLimits:
 
 @dataclass(frozen=True)
 class Runs:
-    """Edges from the rows of a chunk, as runs that are each sorted by row.
+    """Hold edges from the rows of a chunk, as runs that are each sorted by row.
 
     Attributes
     ----------
@@ -54,18 +54,18 @@ class Runs:
 
     @property
     def held(self) -> tuple[StoredArray, ...]:
-        """All of its arrays."""
+        """List all of its arrays."""
         return self.rows, self.counts, self.others, self.squared
 
 
 class _Side:
     """Collects the edges of the rows of one chunk."""
 
-    def __init__(self, rows: int, room: SpillLimits) -> None:
+    def __init__(self, rows: int, limits: SpillLimits) -> None:
         self._number = rows
         self._starts = [(0, 0)]
         kinds = (np.int32, np.int32, np.int32, np.float64)
-        self.stores = [ArrayWriter(kind, room.directory, room.most) for kind in kinds]
+        self.stores = [ArrayWriter(kind, limits.directory, limits.most) for kind in kinds]
 
     def add(self, rows: np.ndarray, others: np.ndarray, squared: np.ndarray) -> None:
         """Make one run of edges."""
@@ -80,12 +80,12 @@ class _Side:
         self._starts.append((self.stores[0].size, self.stores[2].size))
 
     def finish(self) -> Runs:
-        """All runs."""
+        """Finish all runs."""
         return Runs(self._starts, *(store.finish() for store in self.stores))
 
 
 class _Run:
-    """One run, from which pieces are read."""
+    """Read pieces of one run."""
 
     def __init__(self, runs: Runs, number: int) -> None:
         (first, self._edge), (last, _) = runs.starts[number : number + 2]
@@ -94,7 +94,7 @@ class _Run:
         self._before = np.append(0, np.cumsum(self.counts, dtype=np.int64))
 
     def piece(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where the edges of rows start ... stop-1 end (stop - start + 1,), the others, and the squares."""
+        """Read where edges of rows start ... stop-1 end (stop - start + 1,), the others, and the squares."""
         first, last = np.searchsorted(self.rows, [start, stop])
         ends = np.zeros(stop - start + 1, np.int64)
         ends[self.rows[first:last] - start + 1] = self.counts[first:last]
@@ -102,11 +102,10 @@ class _Run:
         return np.cumsum(ends), self._runs.others[some], self._runs.squared[some]
 
 
-def edges_of_block(
-    q: Chunk, d: Chunk, layout: Any, room: SpillLimits, same: bool
-) -> tuple[Runs, Runs | None]:
-    """Edges of the pairs of two chunks, from the rows of either; of one with itself, in both directions."""
-    sides = [_Side(len(side["ids"]), room) for side in ((q,) if same else (q, d))]
+def edges_of_block(meeting: Meeting, limits: SpillLimits) -> tuple[Runs, Runs | None]:
+    """Collect edges of the pairs of two chunks, from the rows of either; of one, in both directions."""
+    same = meeting.same
+    sides = [_Side(len(side["ids"]), limits) for side in meeting.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []
     number = 0
 
@@ -124,15 +123,15 @@ def edges_of_block(
         waiting.clear()
         number = 0
 
-    def visitor(left: Any, right: Any, squared: Any) -> None:
+    def visitor(left: Array, right: Array, squared: Array) -> None:
         nonlocal number
         waiting.append(tuple(np.array(to_host(column)) for column in (left, right, squared)))
         number += len(left)
-        if number >= room.buffer:
+        if number >= limits.buffer:
             sort()
 
     with discard_on_error(*(store for side in sides for store in side.stores)):
-        joiner_for(q["example"]).visit(q, d, layout, visitor, same=same)
+        meeting.joiner.visit(*meeting.operands, visitor, same=same)
         sort()
     first, *second = [side.finish() for side in sides]
     return first, second[0] if second else None
@@ -140,7 +139,7 @@ def edges_of_block(
 
 @dataclass(frozen=True)
 class Reachable:
-    """What is reached from each row of a chunk.
+    """Hold what is reached from each row of a chunk.
 
     Attributes
     ----------
@@ -163,9 +162,9 @@ class Reachable:
     used: tuple[StoredArray, ...]
 
 
-def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], room: SpillLimits,
+def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], limits: SpillLimits,
                  *parts: Runs) -> Reachable:  # fmt: skip
-    """Core distances of the rows of a chunk, and the edges of its core rows.
+    """Gather core distances of the rows of a chunk, and the edges of its core rows.
 
     `first_nodes`: for each of the parts the node of the first row that its edges lead to.
     Numbers are rounded as scikit-learn does it, to 15 decimals.
@@ -180,13 +179,13 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
         degree[run.rows] += run.counts
     total = np.append(0, np.cumsum(degree))
     core, left = np.full(rows, np.inf), np.zeros(rows, np.int32)
-    others = ArrayWriter(np.int32, room.directory, room.most)
-    reach = ArrayWriter(np.float64, room.directory, room.most)
+    others = ArrayWriter(np.int32, limits.directory, limits.most)
+    reach = ArrayWriter(np.float64, limits.directory, limits.most)
     kernels, start = host_kernels("optics"), 0
     with discard_on_error(others, reach):
         while start < rows:
-            stop = int(np.searchsorted(total, total[start] + room.buffer, side="right")) - 1
-            stop = min(max(stop, start + 1), rows, start + room.buffer)
+            stop = int(np.searchsorted(total, total[start] + limits.buffer, side="right")) - 1
+            stop = min(max(stop, start + 1), rows, start + limits.buffer)
             some = slice(start, stop)
             number = int(total[stop] - total[start])
             nodes, squared = np.empty(number, np.int32), np.empty(number)

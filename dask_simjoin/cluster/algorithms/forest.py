@@ -1,42 +1,44 @@
-"""The minimum spanning forest of the core rows within `max_eps`, and an order of rows that it gives.
+"""Find the minimum spanning forest of the core rows within `max_eps`, and an order of rows that it gives.
 
 The weight of an edge between two core rows is the distance from which on DBSCAN joins them: the largest of
 their distance and their core distances (the mutual reachability of Campello, Moulavi & Sander 2013,
 "Density-based clustering based on hierarchical density estimates", definition 4).  So the forest knows
 the core rows' clusters for every distance up to `max_eps`, and needs memory for rows, not for edges.
 
-Weights are squares, as decisions are made on them; edges of equal weight are ordered by their names, so the
-forest is the same whatever the chunks.  What is told to users is `least_eps` of them.
+Weights are squares, as decisions are made on them; edges of equal weight are ordered by their rows'
+numbers, so the forest is the same whatever the chunks.  What users are given is `least_eps` of them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.dbscan import NOWHERE
 from dask_simjoin.cluster.algorithms.optics import table_of, visit_in_order
-from dask_simjoin.engine.base import host_kernels, joiner_for
+from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import to_host
+from dask_simjoin.metrics.types import Array
 from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.row_numbers import RowNumbers, row_numbers
 
 BUFFER = 1 << 21
 """Edges that are collected until only a forest of them is kept, at least."""
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Weights, and the names of both ends, the smaller first."""
+"""Weights, and the row numbers of both ends, the smaller first."""
 
 Attached = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Rows of a chunk that are no core rows, the least weights by which core rows reach them, and their names."""
+"""Rows of a chunk that are no core rows, the least weights by which core rows reach them, and from which."""
 
 NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @np.errstate(over="ignore", under="ignore")
 def least_eps(squared: np.ndarray) -> np.ndarray:
-    """The least eps for which ``squared <= eps * eps`` in float64."""
+    """Find the least eps for which ``squared <= eps * eps`` in float64."""
     eps = np.sqrt(squared)
     for _ in range(2):
         less = np.nextafter(eps, 0)
@@ -53,26 +55,29 @@ def least_eps(squared: np.ndarray) -> np.ndarray:
     return np.where(np.isinf(squared), np.inf, eps)
 
 
-def smallest_of_block(q: Chunk, d: Chunk, layout: Any, number: int, same: bool) -> list[np.ndarray]:
-    """For rows of both chunks squares (n, number) of the smallest distances to each other; inf: fewer."""
-    best = [np.full((len(side["ids"]), number), np.inf) for side in ((q,) if same else (q, d))]
+def smallest_of_block(meeting: Meeting, number: int) -> list[np.ndarray]:
+    """Find for both chunks' rows squares (n, number) of the smallest distances to each other; inf: fewer."""
+    best = [np.full((len(side["ids"]), number), np.inf) for side in meeting.chunks]
 
-    def visitor(left: Any, right: Any, squared: Any) -> None:
+    def visitor(left: Array, right: Array, squared: Array) -> None:
         away = to_host(squared)
         for some, rows in ((best[0], left), (best[-1], right)):
             host_kernels("optics").keep_smallest(some, to_host(rows), away)
 
-    joiner_for(q["example"]).visit(q, d, layout, visitor, same=same)
+    meeting.joiner.visit(*meeting.operands, visitor, same=meeting.same)
     return best
 
 
-def merge_smallest(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The smallest of what two blocks tell of a chunk's rows."""
-    return np.sort(np.concatenate([one, other], axis=1), axis=1)[:, : one.shape[1]]
+def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
+    """Find squares of core distances (n,) from what blocks found, (n, number) each; inf: no core row."""
+    smallest = np.full((len(chunk["ids"]), number), np.inf)
+    for some in found:
+        smallest = np.sort(np.concatenate([smallest, some], axis=1), axis=1)[:, :number]
+    return smallest[:, -1].copy()
 
 
 def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
-    """The forest by Kruskal's algorithm; `low`, `high`: nodes in the order of their names."""
+    """Find the forest by Kruskal's algorithm; `low`, `high`: nodes in the order of their rows' numbers."""
     order = np.argsort(weight)
     host_kernels("optics").sort_ties(order, weight, low * np.int64(nodes) + high)
     kept = np.empty(nodes, np.int64)
@@ -84,19 +89,19 @@ def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -
 class _Block:
     """Collects what two chunks (or one with itself) tell, of which it keeps a forest."""
 
-    def __init__(self, core: tuple[np.ndarray, np.ndarray], names: list[np.ndarray], same: bool) -> None:
+    def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], same: bool) -> None:
         self._core, self._same = core, same
-        self._names = np.sort(names[0] if same else np.concatenate(names))
-        self._nodes = [np.searchsorted(self._names, name) for name in names]
+        self._numbers = np.sort(numbers[0] if same else np.concatenate(numbers))
+        self._nodes = [np.searchsorted(self._numbers, own) for own in numbers]
         self._best = [np.full(len(c), np.inf) for c in core]
         self._stem = [np.full(len(c), NOWHERE) for c in core]
         if same:
             self._best[1], self._stem[1] = self._best[0], self._stem[0]
         self._forest: Edges = NO_EDGES
         self._waiting: list[Edges] = []
-        self._number, self._most = 0, max(BUFFER, 4 * len(self._names))
+        self._number, self._most = 0, max(BUFFER, 4 * len(self._numbers))
 
-    def visitor(self, left: Any, right: Any, squared: Any) -> None:
+    def visitor(self, left: Array, right: Array, squared: Array) -> None:
         """Take some pairs."""
         rows, away = (to_host(left), to_host(right)), to_host(squared)
         core = [c[i] for c, i in zip(self._core, rows, strict=True)]
@@ -116,38 +121,39 @@ class _Block:
 
     def _compress(self) -> None:
         every = (np.concatenate(column) for column in zip(self._forest, *self._waiting, strict=True))
-        self._forest = _forest(len(self._names), *every)
+        self._forest = _forest(len(self._numbers), *every)
         self._waiting, self._number = [], 0
 
     def finish(self) -> tuple[Edges, list[Attached]]:
-        """The forest, and what core rows reach the others, by names."""
+        """Give the forest, and what core rows reach the others, by rows' numbers."""
         self._compress()
         weight, low, high = self._forest
         attached: list[Attached] = []
         for best, stem in list(zip(self._best, self._stem, strict=True))[: 1 if self._same else 2]:
             rows = np.flatnonzero(best < np.inf)
-            attached.append((rows, best[rows], self._names[stem[rows]]))
-        return (weight, self._names[low], self._names[high]), attached
+            attached.append((rows, best[rows], self._numbers[stem[rows]]))
+        return (weight, self._numbers[low], self._numbers[high]), attached
 
 
-def forest_of_block(q: Chunk, d: Chunk, core: tuple[np.ndarray, np.ndarray], names: list[np.ndarray],
-                    layout: Any, same: bool) -> tuple[Edges, list[Attached]]:  # fmt: skip
-    """The forest of the edges between two chunks (or in one), and what core rows reach the others.
+def forest_of_block(meeting: Meeting, core: Sequence[np.ndarray],
+                    numbers: Sequence[np.ndarray]) -> tuple[Edges, list[Attached]]:  # fmt: skip
+    """Find the forest of the edges between two chunks (or in one), and what core rows reach the others.
 
-    `core`: squares of core distances of both chunks' rows; inf: not a core row.  `names`: of those rows.
+    `core`: squares of core distances of both chunks' rows; inf: not a core row.  `numbers`: of those rows.
     """
-    block = _Block(core, names, same)
-    joiner_for(q["example"]).visit(q, d, layout, block.visitor, same=same)
+    block = _Block(core, numbers, meeting.same)
+    meeting.joiner.visit(*meeting.operands, block.visitor, same=meeting.same)
     return block.finish()
 
 
-def numbers_of_rows(rows: int, names: RowNumbers) -> np.ndarray:
-    """The names of all rows of a chunk."""
-    return to_host(row_numbers(np.arange(rows), names if isinstance(names, int) else to_host(names)))
+def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
+    """Number all rows of a chunk; `own`: its number, or its rows' numbers."""
+    rows = np.arange(len(chunk["ids"]))
+    return to_host(row_numbers(rows, own if isinstance(own, int) else to_host(own)))
 
 
 def merge_forests(*parts: Edges) -> Edges:
-    """The forest of all these edges; one after the other, so that no more than two are in memory twice."""
+    """Find the forest of all edges; one part after the other, so that at most two are in memory twice."""
     forest: Edges = NO_EDGES
     for part in parts:
         weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
@@ -158,28 +164,28 @@ def merge_forests(*parts: Edges) -> Edges:
     return forest
 
 
-def merge_attached(rows: int, *parts: Attached) -> Attached:
-    """The least of what several blocks tell of a chunk's rows."""
-    best, near = np.full(rows, np.inf), np.full(rows, NOWHERE)
+def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
+    """Take the least of what several blocks found for a chunk's rows, of which `core` is."""
+    best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
     for where, weight, name in parts:
         host_kernels("optics").attach(where, name, weight, best, near)
     found = np.flatnonzero(best < np.inf)
     return found, best[found], near[found]
 
 
-def order_forest(names: list[np.ndarray], cores: list[np.ndarray], attached: list[Attached],
+def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: list[Attached],
                  forest: Edges) -> list[np.ndarray]:  # fmt: skip
     """Put all rows in order: those of a forest's tree by Prim's algorithm, from its first row.
 
-    `names`: of the rows of each chunk.  The result is that of
+    `numbers`: of the rows of each chunk.  The result is that of
     `dask_simjoin.cluster.algorithms.optics.order_rows`, but for what distances mean: reachability is the
     least eps for which DBSCAN joins a row to what is before it in its tree, core distance the least for
     which it is a core row.
     """
-    every = np.sort(np.concatenate([np.zeros(0, np.int64), *names]))
+    every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
     n = len(every)
     core = np.empty(n)
-    places = [np.searchsorted(every, name) for name in names]
+    places = [np.searchsorted(every, own) for own in numbers]
     for place, some in zip(places, cores, strict=True):
         core[place] = some
     weight, low, high = forest
@@ -198,15 +204,10 @@ def order_forest(names: list[np.ndarray], cores: list[np.ndarray], attached: lis
     return [table[some] for some in places]
 
 
-def forest_of_chunk(chunk: Chunk, layout: Any, min_samples: int) -> np.ndarray:
-    """The result (n, 4) for the rows of one chunk that is all there is."""
-    names = np.arange(len(chunk["ids"]))
-    number = max(1, min(min_samples - 1, len(names)))
-    core = core_of(smallest_of_block(chunk, chunk, layout, number, True)[0])
-    forest, attached = forest_of_block(chunk, chunk, (core, core), [names, names], layout, True)
-    return order_forest([names], [core], attached, forest)[0]
-
-
-def core_of(smallest: np.ndarray) -> np.ndarray:
-    """Squares of core distances (n,), from the smallest distances (n, min_samples - 1); inf: no core row."""
-    return smallest[:, -1].copy()
+def forest_of_chunk(meeting: Meeting, min_samples: int) -> np.ndarray:
+    """Give the result (n, 4) for the rows of one chunk that is all there is, and meets itself."""
+    rows = np.arange(len(meeting.q["ids"]))
+    number = max(1, min(min_samples - 1, len(rows)))
+    core = core_distances(meeting.q, number, *smallest_of_block(meeting, number))
+    forest, attached = forest_of_block(meeting, (core, core), (rows, rows))
+    return order_forest([rows], [core], attached, forest)[0]

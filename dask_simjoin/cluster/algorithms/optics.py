@@ -1,5 +1,5 @@
-"""OPTICS (Ankerst, Breunig, Kriegel & Sander 1999, "OPTICS: ordering points to identify the clustering
-structure"), with the result of scikit-learn, ties included.
+"""Put rows in the order of OPTICS (Ankerst, Breunig, Kriegel & Sander 1999, "OPTICS: ordering points to
+identify the clustering structure"), with the result of scikit-learn, ties included.
 
 Which row is reached from which depends on all edges within `max_eps`: among equal reachability distances
 the order of the rows decides, so edges that a spanning forest leaves out matter.  All of them are kept,
@@ -8,14 +8,13 @@ in files if they are many, and rows are put in order by one task.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.edges import Reachable, Runs, SpillLimits, edges_of_block, gather_edges
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.metrics.types import Array
+from dask_simjoin.tasks.meeting import Meeting
 
 COLUMNS = {
     "ordering": np.int64,
@@ -23,17 +22,17 @@ COLUMNS = {
     "core_distance": np.float64,
     "predecessor": np.int64,
 }
-"""Of the result."""
+"""The columns of the result."""
 
 
-def order_rows(names: list[Any], parts: list[Reachable]) -> list[np.ndarray]:
+def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.ndarray]:
     """Put all rows in order.
 
     Parameters
     ----------
-    names : list of array or int
-        For each chunk the names of its rows, ascending, or only their number: then the rows of chunks
-        follow each other.
+    numbers : list of array or int
+        For each chunk the numbers of its rows, ascending, or only its own: then the rows of chunks follow
+        each other.
     parts : list of Reachable
         Of each chunk; nodes are rows of one chunk after the other.
 
@@ -45,14 +44,14 @@ def order_rows(names: list[Any], parts: list[Reachable]) -> list[np.ndarray]:
     sizes = [len(part.core) for part in parts]
     firsts = np.cumsum([0, *sizes])
     n = int(firsts[-1])
-    if all(isinstance(name, int) for name in names):
+    if all(isinstance(own, int) for own in numbers):
         by_rank = np.arange(n, dtype=np.int32)
     else:
-        by_rank = np.argsort(np.concatenate([to_host(name) for name in names])).astype(np.int32)
+        by_rank = np.argsort(np.concatenate([to_host(own) for own in numbers])).astype(np.int32)
     rank = np.empty(n, np.int32)
     rank[by_rank] = np.arange(n, dtype=np.int32)
     nodes_at, weights_at = np.empty(n, np.int64), np.empty(n, np.int64)
-    kept = []  # what addresses are of
+    kept = []  # holds what addresses point at
     for part, first, size in zip(parts, firsts, sizes, strict=False):
         others, reach = part.others.array(), part.reach.array()
         kept += [others, reach]
@@ -67,13 +66,13 @@ def order_rows(names: list[Any], parts: list[Reachable]) -> list[np.ndarray]:
 
 
 def table_of(place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor: np.ndarray) -> np.ndarray:
-    """The numbers of `COLUMNS` (n, 4), int64; floats as their bits."""
+    """Stack the numbers of `COLUMNS` (n, 4), int64; floats as their bits."""
     return np.stack([place, reach.view(np.int64), core.view(np.int64), predecessor], axis=1)
 
 
 def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, degree: np.ndarray,
                    nodes_at: np.ndarray, weights_at: np.ndarray) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """Places in the order, reachability distances, and ranks of predecessors (-1: none) of all nodes."""
+    """Find places in the order, reachability distances, and ranks of predecessors (-1: none) of all nodes."""
     n = len(rank)
     reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)
     room = np.empty(n, np.int32), np.empty(n, np.int32)
@@ -85,13 +84,11 @@ def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, d
     return place, reach, predecessor
 
 
-def optics_of_chunk(
-    chunk: Chunk, layout: Any, max_eps: float, min_samples: int, room: SpillLimits
-) -> np.ndarray:
-    """The result (n, 4) for the rows of one chunk that is all there is."""
-    n = len(chunk["ids"])
-    runs: Runs = edges_of_block(chunk, chunk, layout, room, True)[0]
-    part = gather_edges(n, max_eps, min_samples, [0], room, runs)
+def optics_of_chunk(meeting: Meeting, max_eps: float, min_samples: int, limits: SpillLimits) -> np.ndarray:
+    """Give the result (n, 4) for the rows of one chunk that is all there is, and meets itself."""
+    n = len(meeting.q["ids"])
+    runs: Runs = edges_of_block(meeting, limits)[0]
+    part = gather_edges(n, max_eps, min_samples, [0], limits, runs)
     found = order_rows([n], [part])[0]
     discard([part])
     return found

@@ -1,4 +1,4 @@
-"""Lazy results of OPTICS."""
+"""Make the expressions of lazy results of OPTICS."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.edges import Reachable, Runs, SpillLimits, edges_of_block, gather_edges
+from dask_simjoin.cluster.algorithms.edges import Reachable, SpillLimits, edges_of_block, gather_edges
 from dask_simjoin.cluster.algorithms.optics import discard, order_rows
 from dask_simjoin.cluster.algorithms.scratch import Folder, new_folder
 from dask_simjoin.cluster.expressions.forest import ForestRows
 from dask_simjoin.cluster.expressions.scratch_space import Scratch, free_space, make_scratch
 from dask_simjoin.cluster.expressions.scratch_sweeper import LABEL
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import Chunks, chunk_refs
+from dask_simjoin.expressions.chunks import Chunks, chunk_ref, meeting_of
 from dask_simjoin.expressions.dask_private import Expr, List, Task
 from dask_simjoin.expressions.row_values import FoundByChunk
-from dask_simjoin.expressions.source import pick
+from dask_simjoin.expressions.source import pick, picked
 from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
 from dask_simjoin.expressions.worker_memory import is_worker
+from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.budget import SHARE
 from dask_simjoin.planning.checks import check_edges, check_order
 from dask_simjoin.planning.plan import Plan
@@ -55,14 +56,14 @@ class Order(FoundByChunk):
         have = resources(self.operand("spec").library)
         check_order(plan.rows, FOREST_BYTES if forest else ORDER_BYTES, have)
         if forest:
-            return ForestRows(chunks, plan, max(1, min(samples - 1, plan.rows)))
+            return ForestRows(chunks, plan, self.operand("spec"), max(1, min(samples - 1, plan.rows)))
         limit = None if have.gpu else have.memory
         together = IN_MEMORY if limit is None else limit // SHARE
         scratch = make_scratch()
         check_edges(plan.estimate.total_low, max_eps, together, scratch.directory, free_space)
-        rooms = (together // (8 * max(1, len(plan))), together // (2 * max(1, len(plan.chunks))))
+        most = (together // (8 * max(1, len(plan))), together // (2 * max(1, len(plan.chunks))))
         buffer = int(np.clip((limit or IN_MEMORY) // SHARE // SORTED, 1 << 16, 1 << 22))
-        return OrderedRows(chunks, plan, samples, max_eps, scratch, rooms, buffer)
+        return OrderedRows(chunks, plan, self.operand("spec"), samples, max_eps, scratch, most, buffer)
 
 
 class OrderedRows(LabelledExpr):
@@ -71,37 +72,40 @@ class OrderedRows(LabelledExpr):
     Each block pair sorts its edges by row; those of each chunk's rows are gathered, with which its core
     distances are known; and one task visits all rows.
 
-    `rooms`: bytes up to which an array of a block's edges, and one of a chunk's, stays in memory; others
+    `most`: bytes up to which an array of a block's edges, and one of a chunk's, stays in memory; others
     are files, in a folder of each run that is there until the run ends.
     """
 
     _label = "simjoin_optics_order"
-    _parameters = ["chunks", "plan", "min_samples", "max_eps", "scratch", "rooms", "buffer"]
+    _parameters = ["chunks", "plan", "spec", "min_samples", "max_eps", "scratch", "most", "buffer"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
-        token, scratch = self.deterministic_token, self.operand("scratch")
+        token, scratch, spec = self.deterministic_token, self.operand("scratch"), self.operand("spec")
         steps = Steps(LABEL, token)
         every = range(len(plan.chunks))
-        refs = [chunk_refs(self.chunks, c, c)[0] for c in every]
+        refs = [chunk_ref(self.chunks, c) for c in every]
         folder = steps.add("folder", 0, _folder, scratch, token)
-        block, chunk = ((most, self.operand("buffer")) for most in self.operand("rooms"))
+        block, chunk = (
+            Task(None, _limits, folder, most, self.operand("buffer")) for most in self.operand("most")
+        )
         sizes = [steps.add("sizes", c, _size, refs[c]) for c in every]
         firsts = steps.add("nodes", 0, _first_nodes, *sizes)
         runs = [
-            steps.add("edges", b, _edges, refs[i], refs[j], plan.layout, folder, block, i == j)
+            steps.add("edges", b, edges_of_block, meeting_of(self.chunks, i, j, spec, plan.layout), block)
             for b, (i, j) in enumerate(plan.blocks.tolist())
         ]
-        how = self.operand("max_eps"), self.operand("min_samples"), folder, chunk
+        how = self.operand("max_eps"), self.operand("min_samples")
         gathered = []
         for c, met in enumerate(blocks_of_chunks(plan)):
-            sides, own = [(side, other) for _, side, other in met], (runs[b] for b, _, _ in met)
-            gathered.append(steps.add("gather", c, _gather, sizes[c], firsts, *how, sides, *own))
-        names = steps.names(plan, refs)
-        order = steps.add("visit", 0, _order, List(*names), List(*gathered), folder, scratch)
+            nodes = List(*(picked(firsts, other) for _, _, other in met))
+            own = (picked(runs[b], side) for b, side, _ in met)
+            gathered.append(steps.add("gather", c, gather_edges, sizes[c], *how, nodes, chunk, *own))
+        numbers = steps.row_numbers(plan, refs)
+        order = steps.add("visit", 0, _order, List(*numbers), List(*gathered), folder, scratch)
         for c in every:
             steps.layer[(self._name, c)] = Task((self._name, c), pick, order, c)
         return steps.layer
@@ -121,22 +125,13 @@ def _folder(scratch: Scratch, token: str) -> Folder:
     return new_folder(scratch.directory, token, None if is_worker() else scratch.owner)
 
 
-def _edges(q: Chunk, d: Chunk, layout: Any, folder: Folder, limits: tuple[int, int],
-           same: bool) -> tuple[Runs, Runs | None]:  # fmt: skip
-    return edges_of_block(q, d, layout, SpillLimits(folder.path, *limits), same)
+def _limits(folder: Folder, most: int, buffer: int) -> SpillLimits:
+    return SpillLimits(folder.path, most, buffer)
 
 
-def _gather(rows: int, firsts: list[int], max_eps: float, min_samples: int, folder: Folder,
-            limits: tuple[int, int], sides: list[tuple[int, int]],
-            *found: tuple[Runs, Runs]) -> Reachable:  # fmt: skip
-    parts = [both[side] for both, (side, _) in zip(found, sides, strict=True)]
-    nodes = [firsts[other] for _, other in sides]
-    return gather_edges(rows, max_eps, min_samples, nodes, SpillLimits(folder.path, *limits), *parts)
-
-
-def _order(names: list[Any], gathered: list[Reachable], folder: Folder,
+def _order(numbers: list[Array | int], gathered: list[Reachable], folder: Folder,
            scratch: Scratch) -> list[np.ndarray]:  # fmt: skip
-    found = order_rows(names, gathered)
+    found = order_rows(numbers, gathered)
     if not scratch.swept:  # else they go when the scheduler has this result: it may have to be made again
         discard(gathered)
         shutil.rmtree(folder.path, ignore_errors=True)
