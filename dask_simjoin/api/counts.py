@@ -17,6 +17,7 @@ from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.requests import CountPairs, NeighborCounts
 from dask_simjoin.planning.doubts import raise_if_none
 from dask_simjoin.tasks.counts import count_block, count_block_pairs
+from dask_simjoin.tasks.meeting import whole_meeting
 from dask_simjoin.tasks.whole import whole_chunk
 
 Number = Any
@@ -57,7 +58,7 @@ def neighbor_counts(frame: Frame, asked: NeighborCounts) -> Series:
     chunk, plan = whole_chunk(frame, spec, named=False)
     if not len(plan):
         return example
-    found, _ = count_block(chunk, chunk, spec, plan.layout, True)
+    found, _ = count_block(whole_meeting(chunk, spec, plan.layout))
     raise_if_none(plan.doubts, found.sum())
     return frames.series(found, chunk["ids"], NEIGHBORS)
 
@@ -85,6 +86,6 @@ def count_pairs(frame: Frame, asked: CountPairs) -> Number:
     chunk, plan = whole_chunk(frame, spec, named=False)
     if not len(plan):
         return 0
-    found = count_block_pairs(chunk, chunk, spec, plan.layout, True)
+    found = count_block_pairs(whole_meeting(chunk, spec, plan.layout))
     raise_if_none(plan.doubts, found)
     return found

@@ -25,6 +25,7 @@ from dask_simjoin.planning.statistics.partition import points
 from dask_simjoin.tasks import pairs as blocks
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
+from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.whole import _of, eps_of, whole_chunks
 
 
@@ -105,7 +106,9 @@ def join(frame: Frame, asked: Join) -> Frame:
     found = example
     if len(plan):
         with within_memory(eps_of(spec)):
-            found = blocks.join_block(q, d, spec, plan.layout, False, list(example.columns), None, 0, like)
+            found = blocks.join_block(
+                Meeting(q, d, False, spec, plan.layout), list(example.columns), like=like
+            )
         raise_if_none(plan.doubts, len(found))
     if asked.how != LEFT:
         return found
@@ -115,7 +118,7 @@ def join(frame: Frame, asked: Join) -> Frame:
 
 def _counts(q: Chunk, d: Chunk, spec: JoinSpec, plan: TwoPlan) -> Array | int:
     """How many rows of the right table are near each row of the left one, by position."""
-    return count_block(q, d, spec, plan.layout, False)[0] if len(plan) else 0
+    return count_block(Meeting(q, d, False, spec, plan.layout))[0] if len(plan) else 0
 
 
 def semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:

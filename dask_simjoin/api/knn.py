@@ -157,5 +157,5 @@ def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
     # what is found is kept, and then told
     row_bytes = FOUND_BYTES + (plan.pair_bytes + RANK_BYTES if bound == math.inf else 0)
     check_room(rows, row_bytes, f"k={shown(asked.k)}", False, device)
-    state = search_chunk(q, d, plan.layout, number, (0, 0), same=other is None, bound2=bound)
+    state = search_chunk(q, d, plan.layout, number, (0, 0), same=other is None, max_total=bound)
     return nearest_rows(q, state, spec, example, find_rows(state, d, 0, spec))

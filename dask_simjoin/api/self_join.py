@@ -14,6 +14,7 @@ from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.requests import SelfJoin
 from dask_simjoin.planning.doubts import raise_if_none
 from dask_simjoin.planning.free_memory import within_memory
+from dask_simjoin.tasks.meeting import whole_meeting
 from dask_simjoin.tasks.pairs import join_block
 from dask_simjoin.tasks.whole import eps_of, whole_chunk
 
@@ -131,6 +132,6 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
     if not len(plan):
         return example
     with within_memory(eps_of(spec)):
-        found = join_block(chunk, chunk, spec, plan.layout, True, list(example.columns))
+        found = join_block(whole_meeting(chunk, spec, plan.layout), list(example.columns))
     raise_if_none(plan.doubts, len(found))
     return found

@@ -27,6 +27,7 @@ from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.requests import Dbscan, Optics
 from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.planning.checks import check_edges
+from dask_simjoin.tasks.meeting import whole_meeting
 from dask_simjoin.tasks.whole import whole_chunk
 
 LABELS = "label"
@@ -88,7 +89,7 @@ def dbscan(frame: Frame, asked: Dbscan) -> Series:
     chunk, plan = whole_chunk(frame, spec, named=False)
     if not len(plan):
         return example
-    labels = dbscan_of_chunk(chunk, plan.layout, samples)
+    labels = dbscan_of_chunk(whole_meeting(chunk, spec, plan.layout), samples)
     return frames_for(meta).series(labels, chunk["ids"], LABELS)
 
 
@@ -171,13 +172,13 @@ def optics(frame: Frame, asked: Optics) -> Frame:
     if not len(plan):
         return example
     if mode == FOREST:
-        found = forest_of_chunk(chunk, plan.layout, samples)
+        found = forest_of_chunk(whole_meeting(chunk, spec, plan.layout), samples)
     else:
         folder = new_folder(scratch_directory(), "whole", this_process())
         check_edges(plan.estimate.total_low, max_eps, IN_MEMORY, folder.path, free_at)
-        room = SpillLimits(folder.path, IN_MEMORY // 4, SORTED)
+        limits = SpillLimits(folder.path, IN_MEMORY // 4, SORTED)
         try:
-            found = optics_of_chunk(chunk, plan.layout, max_eps, samples, room)
+            found = optics_of_chunk(whole_meeting(chunk, spec, plan.layout), max_eps, samples, limits)
         finally:
             shutil.rmtree(folder.path, ignore_errors=True)
     return frames_for(meta).rows(found, chunk["ids"], example)

@@ -16,6 +16,7 @@ from dask_simjoin.expressions.dask_private import Alias, Expr, List, Task
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.source import optimise_in_place, pick, picked
 from dask_simjoin.expressions.steps import Steps, after, blocks_of_chunks
+from dask_simjoin.metrics.types import DType, Frame
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.chunking.entity import EntityChunks
@@ -68,7 +69,7 @@ class NeighborGraph(LazyJoin):
         return GraphRows(self._chunks(), plan, spec, self.operand("mode"), self._meta, fitting)
 
 
-def fitting_for(spec: JoinSpec, rows: int, example: Any, have: Resources, pieces: bool) -> Fitting:
+def fitting_for(spec: JoinSpec, rows: int, example: Frame, have: Resources, pieces: bool) -> Fitting:
     """What a matrix of neighbours must fit; `pieces`: it is put together from those of chunks."""
     gpu = have.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
@@ -113,10 +114,8 @@ class GraphRows(LabelledExpr):
         rows, firsts = fitting.rows, np.cumsum([0, *(rows for rows, _ in plan.sources)]).tolist()
         pieces = plan.chunks.pieces if isinstance(plan.chunks, EntityChunks) else [()] * len(plan.chunks)
         numbers = [
-            add(
-                "names", c, csr.matrix_numbers, refs[c], [firsts[n] for n, _, _ in pieces[c]], name_type(rows)
-            )
-            for c in every
+            add("names", c, csr.matrix_numbers, refs[c], [firsts[n] for n, _, _ in own], number_type(rows))
+            for c, own in enumerate(pieces)
         ]
         meetings = [meeting_of(self.chunks, i, j, spec, plan.layout) for _, i, j in blocks]
         counts = [add("count", b, csr.count_entries, meeting) for b, meeting in enumerate(meetings)]
@@ -125,17 +124,9 @@ class GraphRows(LabelledExpr):
         fits = add("fits", 0, _check, List(*entries), itself, fitting)
         filled = [
             add(
-                "fill",
-                b,
-                after,
-                fits,
-                csr.fill_block,
-                meetings[b],
-                counts[b],
-                List(numbers[i], numbers[j]),
-                mode,
+                "fill", b, after, fits, csr.fill_block, meetings[b], found, List(numbers[i], numbers[j]), mode
             )
-            for b, i, j in blocks
+            for (b, i, j), found in zip(blocks, counts, strict=True)
         ]
         gathered = []
         for c, met in enumerate(blocks_of_chunks(plan)):
@@ -146,8 +137,8 @@ class GraphRows(LabelledExpr):
         return steps.layer
 
 
-def name_type(rows: int) -> Any:
-    """The type of names of so many rows."""
+def number_type(rows: int) -> DType:
+    """Choose the type of the numbers of so many rows."""
     return np.int32 if rows <= csr.WIDE else np.int64
 
 

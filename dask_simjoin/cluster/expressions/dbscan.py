@@ -67,13 +67,7 @@ class ChunkLabels(LabelledExpr):
         blocks = plan.blocks.tolist()
         numbers = steps.row_numbers(plan, refs)
         edges = [
-            add(
-                "across",
-                b,
-                edges_across,
-                meeting(i, j),
-                *(List(some[i], some[j]) for some in (within, numbers)),
-            )
+            add("across", b, edges_across, meeting(i, j), *(List(x[i], x[j]) for x in (within, numbers)))
             for b, (i, j) in enumerate(blocks)
             if i != j
         ]

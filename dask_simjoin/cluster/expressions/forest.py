@@ -50,28 +50,11 @@ class ForestRows(LabelledExpr):
             return [picked(found[b], side) for b, side, _ in met[c]]
 
         smallest = [add("smallest", b, smallest_of_block, found, number) for b, found in enumerate(meetings)]
-        cores = [
-            add(
-                "core",
-                c,
-                core_distances,
-                refs[c],
-                number,
-                *of_chunk(smallest, c),
-            )
-            for c in every
-        ]
+        cores = [add("core", c, core_distances, refs[c], number, *of_chunk(smallest, c)) for c in every]
         numbers = steps.row_numbers(plan, refs)
         numbers = [add("rows", c, numbers_of_rows, refs[c], own) for c, own in enumerate(numbers)]
         forests = [
-            add(
-                "forest",
-                b,
-                forest_of_block,
-                meetings[b],
-                List(cores[i], cores[j]),
-                List(numbers[i], numbers[j]),
-            )
+            add("forest", b, forest_of_block, meetings[b], *(List(x[i], x[j]) for x in (cores, numbers)))
             for b, (i, j) in enumerate(blocks)
         ]
         trees = [add("trees", b, pick, forest, 0) for b, forest in enumerate(forests)]
