@@ -12,7 +12,7 @@ from dask_simjoin.planning.plan_nearest import _limits
 from tests.support.frames import split
 from tests.support.oracle import squared_distances, totals
 from tests.support.points import cases, frame_of
-from tests.support.profiles import examples
+from tests.support.profiles import examples, pairwise
 
 
 def by_definition(x, k):
@@ -55,26 +55,23 @@ def sets():
 SETS = dict(sets())
 
 
-@pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("k", [1, 7, 150])
-def test_every_partitioning(name, k):
+@pairwise(name=list(SETS), k=[1, 7, 150], partitioning=["entity", "spatial"])
+def test_every_partitioning(name, k, partitioning):
     x = np.random.default_rng(1).permutation(SETS[name])
     frame = frame_of(x)
     frame.index = frame.index + 100
     want = by_definition(x, k)
     ddf = dd.from_pandas(frame, npartitions=6)
-    for partitioning in ("entity", "spatial"):
-        how = {"partitioning": partitioning, "blocksize": 100 * (88 + 32 * k)}
-        found = ddf.simjoin.k_distances(k, **how)
-        plan = found.expr.plan
-        assert len(plan.chunks) >= 10
-        computed = found.compute(scheduler="sync")
-        assert computed.tolist() == want and computed.index.tolist() == frame.index.tolist()
-        assert computed.name == "k_distance" and computed.dtype == np.float64
-        if partitioning == "spatial" and name in ("uniform", "line") and k == 1:
-            chunks = len(plan.chunks)
-            assert len(plan) < chunks * (chunks + 1) // 2  # far chunks do not meet
-    assert ddf.assign(far=found).far.compute(scheduler="sync").tolist() == want
+    found = ddf.simjoin.k_distances(k, partitioning=partitioning, blocksize=100 * (88 + 32 * k))
+    chunks, plan = len(found.expr.plan.chunks), found.expr.plan
+    assert chunks >= 10
+    computed = found.compute(scheduler="sync")
+    assert computed.tolist() == want and computed.index.tolist() == frame.index.tolist()
+    assert computed.name == "k_distance" and computed.dtype == np.float64
+    if partitioning == "spatial" and name in ("uniform", "line") and k == 1:
+        assert len(plan) < chunks * (chunks + 1) // 2  # far chunks do not meet
+    if k == 1:
+        assert ddf.assign(far=found).far.compute(scheduler="sync").tolist() == want
     assert found.partitions[2].compute(scheduler="sync").tolist() == want[500:750]
 
 

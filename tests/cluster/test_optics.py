@@ -28,7 +28,7 @@ from dask_simjoin.planning.budget import Resources
 from tests.support.density import SETS
 from tests.support.frames import split
 from tests.support.points import frame_of
-from tests.support.profiles import examples
+from tests.support.profiles import chosen, examples
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
 sklearn_base = pytest.importorskip("sklearn.base")
@@ -95,7 +95,7 @@ def test_any_points(case, min_samples, rows, partitioning):
 @pytest.mark.parametrize(
     "name", [n for n in SETS if n not in ("fewer rows than samples", "every row a cluster")]
 )
-@pytest.mark.parametrize("partitions", [1, 7, 40])
+@pytest.mark.parametrize("partitions", chosen([1, 7, 40], [7]))
 def test_equal_to_scikit_learn(name, partitions):
     x, eps, min_samples = SETS[name]
     x = np.random.default_rng(1).permutation(x)[:700]

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.cluster import cluster_optics_dbscan
+from tests.support.profiles import pairwise
 
 ON = ["x", "y"]
 
@@ -40,9 +41,7 @@ def write(folder, files, columns):
     return folder
 
 
-@pytest.mark.parametrize("kind", ["counting", "restarting", "dask"])
-@pytest.mark.parametrize("filesystem", ["fsspec", "arrow"])
-@pytest.mark.parametrize("verb", VERBS)
+@pairwise(kind=["counting", "restarting", "dask"], filesystem=["fsspec", "arrow"], verb=list(VERBS))
 def test_beside_a_frame_of_merged_partitions(written, kind, filesystem, verb):
     ddf = dd.read_parquet(written / kind, filesystem=filesystem)
     with dask.config.set(scheduler="sync"):

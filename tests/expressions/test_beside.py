@@ -1,5 +1,7 @@
 """Values of rows beside the rows they are of, whatever Dask makes of the frame before and after."""
 
+import itertools
+
 import dask
 import dask.dataframe as dd
 import numpy as np
@@ -7,6 +9,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.cluster import cluster_optics_dbscan
+from tests.support import profiles
 
 ROWS, ON = 48, ["x", "y"]
 OTHER = pd.DataFrame({"x": [0.0, 3.0, 5.0], "y": [1.0, 3.0, 2.0]})
@@ -124,23 +127,33 @@ def check(frame, use, after):
 AFTER_ALL = AFTER | BY_PARTITION
 
 
-@pytest.mark.parametrize("after", AFTER_ALL)
-@pytest.mark.parametrize("before", BEFORE | MOVED)
+EVERY = list(itertools.product(AFTER_ALL, BEFORE | MOVED))
+FEW = [
+    (after, before)
+    for after, before in EVERY
+    if after in ("series", "len", "map_partitions") or before in ("filter", "set_index")
+]
+
+
+@pytest.mark.parametrize(("after", "before"), profiles.chosen(EVERY, FEW))
 def test_filters_by_counts(sources, before, after):
     check((BEFORE | MOVED)[before](sources["repeating"]), "filter by counts", after)
 
 
-@pytest.mark.parametrize("after", AFTER)
-@pytest.mark.parametrize("before", ["filter", "range", "reset_index", "repartition"])
-@pytest.mark.parametrize("source", ["fsspec", "arrow"])
+@profiles.pairwise(
+    source=["fsspec", "arrow"], before=["filter", "range", "reset_index", "repartition"], after=list(AFTER)
+)
 def test_filters_of_files_by_counts(sources, source, before, after):
     check(BEFORE[before](sources[source]), "filter by counts", after)
 
 
-@pytest.mark.parametrize("after", ["len", "series", "map_partitions"])
-@pytest.mark.parametrize(("source", "before"), [("repeating", "filter"), ("known", "set_index")])
-@pytest.mark.parametrize("use", USES)
-def test_every_verb_and_use(sources, use, source, before, after):
+@profiles.pairwise(
+    after=["len", "series", "map_partitions"],
+    place=[("repeating", "filter"), ("known", "set_index")],
+    use=list(USES),
+)
+def test_every_verb_and_use(sources, use, place, after):
+    source, before = place
     check((BEFORE | MOVED)[before](sources[source]), use, after)
 
 

@@ -1,6 +1,7 @@
 """The benchmarks run: what they measure is read by hand."""
 
 import json
+import runpy
 import subprocess
 import sys
 
@@ -8,12 +9,15 @@ import pytest
 
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.processes
 
-
-def run(*arguments):
-    command = [sys.executable, "-m", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+def run(monkeypatch, module, *arguments):
+    """Run a module as a program, in this process: most of the time would go into imports."""
+    monkeypatch.setattr(sys, "argv", [module, *map(str, arguments)])
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        return ended.code
+    return None
 
 
 PROGRAMS = [
@@ -21,47 +25,36 @@ PROGRAMS = [
     "dask.overhead", "dask.growth", "dask.coverage",
 ]  # fmt: skip
 
-HELP = """
-import contextlib, runpy, sys
-
-for name in sys.argv[1:]:
-    sys.argv = [name, "--help"]
-    with contextlib.suppress(SystemExit):
-        runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
-"""
-"""Shows the help of programs, in one process: most of the time goes into imports."""
-
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_all_ways_find_the_same_pairs(tmp_path):
     found = tmp_path / "found.json"
-    ran = run(
-        "benchmarks", "cpu.joins", "--quick", "--rows", "expo16d", "--repeat", 1, "--output", found, "--peers"
-    )
+    arguments = ["--quick", "--rows", "expo16d", "--repeat", "1", "--output", found, "--peers"]
+    command = [sys.executable, "-m", "benchmarks", "cpu.joins", *arguments]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     tools = json.loads(found.read_text())["rows"]["expo16d"]["tools"]
     assert {name for name, tool in tools.items() if "median" in tool} == {"engine", "pandas", "dask"}
     assert len({tuple(tool["pairs"]) for tool in tools.values()}) == 1
 
 
-def test_intervals_hold_the_truth(tmp_path):
+def test_intervals_hold_the_truth(tmp_path, monkeypatch):
     found = tmp_path / "found.json"
-    ran = run("benchmarks.dask.coverage", "--sets", "unif2d", "repeated", "--scale", 0.2, "--output", found)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    arguments = ["--sets", "unif2d", "repeated", "--scale", 0.2, "--output", found]
+    assert not run(monkeypatch, "benchmarks.dask.coverage", *arguments)
     whole = json.loads(found.read_text())["summary"][0]
     assert whole["number"] >= 40
     assert whole["held"] >= 0.9 * whole["number"]
 
 
-def test_they_say_what_they_are_for():
-    command = [sys.executable, "-c", HELP, *PROGRAMS]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 0, ran.stderr
-    usages = [line.split()[:5] for line in ran.stdout.splitlines() if line.startswith("usage:")]
-    assert usages == [["usage:", "python", "-m", "benchmarks", name] for name in PROGRAMS], ran.stdout
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_they_say_what_they_are_for(name, monkeypatch, capsys):
+    assert not run(monkeypatch, "benchmarks", name, "--help")
+    assert capsys.readouterr().out.split()[:5] == ["usage:", "python", "-m", "benchmarks", name]
 
 
-def test_the_list_names_every_benchmark():
-    listed = {line.split()[0] for line in run("benchmarks").stdout.splitlines()}
-    assert listed > set(PROGRAMS)
-    assert run("benchmarks", "cpu.nothing").returncode
+def test_the_list_names_every_benchmark(monkeypatch, capsys):
+    assert not run(monkeypatch, "benchmarks")
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} > set(PROGRAMS)
+    assert "no benchmark is called 'cpu.nothing'" in run(monkeypatch, "benchmarks", "cpu.nothing")

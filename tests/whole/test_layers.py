@@ -194,20 +194,19 @@ def test_importing_the_package_needs_no_optional_library():
 
 
 def test_importing_the_package_loads_nothing_more_than_its_dependencies():
-    """What Dask, Numba and PyArrow load by themselves is theirs."""
-    names = "numpy, pandas, pyarrow, numba, llvmlite.binding, dask.dataframe, distributed"
-    show = "; import sys; print(*{name.partition('.')[0] for name in sys.modules})"
-    before, after = (set(run(f"import {what}{show}")) for what in (names, PACKAGE))
-    assert not (after - before) & set(NOT_NEEDED)
-
-
-def test_backends_are_loaded_when_they_are_chosen():
-    code = "import sys, dask_simjoin; print(*[m for m in sys.modules if m.startswith('dask_simjoin')])"
-    assert not [
-        module
-        for module in run(code)
-        if module.startswith((f"{PACKAGE}.engine.cpu.", f"{PACKAGE}.engine.gpu."))
-    ]
+    """What Dask, Numba and PyArrow load by themselves is theirs; backends are loaded when they are chosen."""
+    code = f"""
+import sys
+import numpy, pandas, pyarrow, numba, llvmlite.binding, dask.dataframe, distributed
+before = set(sys.modules)
+import {PACKAGE}
+print(*set(sys.modules) - before)
+"""
+    loaded = run(code)
+    assert PACKAGE in loaded
+    assert not {name.partition(".")[0] for name in loaded} & set(NOT_NEEDED)
+    backends = (f"{PACKAGE}.engine.cpu.", f"{PACKAGE}.engine.gpu.")
+    assert not [module for module in loaded if module.startswith(backends)]
 
 
 def test_the_version_is_that_of_the_installed_package():

@@ -167,6 +167,8 @@ def test_other_machines_do_without(monkeypatch):
             assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want)
 
 
+@pytest.mark.slow
+@pytest.mark.processes
 def test_code_for_any_machine(tmp_path):
     """Where Numba is told to make such code, as for a cache that many machines share."""
     code = (
