@@ -101,16 +101,18 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
     def _lower(self) -> Expr:
         check_guarded()
         values = self._values()
-        if self.operand("chosen") is not None and self.frame.npartitions != values.npartitions:
+        chosen = self.operand("chosen")
+        same = self.frame.npartitions == values.npartitions
+        if same and may_move(self.frame):
+            return in_order_of(self.frame, values, self._source, self._groups, self._spec, chosen)
+        if not same and chosen is not None:
             values = Repartition(values, new_partitions=self.frame.npartitions)
-            values = Relabelled(self.frame, values)  # readers may number rows anew where they merge
-        elif may_move(self.frame):
-            chosen, source = self.operand("chosen"), self._source
-            return in_order_of(self.frame, values, source, self._groups, self._spec, chosen)
+        if chosen is not None:
+            return Relabelled(self.frame, values)  # readers may number rows anew where they merge or filter
         return FilteredRows(values) if self.of_filtered else values
 
 
-class Relabelled(Blockwise):
+class Relabelled(RowValues, Blockwise):
     """Values of rows with the index labels that a frame of the same rows has."""
 
     _parameters = ["frame", "values"]

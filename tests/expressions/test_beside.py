@@ -163,6 +163,13 @@ def test_every_verb_and_use_of_files(sources, use, source):
     check(BEFORE["range"](sources[source]), use, "series")
 
 
+@pytest.mark.parametrize("before", ["range", "repartition"])
+@pytest.mark.parametrize("source", ["fsspec", "arrow"])
+def test_partitions_of_files(sources, source, before):
+    """Readers number the rows of each file from 0, and otherwise where they filter or merge."""
+    check(BEFORE[before](sources[source]), "filter by counts", "partitions")
+
+
 LAZY = VALUES | {
     "order": lambda frame: frame.simjoin.optics(1.0, 4, on=ON),
     "self_join": lambda frame: frame.simjoin.self_join(1.0, on=ON, id="name"),
