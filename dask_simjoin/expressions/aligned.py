@@ -23,6 +23,7 @@ from dask_simjoin.expressions.dask_private import (
 from dask_simjoin.expressions.filters import FilteredRows, RowValues, check_guarded, is_filtered
 from dask_simjoin.expressions.same_rows import in_order_of, may_move
 from dask_simjoin.expressions.source import FrozenSource, picked
+from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk, joined
@@ -77,7 +78,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
     def of_filtered(self) -> bool:
         return is_filtered(self.operand("source").inner)
 
-    def _simplify_up(self, parent: Any, dependents: Any) -> Expr | None:
+    def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
         if not isinstance(parent, Partitions):
             return None
         numbers, chosen = list(parent.partitions), self.operand("chosen")
@@ -122,7 +123,7 @@ class Relabelled(RowValues, Blockwise):
         return self.operand("values")._meta
 
     @staticmethod
-    def operation(frame: Any, values: Any) -> Any:
+    def operation(frame: Frame, values: Series) -> Series:
         """Take over the labels, unless rows were left out."""
         if len(frame) != len(values):
             return values
@@ -168,7 +169,7 @@ def add_counts(
 
 
 def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Pieces, values: dict[int, Any],
-                   chosen: list[int], meta: Any) -> None:  # fmt: skip
+                   chosen: list[int], meta: Frame | Series) -> None:  # fmt: skip
     """Put tasks into the layer that make the chosen partitions of values by chunk."""
     held = pieces_by_partition(pieces, chosen)
     for place, n in enumerate(chosen):
@@ -177,7 +178,7 @@ def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Piece
         layer[key] = Task(key, aligned, meta, [k for _, k in found], *refs)
 
 
-def aligned(meta: Any, which: list[int], *chunks_and_values: Any) -> Any:
+def aligned(meta: Frame | Series, which: list[int], *chunks_and_values: Any) -> Frame | Series:
     """The values of one partition: some pieces of chunks, one after the other."""
     half = len(chunks_and_values) // 2
     chunks: tuple[Chunk, ...] = chunks_and_values[:half]

@@ -12,6 +12,7 @@ from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import meeting_of
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Shuffle, Task, TaskRef
 from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, optimise_in_place
+from dask_simjoin.metrics.types import Frame, Ids, Series
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.chunking.regions import Shuffled
@@ -20,7 +21,7 @@ from dask_simjoin.tasks.chunks import CELL, POSITION, check_source
 from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
 
 
-def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan, meta: Any,
+def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan, meta: Series,
                   partitions: list[int] | None) -> Expr:  # fmt: skip
     """Align counts with the source: those of regions, shuffled back, added up by row."""
     left = plan.counted
@@ -29,7 +30,7 @@ def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan
     return back_to_rows(updates, source, left, meta, partitions)
 
 
-def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Any) -> tuple[Shared, Any]:
+def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Frame | Series) -> tuple[Shared, Frame]:
     """Make what tasks need to update rows, and an empty frame like those of their updates.
 
     `meta`: an example of the result, with one value of each row or several.
@@ -39,7 +40,7 @@ def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Any) -> tuple[
     return Shared("simjoin_offsets", chunks.offsets), scatter(none.reshape(-1), none, chunks.offsets, frames)
 
 
-def back_to_rows(updates: Expr, source: FrozenSource, chunks: Shuffled, meta: Any,
+def back_to_rows(updates: Expr, source: FrozenSource, chunks: Shuffled, meta: Frame | Series,
                  partitions: list[int] | None) -> Expr:  # fmt: skip
     """Shuffle updates of rows back to their partitions, and add them up."""
     back = Shuffle(updates, CELL, source.inner.npartitions, True, chunks.method)
@@ -48,7 +49,7 @@ def back_to_rows(updates: Expr, source: FrozenSource, chunks: Shuffled, meta: An
     return RowCounts(back, FrozenSource(labels), chunks.offsets, meta, source.inner.divisions, partitions)
 
 
-def _labels(frame: Any) -> Any:
+def _labels(frame: Frame) -> Ids:
     return frame.index
 
 
@@ -94,7 +95,8 @@ class RowCounts(PartitionsFiltered, LabelledExpr):
         return layer
 
 
-def add_up(labels: Any, updates: Any, rows: tuple[int, int, int], meta: Any) -> Any:
+def add_up(labels: Ids, updates: Frame, rows: tuple[int, int, int],
+           meta: Frame | Series) -> Frame | Series:  # fmt: skip
     """Add up the values of one partition; `rows`: its number, its first row in the frame, its rows."""
     number, first, size = rows
     check_source(number, len(labels), size)

@@ -16,6 +16,7 @@ import dask
 
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.expressions.dask_private import MOVES_FILTERS, Blockwise, Expr, Filter, FilterAlign
+from dask_simjoin.metrics.types import Series
 
 
 class RowValues(Expr):
@@ -33,7 +34,7 @@ class FilteredRows(RowValues, Blockwise):
     _parameters = ["frame"]
 
     @staticmethod
-    def operation(values: Any) -> Any:
+    def operation(values: Series) -> Series:
         """The values."""
         return values
 

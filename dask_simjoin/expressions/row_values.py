@@ -13,6 +13,7 @@ from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.counts_by_region import back_to_rows, updates_of_rows
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
+from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk
@@ -78,5 +79,5 @@ class RowUpdates(LabelledExpr):
         return layer
 
 
-def _scatter(chunk: Chunk, values: Any, offsets: np.ndarray) -> Any:
+def _scatter(chunk: Chunk, values: Array, offsets: np.ndarray) -> Frame:
     return scatter(chunk["position"], values, offsets, frames_for(chunk["example"]))

@@ -27,6 +27,7 @@ from dask_simjoin.expressions.dask_private import (
     TaskRef,
 )
 from dask_simjoin.expressions.worker_memory import on_worker
+from dask_simjoin.metrics.types import Frame
 
 
 class FrozenSource:
@@ -57,7 +58,7 @@ class FrozenSource:
         return f"<{self.inner._name}>"
 
 
-def freeze(ddf: Any, columns: list[Any]) -> FrozenSource:
+def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
     """The columns of a Dask DataFrame as a frozen source."""
     return FrozenSource(ddf[columns].expr)
 
@@ -103,7 +104,7 @@ class FilterBarrier(Blockwise):
     _projection_passthrough = True
 
     @staticmethod
-    def operation(frame: Any) -> Any:
+    def operation(frame: Frame) -> Frame:
         """The frame."""
         return frame
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.metrics.types import Array, Frame, Series
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.partition import points
 
@@ -17,13 +17,13 @@ Groups = tuple[tuple[Hashable, ...], ...]
 """Columns of numbers that are read together; a column of lists is alone."""
 
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-"""Of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators")."""
+"""The numbers of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators")."""
 
 REMEDY = "persist() the frame, or write it to parquet, before you ask for values of its rows."
 
 
-def fingerprints(frame: Any, groups: Groups, spec: JoinSpec | None) -> Any:
-    """Hashes of the rows of a partition that have values.
+def fingerprints(frame: Frame, groups: Groups, spec: JoinSpec | None) -> Array:
+    """Hash the rows of a partition that have values.
 
     Parameters
     ----------
@@ -47,13 +47,13 @@ def fingerprints(frame: Any, groups: Groups, spec: JoinSpec | None) -> Any:
     return found if kept is None else found[kept]
 
 
-def kept_rows(frame: Any, spec: JoinSpec | None) -> Any:
-    """Which rows have values (n,), bool; None: all."""
+def kept_rows(frame: Frame, spec: JoinSpec | None) -> Array | None:
+    """Tell which rows have values (n,), bool; None: all."""
     return points(frame, spec)[1] if spec is not None and spec.dropna else None
 
 
-def _mixed(state: Any, numbers: Any) -> Any:
-    """Hashes of what was hashed before and of numbers (n,), equal where those are."""
+def _mixed(state: Array, numbers: Array) -> Array:
+    """Hash what was hashed before with numbers (n,): equal where those are."""
     xp = module_of(numbers)
     numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # makes 0.0 of -0.0
     state = (state ^ xp.ascontiguousarray(numbers).view(np.uint64)) + np.uint64(STEP)
@@ -62,8 +62,8 @@ def _mixed(state: Any, numbers: Any) -> Any:
     return state ^ (state >> np.uint64(31))
 
 
-def places_of(now: Any, then: Any) -> Any:
-    """For each row of a partition the place that the row had in another run; None: all have kept theirs.
+def places_of(now: Array, then: Array) -> Array | None:
+    """Find for each row of a partition the place that the row had in another run; None: all have kept theirs.
 
     Rows of equal fingerprints keep their order.
 
@@ -93,8 +93,9 @@ def places_of(now: Any, then: Any) -> Any:
     )
 
 
-def values_beside(frame: Any, values: Any, then: Any, groups: Groups, spec: JoinSpec | None) -> Any:
-    """Values of the rows of a partition in the order, and with the labels, that the rows have there.
+def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Groups,
+                  spec: JoinSpec | None) -> Frame | Series:  # fmt: skip
+    """Put values of the rows of a partition in the order, and with the labels, that the rows have there.
 
     `then`: fingerprints of the rows in the order of the values.
     """

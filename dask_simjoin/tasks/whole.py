@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.errors import TABLES, in_table
+from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import check_rows
@@ -22,7 +22,7 @@ from dask_simjoin.planning.statistics.unique_ids import check_summaries
 from dask_simjoin.tasks.chunks import Chunk, make_chunk
 
 
-def whole_chunk(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) -> tuple[Chunk, Plan]:
+def whole_chunk(frame: Frame, spec: JoinSpec, named: bool, sampled: bool = False) -> tuple[Chunk, Plan]:
     """One chunk of the whole frame, and its plan; `sampled`: with an estimate of its pairs."""
     plan = plan_whole(frame, spec, named, sampled)
     if named:
@@ -32,7 +32,7 @@ def whole_chunk(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) 
     return make_chunk(frame, (0, plan.sources[0]), replace(spec, dims=plan.dims), plan.layout), plan
 
 
-def whole_searched(frame: Any, spec: JoinSpec, neighbors: int, named: bool = False) -> tuple[Chunk, Plan]:
+def whole_searched(frame: Frame, spec: JoinSpec, neighbors: int, named: bool = False) -> tuple[Chunk, Plan]:
     """The same for a search for nearest neighbours."""
     summary = summarise(frame, 0, spec, named, 1)
     check_rows(summary.source_rows, 0)
@@ -44,7 +44,7 @@ def whole_searched(frame: Any, spec: JoinSpec, neighbors: int, named: bool = Fal
     return make_chunk(frame, (0, plan.sources[0]), replace(spec, dims=plan.dims), plan.layout), plan
 
 
-def plan_whole(frame: Any, spec: JoinSpec, named: bool, sampled: bool = False) -> Plan:
+def plan_whole(frame: Frame, spec: JoinSpec, named: bool, sampled: bool = False) -> Plan:
     """The plan of one chunk of the whole frame; `sampled`: with an estimate of its pairs."""
     probed = sampled or len(frame) >= LEAST_ROWS
     summary = summarise(frame, 0, spec, named, int(probed), None if sampled else PROBE)
@@ -69,7 +69,7 @@ def _of(spec: JoinSpec) -> JoinSpec:
     return spec.other
 
 
-def whole_chunks(frame: Any, other: Any, spec: JoinSpec, named: bool,
+def whole_chunks(frame: Frame, other: Frame, spec: JoinSpec, named: bool,
                  neighbors: int | None = None,
                  sampled: bool = False) -> tuple[tuple[Chunk, Chunk], TwoPlan]:  # fmt: skip
     """One chunk of each of two plain frames, and their plan; `neighbors`: how many are sought of each row."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for, host_joiner, joiner_for
 from dask_simjoin.engine.protocols import Frames, Joiner
+from dask_simjoin.metrics.types import Array, ArrayModule, Frame, Ids
 
 ID, COMPONENT = "id", "component"
 
 
-def new_nodes(number: int, xp: Any = np) -> Any:
+def new_nodes(number: int, xp: ArrayModule = np) -> Array:
     """The nodes 0 ... number-1, each its own parent: int32 while that suffices."""
     return xp.arange(number, dtype=np.int32 if number <= np.iinfo(np.int32).max else np.int64)
 
 
-def component_roots(nodes: int, left: Any, right: Any, joiner: Joiner | None = None) -> Any:
+def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None = None) -> Array:
     """For each of the nodes 0 ... nodes-1 the smallest node that edges connect it with.
 
     `joiner`: of the edges' arrays; the host's unless another is given.
@@ -38,8 +37,8 @@ def spanning_forest(edges: np.ndarray) -> np.ndarray:
     return np.stack([names[other], names[root[other]]], axis=1)
 
 
-def forest_of_ids(pairs: Any) -> Any:
-    """Each id of a frame of pairs once, with an id that stands for its component."""
+def forest_of_ids(pairs: Frame) -> Frame:
+    """Reduce a frame of pairs to each id once, with an id that stands for its component."""
     if not len(pairs):
         return pairs
     frames, joiner = frames_for(pairs), joiner_for(pairs)
@@ -48,8 +47,8 @@ def forest_of_ids(pairs: Any) -> Any:
     return frames.result({"left": ids, "right": ids.take(root)}, len(ids))
 
 
-def components_of_ids(pairs: Any) -> Any:
-    """Each id of a frame of pairs, and the number of its component: in the order of the smallest ids."""
+def components_of_ids(pairs: Frame) -> Frame:
+    """Number the components of the ids of a frame of pairs, in the order of their smallest ids."""
     frames, joiner = frames_for(pairs), joiner_for(pairs)
     ids, left, right = _coded(pairs, frames)
     xp = frames.xp
@@ -64,7 +63,7 @@ def components_of_ids(pairs: Any) -> Any:
     return frames.result({ID: ids.take(order), COMPONENT: number}, len(ids))
 
 
-def _coded(pairs: Any, frames: Frames) -> tuple[Any, Any, Any]:
+def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
     """The ids, each once, and the places among them of both columns."""
     both = frames.index(pairs["left"]).append(frames.index(pairs["right"]))
     codes, ids = both.factorize()
@@ -72,6 +71,6 @@ def _coded(pairs: Any, frames: Frames) -> tuple[Any, Any, Any]:
     return ids, codes[:n], codes[n:]
 
 
-def no_components(pairs: Any) -> Any:
-    """An empty example of what `components_of_ids` gives."""
+def no_components(pairs: Frame) -> Frame:
+    """Make an empty example of what `components_of_ids` gives."""
     return components_of_ids(pairs.iloc[:0])

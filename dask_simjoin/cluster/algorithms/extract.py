@@ -11,6 +11,7 @@ from dask_simjoin.cluster.algorithms.optics import COLUMNS
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError, OptionError
+from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.optional import optional
 
 
@@ -31,7 +32,9 @@ def steep_clusters() -> Any:
     return optional("sklearn.cluster", "scikit-learn", "Clusters by steepness").cluster_optics_xi
 
 
-def by_steepness(order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, options: Any) -> np.ndarray:
+def by_steepness(
+    order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, options: dict[str, Any]
+) -> np.ndarray:
     """Labels (n,) of the clusters between steep parts of the plot (section 4.3.2), by scikit-learn."""
     if not len(order):
         return order
@@ -47,7 +50,7 @@ def by_steepness(order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, 
     return found.astype(np.int64)
 
 
-def labels_of(parts: Sequence[Any], eps: float | None, options: Any) -> np.ndarray:
+def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]) -> np.ndarray:
     """Labels of the rows of a result of OPTICS in parts, at a distance or (None) by steepness."""
     place, reach, core, predecessor = (
         np.concatenate([to_host(part[name].values) for part in parts]) for name in COLUMNS
@@ -65,7 +68,7 @@ def labels_of(parts: Sequence[Any], eps: float | None, options: Any) -> np.ndarr
     return by_steepness(order, reach, predecessor, options)
 
 
-def whole_labels(frame: Any, eps: float | None, options: Any, name: str) -> Any:
-    """The same as a Series."""
+def whole_labels(frame: Frame, eps: float | None, options: dict[str, Any], name: str) -> Series:
+    """Label the rows of a whole result of OPTICS, as a Series."""
     frames = frames_for(frame)
     return frames.series(frames.xp.asarray(labels_of([frame], eps, options)), frame.index, name)

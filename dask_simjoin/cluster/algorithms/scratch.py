@@ -11,12 +11,13 @@ import uuid
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from dask.utils import format_bytes
 
 from dask_simjoin.errors import ScratchError
+from dask_simjoin.metrics.types import DType
 from dask_simjoin.planning.checks import REMEDY
 
 
@@ -122,10 +123,10 @@ class ArrayWriter:
         Bytes up to which it stays in memory.
     """
 
-    def __init__(self, dtype: Any, directory: str, most: int) -> None:
+    def __init__(self, dtype: DType, directory: str, most: int) -> None:
         self._dtype, self._directory, self._most = np.dtype(dtype), directory, most
         self._parts: list[np.ndarray] = []
-        self._file: Any = None
+        self._file: BinaryIO | None = None
         self._path = ""
         self.size = 0
 

@@ -12,6 +12,7 @@ from dask_simjoin.expressions.aligned import Aligned
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.source import FrozenSource, optimise_in_place, pick
+from dask_simjoin.metrics.types import Frame, Series
 
 
 class Extracted(Aligned):
@@ -51,11 +52,11 @@ class ExtractedParts(PartitionsFiltered, LabelledExpr):
         return layer
 
 
-def _labels(eps: float | None, options: Any, *parts: Any) -> list[np.ndarray]:
+def _labels(eps: float | None, options: dict[str, Any], *parts: Frame) -> list[np.ndarray]:
     ends = np.cumsum([len(part) for part in parts])[:-1]
     return np.split(labels_of(parts, eps, options), ends)
 
 
-def _rows(labels: np.ndarray, part: Any, name: str) -> Any:
+def _rows(labels: np.ndarray, part: Frame, name: str) -> Series:
     frames = frames_for(part)
     return frames.series(frames.xp.asarray(labels), part.index, name)
