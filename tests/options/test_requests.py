@@ -10,6 +10,7 @@ import pytest
 import dask_simjoin
 from dask_simjoin import SimJoinAccessor
 from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.engine.methods import CHOICES
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.options.groups import ORDER
 from dask_simjoin.options.requests import Join, Plan, PlannedKnnJoin, SelfJoin
@@ -57,6 +58,8 @@ def test_every_option_is_described(verb):
         choices = field.metadata["choices"]
         if typing.get_origin(hints[field.name]) is typing.Literal:
             assert typing.get_args(hints[field.name]) == choices
+        elif field.name == "method":  # methods may be added to their table
+            assert choices == CHOICES
         else:
             assert not choices
     assert "return" in hints and "frame" in hints
