@@ -23,9 +23,10 @@ import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.harness.lazy import known, progress, quiet, save, table
 from benchmarks.harness.points import ROWS, SEED
 from dask_simjoin.options.requests import Join, SelfJoin
+from dask_simjoin.planning.goal import COUNTS
 from dask_simjoin.planning.plan import make_plan
-from dask_simjoin.planning.plan_two import make_two_plan
 from dask_simjoin.planning.statistics.partition import RIGHT, summarise
+from dask_simjoin.planning.tables import tables_of
 
 PLACES = Path(__file__).resolve().parents[2] / "examples" / "data" / "places.parquet"
 PARTITIONS = 1, 5, 40, 400
@@ -140,13 +141,13 @@ def _planned(sides: list[list[pd.DataFrame]], eps: float, metric: str, layout: L
     if not layout.two:
         spec = SelfJoin(eps=eps, **options).spec(left)
         parts = [summarise(part, k, spec, False, layout.partitions) for k, part in enumerate(sides[0])]
-        return make_plan(parts, spec, counting=True).estimate
+        return make_plan(tables_of([parts], spec), COUNTS).estimate
     spec = Join(other=right, eps=eps, **options).spec(left, right)
     parts, others = (
         [summarise(part, first + k, own, False, layout.partitions) for k, part in enumerate(side)]
         for first, own, side in zip((0, RIGHT), (spec, spec.other), sides, strict=True)
     )
-    return make_two_plan(parts, others, spec, counting=True).estimate
+    return make_plan(tables_of([parts, others], spec), COUNTS).estimate
 
 
 def judged(estimate: Any, true: int) -> dict[str, Any]:

@@ -36,7 +36,6 @@ from benchmarks.harness.lazy import (
     table,
     write_uniform,
 )
-from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.tasks.chunks import gather_chunk, read_points
 from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.pairs import join_block
@@ -111,10 +110,10 @@ def _add(tasks: dict[str, list[float]], key: Any, seconds: float) -> None:
 def engine_alone(files: list[Path], pairs: Any) -> dict[str, Any]:
     """The same chunks and blocks in this process, one after the other, without Dask."""
     plan, spec = pairs.expr.plan, pairs.expr.operand("spec")
-    assert isinstance(plan.chunks, EntityChunks)
+    assert plan.counted.in_frame_order
     frames = [pq.read_table(file, columns=spec.columns).to_pandas() for file in files]
     began = time.perf_counter()
-    parts = [read_points(f, known, spec) for f, known in zip(frames, enumerate(plan.sources), strict=True)]
+    parts = [read_points(f, known, spec) for f, known in zip(frames, enumerate(plan.sources[0]), strict=True)]
     chunks = [
         gather_chunk(
             plan.layout, [(start, stop) for _, start, stop in chunk], *(parts[n] for n, _, _ in chunk)

@@ -16,6 +16,7 @@ from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.requests import CountPairs, NeighborCounts
 from dask_simjoin.planning.doubts import raise_if_none
+from dask_simjoin.planning.goal import COUNTS
 from dask_simjoin.tasks.counts import count_block, count_block_pairs
 from dask_simjoin.tasks.meeting import whole_meeting
 from dask_simjoin.tasks.whole import whole_chunk
@@ -55,7 +56,7 @@ def neighbor_counts(frame: Frame, asked: NeighborCounts) -> Series:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(counts.NeighborCounts(source.inner, source, spec, example))
-    chunk, plan = whole_chunk(frame, spec, named=False)
+    chunk, plan = whole_chunk(frame, spec, COUNTS)
     if not len(plan):
         return example
     found, _ = count_block(whole_meeting(chunk, spec, plan.layout))
@@ -83,7 +84,7 @@ def count_pairs(frame: Frame, asked: CountPairs) -> Number:
     spec = asked.spec(example_of(frame))
     if is_dask_collection(frame):
         return new_collection(counts.CountPairs(freeze(frame, spec.columns), spec, 0))
-    chunk, plan = whole_chunk(frame, spec, named=False)
+    chunk, plan = whole_chunk(frame, spec, COUNTS)
     if not len(plan):
         return 0
     found = count_block_pairs(whole_meeting(chunk, spec, plan.layout))

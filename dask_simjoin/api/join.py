@@ -20,13 +20,14 @@ from dask_simjoin.options.requests import ANTI, LEFT, SEMI, Join
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.doubts import raise_if_none
 from dask_simjoin.planning.free_memory import within_memory
-from dask_simjoin.planning.plan_two import TwoPlan
+from dask_simjoin.planning.goal import COUNTS, PAIRS
+from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.statistics.partition import points
 from dask_simjoin.tasks import pairs as blocks
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.meeting import Meeting
-from dask_simjoin.tasks.whole import _of, eps_of, whole_chunks
+from dask_simjoin.tasks.whole import eps_of, spec_of_other, whole_chunks
 
 
 @verb(Join)
@@ -99,9 +100,9 @@ def join(frame: Frame, asked: Join) -> Frame:
         return semi_or_anti(frame, other, spec, asked.how == SEMI)
     example = pairs_example(left, right, spec, asked.how == LEFT)
     if is_dask_collection(frame):
-        source, data = freeze(frame, spec.columns), freeze(other, _of(spec).columns)
+        source, data = freeze(frame, spec.columns), freeze(other, spec_of_other(spec).columns)
         return new_collection(pairs.Join(source, data, spec, asked.how, example))
-    (q, d), plan = whole_chunks(frame, other, spec, named=True)
+    (q, d), plan = whole_chunks((frame, other), spec, PAIRS)
     like = example if asked.how == LEFT else None
     found = example
     if len(plan):
@@ -116,7 +117,7 @@ def join(frame: Frame, asked: Join) -> Frame:
     return frames_for(left).stacked([found, alone])
 
 
-def _counts(q: Chunk, d: Chunk, spec: JoinSpec, plan: TwoPlan) -> Array | int:
+def _counts(q: Chunk, d: Chunk, spec: JoinSpec, plan: Plan) -> Array | int:
     """How many rows of the right table are near each row of the left one, by position."""
     return count_block(Meeting(q, d, False, spec, plan.layout))[0] if len(plan) else 0
 
@@ -127,12 +128,12 @@ def semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> F
         frame = _finite(frame, spec)
         spec = replace(spec, dropna=False)
     if not is_dask_collection(frame):
-        (q, d), plan = whole_chunks(frame, other, spec, named=False)
+        (q, d), plan = whole_chunks((frame, other), spec, COUNTS)
         counts = _counts(q, d, spec, plan)
         if isinstance(counts, int):
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
         return frame[(counts > 0) if matched else (counts == 0)]
-    source, data = freeze(frame, spec.columns), freeze(other, _of(spec).columns)
+    source, data = freeze(frame, spec.columns), freeze(other, spec_of_other(spec).columns)
     meta = frame._meta
     example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], "matches")
     counted = new_collection(MatchCounts(source.inner, source, data, spec, example))

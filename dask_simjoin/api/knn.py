@@ -21,10 +21,10 @@ from dask_simjoin.options.messages import shown
 from dask_simjoin.options.requests import KDistances, KnnJoin
 from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.free_memory import check_room
-from dask_simjoin.planning.plan_nearest import rows_found
+from dask_simjoin.planning.goal import nearest_goal
 from dask_simjoin.tasks.nearest import kth_distance, search_chunk
 from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
-from dask_simjoin.tasks.whole import _of, whole_chunks, whole_searched
+from dask_simjoin.tasks.whole import spec_of_other, whole_chunk, whole_chunks
 
 DISTANCES = "k_distance"
 """Name of the Series of distances to k-th neighbours."""
@@ -77,7 +77,7 @@ def k_distances(frame: Frame, asked: KDistances) -> Series:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(lazy.KDistances(source.inner, source, spec, number, example))
-    chunk, plan = whole_searched(frame, spec, number)
+    chunk, plan = whole_chunk(frame, spec, nearest_goal(number))
     if number >= plan.rows:  # no row has so many neighbours
         far = frames.xp.full(len(chunk["ids"]), math.inf)
     else:
@@ -144,16 +144,14 @@ def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
     example = nearest_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
-        data = None if other is None else freeze(other, _of(spec).columns)
+        data = None if other is None else freeze(other, spec_of_other(spec).columns)
         return new_collection(NearestJoin(source, data, spec, number, bound, example))
-    if other is None:
-        q, plan = whole_searched(frame, spec, number, named=True)
-        d = q
-    else:
-        (q, d), plan = whole_chunks(frame, other, spec, named=True, neighbors=number)
+    plain = [frame] if other is None else [frame, other]
+    chunks, plan = whole_chunks(plain, spec, nearest_goal(number, with_ids=True))
+    q, d = chunks[0], chunks[-1]
     if not (len(q["ids"]) and len(d["ids"])):
         return example
-    rows, device = rows_found(plan, number), frames_for(left).memory()
+    rows, device = plan.rows_found(number), frames_for(left).memory()
     # what is found is kept, and then told
     row_bytes = FOUND_BYTES + (plan.pair_bytes + RANK_BYTES if bound == math.inf else 0)
     check_room(rows, row_bytes, f"k={shown(asked.k)}", False, device)

@@ -14,6 +14,7 @@ from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.requests import NeighborGraph
 from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.goal import COUNTS
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.whole import whole_chunk
 
@@ -93,7 +94,7 @@ def neighbor_graph(frame: Frame, asked: NeighborGraph) -> Matrix:
         )
         source = freeze(numbered, spec.columns)
         return lazy.LazyGraph(lazy.NeighborGraph(source, spec, asked.mode, meta[spec.columns]))
-    chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, named=False)
+    chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, COUNTS)
     own = frames.memory()
     have = Resources(memory=own, gpu=own is not None)
     fitting = lazy.fitting_for(spec, len(frame), meta, have, pieces=False)

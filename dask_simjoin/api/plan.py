@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
@@ -18,10 +17,11 @@ from dask_simjoin.options.calls import verb
 from dask_simjoin.options.requests import KnnJoin, Plan, SelfJoin
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.doubts import raise_if_none
+from dask_simjoin.planning.goal import PAIRS, Goal, nearest_goal
 from dask_simjoin.planning.plan import Plan as MadePlan
 from dask_simjoin.planning.report import PlanReport
-from dask_simjoin.planning.report_two import NearestReport, TwoReport
-from dask_simjoin.tasks.whole import plan_whole, whole_chunks, whole_searched
+from dask_simjoin.planning.report_nearest import NearestReport
+from dask_simjoin.tasks.whole import plan_whole, spec_of_other
 
 
 @verb(Plan)
@@ -101,23 +101,16 @@ def plan(frame: Frame, asked: Plan) -> PlanReport:
     spec = wanted.spec(left) if isinstance(wanted, SelfJoin) else wanted.spec(left, right)
     pairs_example(left, left if right is None else right, spec)
     most = wanted.most(spec) if isinstance(wanted, KnnJoin) else math.inf
-    made = _planned(frame, other, spec, k, most)
-    if k is not None:
-        return NearestReport(made, spec, k, most)
-    return PlanReport(made, spec) if other is None else TwoReport(made, spec)
+    goal = PAIRS if k is None else nearest_goal(k, with_ids=True, max_total=most)
+    made = _planned(frame, other, spec, goal)
+    return PlanReport(made, spec) if k is None else NearestReport(made, spec, k, most)
 
 
-def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, k: int | None, bound: float) -> Any:
+def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, goal: Goal) -> MadePlan:
     if is_dask_collection(frame):
-        data = None if other is None or spec.other is None else freeze(other, spec.other.columns)
-        return plan_for(freeze(frame, spec.columns), spec, True, neighbors=k, other=data, bound=bound)
-    made: MadePlan
-    if other is not None:
-        made = whole_chunks(frame, other, spec, named=True, neighbors=k, sampled=True)[1]
-    elif k is not None:
-        made = whole_searched(frame, spec, k, named=True)[1]
-    else:
-        made = plan_whole(frame, spec, named=True, sampled=True)
+        data = None if other is None else freeze(other, spec_of_other(spec).columns)
+        return plan_for(freeze(frame, spec.columns), spec, goal, data)
+    made = plan_whole([frame] if other is None else [frame, other], spec, goal, sampled=True)
     raise_if_none(made.doubts, 0)
     size = round(made.rows * made.row_bytes)
     budget = replace(made.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")

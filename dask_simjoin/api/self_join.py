@@ -14,6 +14,7 @@ from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.requests import SelfJoin
 from dask_simjoin.planning.doubts import raise_if_none
 from dask_simjoin.planning.free_memory import within_memory
+from dask_simjoin.planning.goal import PAIRS
 from dask_simjoin.tasks.meeting import whole_meeting
 from dask_simjoin.tasks.pairs import join_block
 from dask_simjoin.tasks.whole import eps_of, whole_chunk
@@ -128,7 +129,7 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
     example = pairs_example(meta, meta, spec)
     if is_dask_collection(frame):
         return new_collection(pairs.SelfJoin(freeze(frame, spec.columns), spec, example))
-    chunk, plan = whole_chunk(frame, spec, named=True)
+    chunk, plan = whole_chunk(frame, spec, PAIRS)
     if not len(plan):
         return example
     with within_memory(eps_of(spec)):

@@ -15,9 +15,7 @@ from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, 
 from dask_simjoin.expressions.worker_memory import check_sending
 from dask_simjoin.metrics.types import Frame, Values
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.chunking.entity import EntityChunks
-from dask_simjoin.planning.chunking.regions import Chunking, Shuffled
-from dask_simjoin.planning.plan import chunks_are_partitions
+from dask_simjoin.planning.chunking.base import Chunking, Shuffled, Sources, is_shuffled
 from dask_simjoin.tasks.chunks import (
     CELL,
     ID,
@@ -33,8 +31,6 @@ from dask_simjoin.tasks.chunks import (
     sent_names_of_kept,
 )
 from dask_simjoin.tasks.meeting import Meeting
-
-Sources = tuple[tuple[int, str], ...]
 
 
 class Chunks(LabelledExpr):
@@ -89,9 +85,9 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed.
     """
     each = list(enumerate(sources))
-    if not isinstance(chunks, EntityChunks):
+    if is_shuffled(chunks):
         return Chunks(FrozenSource(_shuffled(source, spec, layout, chunks, each, with_ids)))
-    if chunks_are_partitions(chunks, sources):
+    if chunks.are_partitions(sources):
         return Chunks(FrozenSource(map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)))
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
     return Chunks(FrozenSource(read), chunks.pieces, layout)

@@ -10,7 +10,7 @@ from dask_simjoin.expressions.chunks import meeting_of
 from dask_simjoin.expressions.counts_by_region import count_by_cell
 from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
-from dask_simjoin.planning.chunking.entity import EntityChunks
+from dask_simjoin.planning.chunking.base import is_shuffled
 from dask_simjoin.tasks.counts import count_block_pairs
 
 
@@ -23,10 +23,10 @@ class NeighborCounts(Aligned, LazyJoin):
     def _values(self) -> Expr:
         source, plan = self._source, self.plan
         chunks, spec, chosen = self._chunks(), self.operand("spec"), self.operand("chosen")
-        if isinstance(plan.counted, EntityChunks):
-            pieces, whole = plan.counted.pieces, source.inner.divisions
-            return CountBlocks(chunks, plan, spec, pieces, self._meta, whole, chosen)
-        return count_by_cell(source, spec, chunks, plan, self._meta, chosen)
+        own = plan.counted
+        if is_shuffled(own):
+            return count_by_cell(source, spec, chunks, plan, own, self._meta, chosen)
+        return CountBlocks(chunks, plan, spec, own.pieces, self._meta, source.inner.divisions, chosen)
 
 
 class MatchCounts(NeighborCounts):

@@ -14,20 +14,17 @@ from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Shuf
 from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, optimise_in_place
 from dask_simjoin.metrics.types import Frame, Ids, Series
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.chunking.entity import EntityChunks
-from dask_simjoin.planning.chunking.regions import Shuffled
+from dask_simjoin.planning.chunking.base import Shuffled
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import CELL, POSITION, check_source
 from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
 
 
-def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan, meta: Series,
+def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan, own: Shuffled, meta: Series,
                   partitions: list[int] | None) -> Expr:  # fmt: skip
     """Align counts with the source: those of regions, shuffled back, added up by row."""
-    left = plan.counted
-    assert not isinstance(left, EntityChunks)
-    updates = CountUpdates(chunks, plan, spec, *updates_of_rows(left, source, meta))
-    return back_to_rows(updates, source, left, meta, partitions)
+    updates = CountUpdates(chunks, plan, spec, *updates_of_rows(own, source, meta))
+    return back_to_rows(updates, source, own, meta, partitions)
 
 
 def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Frame | Series) -> tuple[Shared, Frame]:

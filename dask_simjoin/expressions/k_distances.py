@@ -15,8 +15,8 @@ from dask_simjoin.expressions.row_values import FoundByChunk
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Array
+from dask_simjoin.planning.goal import Goal, nearest_goal
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.plan_nearest import NearestPlan
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.nearest import State, kth_distance, search_chunk
 
@@ -26,6 +26,11 @@ class KDistances(FoundByChunk):
 
     _label = "simjoin_k_distances"
     _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
+
+    @property
+    def goal(self) -> Goal:
+        """The nearest neighbours of each row."""
+        return nearest_goal(self.operand("k"))
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec").measure)
@@ -45,7 +50,7 @@ class ChunkDistances(LabelledExpr):
         return (None,) * (len(self.operand("plan").chunks) + 1)
 
     def _layer(self) -> dict[Any, Any]:
-        plan: NearestPlan = self.operand("plan")
+        plan: Plan = self.operand("plan")
         steps = Steps("simjoin_nearest", self.deterministic_token)
         refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
         numbers = steps.row_numbers(plan, refs)

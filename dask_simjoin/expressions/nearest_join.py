@@ -10,6 +10,7 @@ from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.planning.goal import Goal, nearest_goal
 from dask_simjoin.tasks.nearest import search_chunk
 from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
 
@@ -22,7 +23,11 @@ class NearestJoin(LazyJoin):
 
     _label = "simjoin_nearest_join"
     _parameters = ["source", "other", "spec", "k", "bound", "meta"]
-    _named = True
+
+    @property
+    def goal(self) -> Goal:
+        """The nearest neighbours of each row, by their ids."""
+        return nearest_goal(self.operand("k"), with_ids=True, max_total=self.operand("bound"))
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(len(self.plan.counted), 1) + 1)

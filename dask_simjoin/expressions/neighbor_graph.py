@@ -19,8 +19,8 @@ from dask_simjoin.expressions.steps import Steps, after, blocks_of_chunks
 from dask_simjoin.metrics.types import DType, Frame
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.free_memory import free_memory
+from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.matrix_budget import DEVICE_ENTRY, ENTRY, PIECE, ROW, Fitting, Limit
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import ITSELF, resources
@@ -56,14 +56,14 @@ class NeighborGraph(LazyJoin):
 
     _label = "simjoin_neighbor_graph"
     _parameters = ["source", "spec", "mode", "meta"]
-    _known = 12  # a row's name and its number of entries
+    _goal = Goal(result_bytes_per_row=12, single_home=True)  # a row's name and its number of entries
 
     def _divisions(self) -> tuple[None, None]:
         return (None, None)
 
     def _lower(self) -> Expr:
         plan, spec = self.plan, self.operand("spec")
-        rows = sum(rows for rows, _ in plan.sources)
+        rows = sum(rows for rows, _ in plan.sources[0])
         fitting = fitting_for(spec, rows, self._meta, resources(spec.library), pieces=True)
         fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
         return GraphRows(self._chunks(), plan, spec, self.operand("mode"), self._meta, fitting)
@@ -111,11 +111,10 @@ class GraphRows(LabelledExpr):
         blocks = [(b, i, j) for b, (i, j) in enumerate(plan.blocks.tolist())]
         refs = [chunk_ref(self.chunks, c) for c in every]
         fitting: Fitting = self.operand("fitting")
-        rows, firsts = fitting.rows, np.cumsum([0, *(rows for rows, _ in plan.sources)]).tolist()
-        pieces = plan.chunks.pieces if isinstance(plan.chunks, EntityChunks) else [()] * len(plan.chunks)
+        rows, firsts = fitting.rows, np.cumsum([0, *(rows for rows, _ in plan.sources[0])]).tolist()
         numbers = [
             add("names", c, csr.matrix_numbers, refs[c], [firsts[n] for n, _, _ in own], number_type(rows))
-            for c, own in enumerate(pieces)
+            for c, own in enumerate(plan.counted.pieces)
         ]
         meetings = [meeting_of(self.chunks, i, j, spec, plan.layout) for _, i, j in blocks]
         counts = [add("count", b, csr.count_entries, meeting) for b, meeting in enumerate(meetings)]

@@ -13,6 +13,7 @@ from dask_simjoin.expressions.chunks import chunk_ref, meeting_of
 from dask_simjoin.expressions.dask_private import Alias, BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.source import itself
+from dask_simjoin.planning.goal import PAIRS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.pairs import cut_block, join_block, unmatched
 
@@ -22,7 +23,7 @@ class SelfJoin(LazyJoin):
 
     _label = "simjoin_self_join"
 
-    _named = True
+    _goal = PAIRS
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(self.plan.outputs, 1) + 1)

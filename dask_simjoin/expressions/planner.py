@@ -16,9 +16,8 @@ from dask_simjoin.expressions.source import FrozenSource, gather, map_frozen, pi
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.doubts import raise_doubts
+from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.plan import Plan, make_plan
-from dask_simjoin.planning.plan_nearest import make_nearest_plan, rows_found
-from dask_simjoin.planning.plan_two import make_two_plan
 from dask_simjoin.planning.resources import resources, shuffle_method
 from dask_simjoin.planning.statistics.partition import RIGHT, PartitionSummary, points, summarise
 from dask_simjoin.planning.statistics.unique_ids import (
@@ -29,35 +28,24 @@ from dask_simjoin.planning.statistics.unique_ids import (
     repeated_keys,
     suspected,
 )
-
-OTHER_BYTES = 16
-"""Of one of a row's nearest others: a number, and a distance."""
-
-Known = tuple[int, int]
-"""See `plan_for`."""
+from dask_simjoin.planning.tables import tables_of
 
 KEY_BYTES = 16
 """Of each id while its key is sorted."""
 
 
-def plan_for(source: FrozenSource, spec: JoinSpec, named: bool, known: Known | None = None,
-             neighbors: int | None = None, other: FrozenSource | None = None,
-             bound: float = math.inf) -> Plan:  # fmt: skip
-    """The plan of a join; `named`: its result names rows, so their ids must be unique.
+def plan_for(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSource | None = None) -> Plan:
+    """Plan a join of a source with itself, or with `other`, the right table.
 
-    `known`: what tasks find out of each row: bytes, and how many others at most.  `neighbors`: how many
-    are sought of each row; None: it is a join.  `other`: the right table, of a join of two.  `bound`:
-    largest total of a neighbour.
-
-    It is kept with the source that the join was built on, so a join that is asked for its partitions
+    The plan is kept with the source that the join was built on, so a join that is asked for its partitions
     and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
     divisions it keeps: so that is not planned anew either, and refused if its source changed.
     """
-    key = (spec, named, known, neighbors, None if other is None else other.inner._name, bound)
+    key = (spec, goal, None if other is None else other.inner._name)
     with source.lock:
         if key not in source.plans:
             try:
-                source.plans[key] = _compute_plan(source, spec, named, known, neighbors, other, bound)
+                source.plans[key] = _compute_plan(source, spec, goal, other)
             except AttributeError as error:
                 # Dask asks expressions for attributes: it would take this for a missing one
                 raise PlanningError(
@@ -66,33 +54,22 @@ def plan_for(source: FrozenSource, spec: JoinSpec, named: bool, known: Known | N
         return source.plans[key]
 
 
-def _compute_plan(source: FrozenSource, spec: JoinSpec, named: bool, known: Known | None,
-                  neighbors: int | None, other: FrozenSource | None, bound: float) -> Plan:  # fmt: skip
-    tables = [(source, spec, _summaries(source, spec, named))]
+def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSource | None) -> Plan:
+    tables = [(source, spec, _summaries(source, spec, goal.with_ids))]
     if other is not None:
         assert spec.other is not None
-        tables.append((other, spec.other, _summaries(other, spec.other, named, RIGHT)))
+        tables.append((other, spec.other, _summaries(other, spec.other, goal.with_ids, RIGHT)))
     have = resources(spec.library)
+    summaries = [some for _, _, some in tables]
     size = sum(s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
-               for _, _, summaries in tables for s in summaries)  # fmt: skip
-    dtypes = [own.id_dtype for _, own, _ in tables if named]
+               for some in summaries for s in some)  # fmt: skip
+    dtypes = [own.id_dtype for _, own, _ in tables if goal.with_ids]
     dtypes += [table.inner._meta[name].dtype for table, own, _ in tables for name in own.keep]
-    summaries = tables[0][2]
-    partitions = max(len(some) for _, _, some in tables)
-    method = shuffle_method(spec.settings.shuffle, have, size, partitions, dtypes)
-    plan: Plan
-    if neighbors is not None:
-        others = None if other is None else tables[1][2]
-        plan = make_nearest_plan(summaries, spec, neighbors, have, method, True, others, bound)
-        if named and bound == math.inf:
-            check_nearest(rows_found(plan, neighbors), plan.pair_bytes, neighbors, plan.budget)
-    elif other is not None:
-        plan = make_two_plan(summaries, tables[1][2], spec, have, method, counting=not named)
-    else:
-        rows = sum(s.moments.rows for s in summaries)
-        size_known = None if known is None else known[0] + OTHER_BYTES * min(known[1], rows)
-        plan = make_plan(summaries, spec, have, method, counting=not named, known=size_known)
-    if named:
+    shuffle = shuffle_method(spec.settings.shuffle, have, size, max(map(len, summaries)), dtypes)
+    plan = make_plan(tables_of(summaries, spec), goal, have, shuffle)
+    if goal.with_ids:
+        if goal.k is not None and goal.max_total == math.inf:
+            check_nearest(plan.rows_found(goal.k), plan.pair_bytes, goal.k, plan.budget)
         for which, table in zip(TABLES if other is not None else [None], tables, strict=True):
             with in_table(which):
                 _check_ids(*table, plan)
@@ -100,10 +77,12 @@ def _compute_plan(source: FrozenSource, spec: JoinSpec, named: bool, known: Know
     return plan
 
 
-def _summaries(source: FrozenSource, spec: JoinSpec, named: bool, first: int = 0) -> list[PartitionSummary]:
+def _summaries(
+    source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0
+) -> list[PartitionSummary]:
     partitions = source.inner.npartitions
     each = list(range(first, first + partitions))
-    expr = map_frozen("simjoin_summary", summarise, source, spec, named, partitions, each=each)
+    expr = map_frozen("simjoin_summary", summarise, source, spec, with_ids, partitions, each=each)
     return gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
 
 

@@ -14,7 +14,7 @@ from dask_simjoin.expressions.counts_by_region import back_to_rows, updates_of_r
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.metrics.types import Array, Frame
-from dask_simjoin.planning.chunking.entity import EntityChunks
+from dask_simjoin.planning.chunking.base import is_shuffled
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import scatter
@@ -30,11 +30,12 @@ class FoundByChunk(Aligned, LazyJoin):
     def _values(self) -> Expr:
         plan, source, chunks = self.plan, self._source, self._chunks()
         found, meta, chosen = self._found(chunks, plan), self._meta, self.operand("chosen")
-        if isinstance(plan.chunks, EntityChunks):
-            whole = source.inner.divisions
-            return FoundPartitions(self._label, found, chunks, plan.chunks.pieces, meta, whole, chosen)
-        updates = RowUpdates(self._label, found, chunks, *updates_of_rows(plan.chunks, source, meta))
-        return back_to_rows(updates, source, plan.chunks, meta, chosen)
+        own = plan.counted
+        if is_shuffled(own):
+            updates = RowUpdates(self._label, found, chunks, *updates_of_rows(own, source, meta))
+            return back_to_rows(updates, source, own, meta, chosen)
+        whole = source.inner.divisions
+        return FoundPartitions(self._label, found, chunks, own.pieces, meta, whole, chosen)
 
 
 class FoundPartitions(PartitionsFiltered, LabelledExpr):

@@ -8,7 +8,6 @@ from typing import Any
 from dask_simjoin.expressions.aligned import SUM_FAN_IN
 from dask_simjoin.expressions.dask_private import Task, TaskRef
 from dask_simjoin.expressions.source import pick
-from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.plan import Plan
 
 
@@ -53,7 +52,7 @@ class Steps:
 
     def row_numbers(self, plan: Plan, chunks: list[TaskRef]) -> list[int | TaskRef]:
         """List for each chunk its rows' positions in the frame, or its number if chunks follow each other."""
-        if plan.chunks.kind == EntityChunks.kind:
+        if plan.counted.in_frame_order:
             return list(range(len(chunks)))
         return [self.add("names", c, pick, chunk, "position") for c, chunk in enumerate(chunks)]
 

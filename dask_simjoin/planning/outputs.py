@@ -6,7 +6,7 @@ import numpy as np
 
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.budget import Budget, Resources
-from dask_simjoin.planning.chunking.regions import Chunking
+from dask_simjoin.planning.chunking.base import JoinChunks
 from dask_simjoin.planning.statistics.estimate import Estimate
 
 MAX_OUTPUT = 2**30
@@ -29,7 +29,7 @@ def directions(spec: JoinSpec) -> int:
     return 2 if spec.pairs == "both" else 1
 
 
-def most_rows(found: Estimate, chunks: Chunking, blocks: np.ndarray, spec: JoinSpec) -> np.ndarray:
+def most_rows(found: Estimate, chunks: JoinChunks, blocks: np.ndarray, spec: JoinSpec) -> np.ndarray:
     """Rows of the result (block pairs,) that each block pair may give, float64."""
     most = found.high * directions(spec)
     if spec.include_self:
@@ -37,26 +37,26 @@ def most_rows(found: Estimate, chunks: Chunking, blocks: np.ndarray, spec: JoinS
     return most
 
 
-def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, resources: Resources) -> np.ndarray:
+def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, have: Resources) -> np.ndarray:
     """Partitions of the result (block pairs,) that hold so many rows."""
     slices = np.ceil(most * pair_bytes / budget.output)
-    if resources.gpu:
+    if have.gpu:
         slices = np.maximum(slices, np.ceil(most / MAX_OUTPUT))
     return np.minimum(slices, np.ceil(most)).clip(1)
 
 
 def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, spec: JoinSpec, budget: Budget,
-                 resources: Resources) -> tuple[np.ndarray, bool]:  # fmt: skip
+                 have: Resources) -> tuple[np.ndarray, bool]:  # fmt: skip
     """Parts of the queries of a replicated chunk, and whether they are of equally many rows.
 
     Equally many rows need no pairs to be counted first, and do where points do not have very different
     numbers of neighbours.  `slices`, `size`: partitions and bytes that the result needs.
     """
-    least = QUERIES_PER_THREAD * resources.threads
+    least = QUERIES_PER_THREAD * have.threads
     if spec.partitioning == "auto":
         least = min(least, rows // least_rows(spec.dims or 1))
     least = max(least, int(slices.max(initial=1)))
-    if not resources.gpu:
+    if not have.gpu:
         size *= 2  # places meet later ones, of which the first have most
 
     def fits(parts: int) -> bool:

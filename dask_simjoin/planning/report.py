@@ -11,14 +11,13 @@ import numpy as np
 import pandas as pd
 from dask.utils import format_bytes
 
-from dask_simjoin.options.messages import counted
 from dask_simjoin.options.optional import new_axes
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import NEED
-from dask_simjoin.planning.chunking.spatial import SpatialChunks
+from dask_simjoin.planning.outputs import directions
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.svg import Matrix, matrix, plot, svg
-from dask_simjoin.planning.task_counts import describe_tasks, shuffle_tasks
+from dask_simjoin.planning.task_counts import chunk_tasks, describe_tasks
 
 MAX_NAMES = 6
 """Columns that are named."""
@@ -26,7 +25,7 @@ MAX_NAMES = 6
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PlanReport:
-    """What a join would run, and what it would give.
+    """What a join would run, and what it would give.  Chunks of two tables are numbered by table.
 
     Print it for a summary; a notebook shows a table and a picture of the block pairs.
 
@@ -96,12 +95,8 @@ class PlanReport:
     _drawn: ClassVar[str] = "pairs"
     """What the pictures show of block pairs."""
 
-    @property
-    def _directions(self) -> int:
-        return 2 if self.spec.pairs == "both" else 1
-
     def _result_rows(self, unordered: float) -> float:
-        return unordered * self._directions + (self.rows if self.spec.include_self else 0)
+        return unordered * directions(self.spec) + (self.rows if self.spec.include_self else 0)
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each block pair.
@@ -116,12 +111,12 @@ class PlanReport:
         """
         plan, chunks = self.plan, self.plan.chunks
         i, j = plan.blocks[:, 0], plan.blocks[:, 1]
-        own = chunks.own_rows if isinstance(chunks, SpatialChunks) else chunks.rows
-        itself = np.where(i == j, own[i], 0.0) if self.spec.include_self else 0.0
+        itself = np.where(i == j, chunks.own_rows[i], 0.0) if self.spec.include_self else 0.0
         found = plan.estimate
-        pairs, low, high = (n * self._directions + itself for n in (found.pairs, found.low, found.high))
+        pairs, low, high = (n * directions(self.spec) + itself for n in (found.pairs, found.low, found.high))
         return pd.DataFrame({
-            "query_chunk": i, "data_chunk": j, "query_rows": chunks.rows[i], "data_rows": chunks.rows[j],
+            "query_chunk": i, "data_chunk": j - chunks.first_data,
+            "query_rows": chunks.rows[i], "data_rows": chunks.rows[j],
             "candidates": chunks.candidates(plan.blocks), "pairs": pairs, "pairs_low": low,
             "pairs_high": high, "bytes": pairs * self.plan.pair_bytes, "partitions": plan.slices,
         })  # fmt: skip
@@ -143,7 +138,7 @@ class PlanReport:
         )
 
     def _title(self) -> str:
-        return f"Plan of a self-join, {self._within()}"
+        return f"Plan of a {'join of two tables' if self._two else 'self-join'}, {self._within()}"
 
     def _within(self) -> str:
         eps, unit = self.spec, self.spec.measure.unit
@@ -156,9 +151,9 @@ class PlanReport:
         largest = float(rows.max(initial=0.0))
         blocks = self.to_frame()
         sizes = np.repeat((blocks["bytes"] / blocks["partitions"]).to_numpy(), plan.slices)
-        possible = self._possible()
+        possible = plan.chunks.possible
         found = plan.estimate
-        exact = found.sampled >= self._sampled_of()
+        exact = found.sampled >= plan.table_rows[0]
         return [
             *self._what(),
             ("block pairs", f"{self.block_pairs:,} of {possible:,} possible"),
@@ -180,27 +175,23 @@ class PlanReport:
         plan, rows = self.plan, self.plan.chunks.rows
         metric = self.spec.metric
         return [
-            ("rows", self._rows()),
+            ("rows", " and ".join(f"{rows:,}" for rows in plan.table_rows)),
             ("dimensions", f"{self._dimensions()}{self.spec.unnamed}"),
             *([] if metric == "euclidean" else [("metric", metric)]),
             ("engine", self._engine()),
-            ("partitioning", self._partitioning()),
+            ("partitioning", plan.chunks.describe()),
             ("chunks", f"{self.chunks:,} ({format_bytes(round(rows.sum() * plan.row_bytes))})"),
             ("median chunk", self._chunk(float(np.median(rows)) if len(rows) else 0.0)),
             ("largest chunk", self._chunk(float(rows.max(initial=0.0)))),
         ]
 
-    def _rows(self) -> str:
-        return f"{self.rows:,}"
-
-    def _possible(self) -> int:
-        return self.chunks * (self.chunks + 1) // 2
-
-    def _sampled_of(self) -> int:
-        return self.rows
+    @property
+    def _two(self) -> bool:
+        return len(self.plan.table_rows) > 1
 
     def _neighbours(self) -> float:
-        return 2 * self.plan.estimate.total / max(self.rows, 1)
+        ends = 1 if self._two else 2  # of a pair, that are rows of the left table
+        return ends * self.plan.estimate.total / max(self.plan.table_rows[0], 1)
 
     def _dimensions(self) -> str:
         spec, dims = self.spec, self.plan.dims
@@ -220,34 +211,20 @@ class PlanReport:
     def _engine(self) -> str:
         return self.plan.layout.in_words(self._names)
 
-    def _partitioning(self) -> str:
-        chunks = self.plan.chunks
-        if not isinstance(chunks, SpatialChunks):
-            if self.plan.replicated:
-                return "replicated: one chunk of all rows, and tasks for parts of its queries"
-            if chunks.kind == "entity":
-                return "entity: rows in the order of the frame"
-            return f"spatial: {counted(len(chunks.regions), 'region')}"
-        halo = chunks.halo_rows.sum() / max(chunks.own_rows.sum(), 1.0)
-        regions = counted(len(chunks.regions), "region")
-        return f"spatial: {regions}, {100 * halo:.3g} % of the rows in halos as well"
-
     def _chunk(self, rows: float) -> str:
         return f"{rows:,.0f} rows, {format_bytes(round(rows * self.plan.row_bytes))}"
 
     def _tasks(self) -> int:
         """Tasks of the join about, without those that read the source where they stay on their own."""
-        plan, chunks, n = self.plan, self.plan.chunks, self.chunks
-        sources = len(plan.sources)
+        plan = self.plan
         join = self.partitions + int((plan.slices > 1).sum())
-        if isinstance(chunks, SpatialChunks):
-            return sources + n + shuffle_tasks(sources, n, chunks.method) + join
-        return sources + (0 if plan.chunks_are_partitions else n) + join
+        return chunk_tasks(plan) + join - self.chunks * plan.chunks_are_partitions
 
     @property
     def _sides(self) -> tuple[int, int]:
         """Query chunks and data chunks."""
-        return self.chunks, self.chunks
+        sides = self.plan.chunks.sides
+        return len(sides[0]), len(sides[-1])
 
     def _matrix(self) -> Matrix:
         """What the pictures show."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import check_radii, resolve_dims
+from dask_simjoin.planning.chunking.base import Sources
 from dask_simjoin.planning.statistics.moments import Moments, merge_moments
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints, gather_samples
@@ -52,13 +52,18 @@ class TableSummary:
         return sum(summary.source_rows for summary in self.summaries)
 
     @property
-    def sources(self) -> tuple[tuple[int, str], ...]:
+    def rows(self) -> int:
+        """Points: rows that take part."""
+        return self.every.rows
+
+    @property
+    def sources(self) -> Sources:
         """Of each partition its rows, and a digest of its box."""
         return tuple((summary.source_rows, summary.box) for summary in self.summaries)
 
 
 def summarise_table(summaries: list[PartitionSummary], spec: JoinSpec) -> TableSummary:
-    """What is known of a table; refuses what cannot be joined."""
+    """Put together what is known of a table; refuse what cannot be joined."""
     summaries, spec = resolve_dims(summaries, spec)
     if spec.radius is not None:
         check_radii(summaries, spec)
@@ -74,11 +79,3 @@ def summarise_table(summaries: list[PartitionSummary], spec: JoinSpec) -> TableS
     samples = [s.sample for s in summaries if s.sample is not None]
     points = gather_samples(samples, offsets, len(every.lower))
     return TableSummary(spec, summaries, every, offsets, points, id_bytes, kept_bytes)
-
-
-def moments_of(sides: list[TableSummary]) -> tuple[Any, Any, Any, Any]:
-    """Lower and upper bounds, mean and variance of all points of some tables; zeros without points."""
-    every = merge_moments([side.every for side in sides])
-    if every.rows:
-        return every.lower, every.upper, every.mean, every.variance
-    return (np.zeros(len(every.lower)),) * 4

@@ -6,6 +6,8 @@ import math
 
 from dask.utils import format_bytes
 
+from dask_simjoin.planning.plan import Plan
+
 BRANCH = 32
 """Partitions up to which Dask shuffles by tasks in one stage, and parts of a stage beyond."""
 
@@ -36,3 +38,13 @@ def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
     stages = math.ceil(math.log(sources, BRANCH))
     parts = math.ceil(sources ** (1 / stages))
     return own + stages * parts**stages * (parts + 2)
+
+
+def chunk_tasks(plan: Plan) -> int:
+    """Tasks that make chunks, about."""
+    tasks = 0
+    for chunks, sources in zip(plan.chunks.sides, plan.sources, strict=True):
+        tasks += len(sources) + len(chunks)
+        if chunks.method is not None:
+            tasks += shuffle_tasks(len(sources), len(chunks), chunks.method)
+    return tasks

@@ -15,7 +15,7 @@ from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.errors import ListError, SourceChangedError
 from dask_simjoin.metrics.types import Array, DType, Frame, Ids, Values
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.chunking.regions import Shuffled
+from dask_simjoin.planning.chunking.base import Shuffled
 from dask_simjoin.planning.statistics.moments import box
 from dask_simjoin.planning.statistics.partition import limits, points, radii
 

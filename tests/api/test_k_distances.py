@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.errors import CoordinateError, OptionError
-from dask_simjoin.planning.plan_nearest import _limits
+from dask_simjoin.planning.searches import _limits
 from tests.support.frames import split
 from tests.support.oracle import squared_distances, totals
 from tests.support.points import cases, frame_of

@@ -21,8 +21,9 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.options.requests import SelfJoin
+from dask_simjoin.planning.goal import nearest_goal
 from dask_simjoin.tasks.nearest import search_chunk
-from dask_simjoin.tasks.whole import whole_searched
+from dask_simjoin.tasks.whole import whole_chunk
 from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows, metric_cases
 from tests.support.oracle import distances, totals
@@ -257,7 +258,7 @@ def test_states_are_no_wider_than_the_rows_that_were_met():
 
 def make_plan_of(frame):
     spec = replace(SelfJoin(eps=0.0).spec(frame.iloc[:0]), id=None)
-    chunk, plan = whole_searched(frame, spec, 5)
+    chunk, plan = whole_chunk(frame, spec, nearest_goal(5))
     return chunk, chunk, plan.layout
 
 

@@ -23,10 +23,12 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.options.requests import SelfJoin
 from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.goal import PAIRS
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.report import PlanReport
 from dask_simjoin.planning.statistics.partition import summarise
 from dask_simjoin.planning.svg import CELLS
+from dask_simjoin.planning.tables import tables_of
 from dask_simjoin.planning.task_counts import describe_tasks
 from tests.support.frames import computed, lay
 from tests.support.paths import ROOT
@@ -142,7 +144,7 @@ def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
         found = int((np.searchsorted(x, x + 0.0005) - np.arange(len(x)) - 1).sum())
         parts = [pd.DataFrame({"x": part}) for part in np.split(x, 200)]
         summaries = [summarise(part, k, spec, False, len(parts)) for k, part in enumerate(parts)]
-        told = make_plan(summaries, spec).estimate
+        told = make_plan(tables_of([summaries], spec)).estimate
         assert told.sampled == 200 * 32
         factors.append(told.total / found)
         held += told.total_low <= found <= told.total_high
@@ -505,12 +507,12 @@ def test_chunks_beyond_the_memory_of_a_worker_are_refused():
     spec = SelfJoin(eps=1e-6).spec(frame)
     summaries = [summarise(frame, 0, spec, True, 1)]
     with pytest.raises(BudgetError) as caught:
-        make_plan(summaries, spec, Resources(memory=10**6))
+        make_plan(tables_of([summaries], spec), have=Resources(memory=10**6))
     said = str(caught.value)
     assert "50,000 rows of 16 bytes" in said
     assert "needs about 3.81 MiB" in said and "has 0.95 MiB" in said and "blocksize='81.38 kiB'" in said
     spec = SelfJoin(eps=1e-6, blocksize="81.38 kiB", partitioning="entity").spec(frame)
-    report = PlanReport(make_plan(summaries, spec, Resources(memory=10**6)), spec)
+    report = PlanReport(make_plan(tables_of([summaries], spec), have=Resources(memory=10**6)), spec)
     assert report.chunks == 10
 
 
@@ -526,5 +528,5 @@ def test_workers_too_small_to_shuffle_between():
     summaries = [summarise(frame, 0, spec, True, 1)]
     small = Resources(2, 2**27, True, 500_000_000)
     with pytest.raises(BudgetError, match=r"between workers of 476.84 MiB, and at least 640.00 MiB .*entity"):
-        make_plan(summaries, spec, small, "p2p")
-    assert len(make_plan(summaries, spec, small, "tasks").chunks) > 1
+        make_plan(tables_of([summaries], spec), PAIRS, small, "p2p")
+    assert len(make_plan(tables_of([summaries], spec), PAIRS, small, "tasks").chunks) > 1

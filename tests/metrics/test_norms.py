@@ -18,7 +18,7 @@ from dask_simjoin.engine.index.regions import make_regions
 from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.metrics import Metric, norms
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning import plan_nearest as searches
+from dask_simjoin.planning import searches
 from dask_simjoin.planning.statistics.moments import moments
 from tests.support.frames import split
 from tests.support.oracle import as_set, squared_distances

@@ -22,6 +22,7 @@ from dask_simjoin.options.settings import current_settings
 from dask_simjoin.planning.checks import MAX_ROWS, check_rows
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import summarise
+from dask_simjoin.planning.tables import tables_of
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
@@ -381,7 +382,7 @@ def test_partitions_too_large_to_index(ddf):
     huge = replace(summary, source_rows=2**33, moments=replace(summary.moments, rows=2**33))
     with dask.config.set({"simjoin.blocksize": "1 TiB"}):
         spec = replace(spec, partitioning="entity", settings=current_settings())
-        plan = make_plan([summary, huge], spec)
+        plan = make_plan(tables_of([[summary, huge]], spec))
     assert plan.chunks.rows.sum() == 2**33 + 100
     assert plan.chunks.rows.max() <= MAX_ROWS
     with pytest.raises(errors.PartitionSizeError, match=r"Partition 1 has 2,147,483,648 rows.*repartition"):

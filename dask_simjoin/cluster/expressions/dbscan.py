@@ -21,6 +21,7 @@ from dask_simjoin.expressions.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.expressions.row_values import FoundByChunk
 from dask_simjoin.expressions.source import picked
 from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
+from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.plan import Plan
 
 
@@ -30,7 +31,8 @@ class Labels(FoundByChunk):
     _label = "simjoin_dbscan"
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
-    _known = 40  # a row's name, its count, components and labels
+    # a row's name, its count, components and labels
+    _goal = Goal(result_bytes_per_row=40, single_home=True)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         return ChunkLabels(chunks, plan, self.operand("spec"), self.operand("min_samples"))

@@ -23,6 +23,7 @@ from dask_simjoin.expressions.worker_memory import is_worker
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.budget import SHARE
 from dask_simjoin.planning.checks import check_edges, check_order
+from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources
 from dask_simjoin.tasks.chunks import Chunk
@@ -36,6 +37,9 @@ SORTED = 96
 ORDER_BYTES, FOREST_BYTES = 150, 500
 """Of a row on the worker that puts all of them in order, from all edges or from a forest."""
 
+OTHER_BYTES = 16
+"""Of one of a row's nearest others: a number, and a distance."""
+
 EDGES, FOREST = MODES = ("edges", "forest")
 
 
@@ -44,11 +48,12 @@ class Order(FoundByChunk):
 
     _label = "simjoin_optics"
     _parameters = ["frame", "source", "spec", "max_eps", "min_samples", "mode", "meta", "chosen"]
-    _known = 64  # a row's name, degree, distances and results
 
     @property
-    def _sought(self) -> int:  # type: ignore[override]
-        return self.operand("min_samples") if self.operand("mode") == FOREST else 0
+    def goal(self) -> Goal:
+        """A row's name, degree, distances and results; a forest needs its nearest others, too."""
+        others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
+        return Goal(False, False, 64, OTHER_BYTES, others, single_home=True)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         samples, max_eps = self.operand("min_samples"), self.operand("max_eps")

@@ -11,26 +11,42 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dask_simjoin.metrics.norms import Norm, box_gap
+from dask_simjoin.planning.chunking.base import Boxes, Piece, Pieces, Sources
+from dask_simjoin.planning.statistics.estimate import Meet
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
+
+Made = TypeVar("Made", bound="EntityChunks")
 
 SERPENTINE = 4
 """Chunks on a side of the squares in which block pairs are numbered."""
 
-Piece = tuple[int, int, int]
-"""Number of a partition, and the rows start ... stop-1 of it."""
 
-
-class Meetings:
-    """Chunks that meet in pairs, and what follows from which do."""
+class HomeChunks:
+    """Chunks that each row is in one of, and what follows from which of them meet."""
 
     rows: np.ndarray
     """Points expected in each chunk (chunks,), float64."""
+
+    first_data = 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def own_rows(self) -> np.ndarray:
+        """Points of each chunk: none of them is in another."""
+        return self.rows
+
+    @property
+    def possible(self) -> int:
+        """How many block pairs there are, if none is left out."""
+        return len(self) * (len(self) + 1) // 2
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
         """Chunks, and for each those from it on that it meets, itself first."""
@@ -59,7 +75,7 @@ class Meetings:
 
 
 @dataclass(frozen=True, eq=False)
-class EntityChunks(Meetings):
+class EntityChunks(HomeChunks):
     """Chunks of rows that follow each other.
 
     Attributes
@@ -77,7 +93,7 @@ class EntityChunks(Meetings):
         Chunks meet whose boxes the norm says to be within it.
     """
 
-    pieces: tuple[tuple[Piece, ...], ...]
+    pieces: Pieces
     starts: np.ndarray
     rows: np.ndarray
     lower: np.ndarray
@@ -86,21 +102,41 @@ class EntityChunks(Meetings):
     threshold: float
 
     kind = "entity"
+    method = None
+    in_frame_order = True
 
-    def __len__(self) -> int:
-        return len(self.pieces)
+    @property
+    def sides(self) -> tuple[EntityChunks]:
+        """These chunks, of one table."""
+        return (self,)
+
+    def boxes(self) -> Boxes:
+        """Boxes of the chunks that have points."""
+        filled = np.flatnonzero(self.rows)
+        return self.lower[filled], self.upper[filled], filled
+
+    def are_partitions(self, sources: Sources) -> bool:
+        """Whether each partition of a table of these sources is one chunk."""
+        return self.pieces == tuple(((n, 0, rows),) for n, (rows, _) in enumerate(sources))
+
+    def describe(self, both: bool = False) -> str:
+        """Say in words how rows lie in chunks; `both`: those of two tables do."""
+        return f"entity: rows in the order of the frame{'s' * both}"
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
         """Each chunk that has points, and those from it on whose boxes are within the threshold."""
-        filled = np.flatnonzero(self.rows)
-        lower, upper = self.lower[filled], self.upper[filled]
+        lower, upper, filled = self.boxes()
         for i, first in enumerate(filled.tolist()):
             gap = box_gap(self.norm, lower[i], upper[i], lower[i:], upper[i:])
             yield first, filled[i:][gap <= self.threshold]
 
-    def chunk_pairs(self, points: SamplePoints) -> Any:
-        """A function: the chunks in which pairs of sample points meet."""
-        chunk = np.searchsorted(self.starts, points.position, side="right") - 1
+    def chunk_of(self, points: SamplePoints) -> np.ndarray:
+        """The chunks of sample points."""
+        return np.searchsorted(self.starts, points.position, side="right") - 1
+
+    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
+        """Return what tells the chunks in which pairs of sample points meet."""
+        chunk = self.chunk_of(points)
         return lambda left, right: (chunk[left], chunk[right])
 
     @property
@@ -109,9 +145,22 @@ class EntityChunks(Meetings):
         return self.pieces
 
 
-def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, norm: Norm,
-                  threshold: float) -> EntityChunks:  # fmt: skip
-    """Chunks of at least `least` rows, if there are as many, and at most `most`."""
+@dataclass(frozen=True, eq=False)
+class ReplicatedChunks(EntityChunks):
+    """One chunk of all rows, which every task has a copy of, and each its share of the queries of."""
+
+    kind = "replicated"
+
+    def describe(self, both: bool = False) -> str:
+        """Say in words how rows lie in chunks; `both`: those of two tables do."""
+        if both:
+            return "replicated: one chunk of each table, and tasks for parts of the left one's rows"
+        return "replicated: one chunk of all rows, and tasks for parts of its queries"
+
+
+def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, norm: Norm, threshold: float,
+                  kind: type[Made] = EntityChunks) -> Made:  # type: ignore[assignment]  # fmt: skip
+    """Make chunks of at least `least` rows, if there are as many, and at most `most`."""
     pieces: list[tuple[Piece, ...]] = []
     open_: list[Piece] = []
     size = 0
@@ -146,7 +195,7 @@ def entity_chunks(summaries: list[PartitionSummary], least: int, most: int, norm
         points.append(sum(_share(summaries[n], b - a) for n, a, b in chunk))
     starts = np.array([offsets[chunk[0][0]] + chunk[0][1] for chunk in pieces], np.int64)
     boxes = np.array(lower), np.array(upper)
-    return EntityChunks(tuple(pieces), starts, np.array(points), *boxes, norm, threshold)
+    return kind(tuple(pieces), starts, np.array(points), *boxes, norm, threshold)
 
 
 def _share(summary: PartitionSummary, rows: int) -> float:

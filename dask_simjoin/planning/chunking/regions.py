@@ -6,6 +6,7 @@ about a row is known where the row is.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,8 +17,11 @@ import numpy as np
 from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.metrics.norms import Norm, box_gap
-from dask_simjoin.planning.chunking.entity import EntityChunks, Meetings
-from dask_simjoin.planning.chunking.spatial import SpatialChunks, dealt
+from dask_simjoin.options.messages import counted
+from dask_simjoin.planning.chunking.base import Boxes, Pieces, Sources
+from dask_simjoin.planning.chunking.entity import HomeChunks
+from dask_simjoin.planning.chunking.spatial import dealt
+from dask_simjoin.planning.statistics.estimate import Meet
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
 
 NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
@@ -25,7 +29,7 @@ NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
 
 
 @dataclass(frozen=True, eq=False)
-class RegionChunks(Meetings):
+class RegionChunks(HomeChunks):
     """Chunks of the points of regions; those of a region that is too full are dealt to several.
 
     Attributes
@@ -55,10 +59,35 @@ class RegionChunks(Meetings):
 
     reach, threshold = NO_HALO["reach"], NO_HALO["threshold"]
     kind = "spatial"
+    in_frame_order = False
     everywhere = False
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    @property
+    def sides(self) -> tuple[RegionChunks]:
+        """These chunks, of one table."""
+        return (self,)
+
+    @property
+    def pieces(self) -> Pieces:
+        """None: rows are shuffled."""
+        return ((),) * len(self)
+
+    @functools.cached_property
+    def region(self) -> np.ndarray:
+        """The region of each chunk (chunks,), int64."""
+        return np.repeat(np.arange(len(self.own)), self.own)
+
+    def boxes(self) -> Boxes:
+        """Boxes of the regions of all chunks."""
+        return self.regions.lower[self.region], self.regions.upper[self.region], np.arange(len(self))
+
+    def are_partitions(self, sources: Sources) -> bool:
+        """Whether partitions are chunks: no region's rows are one."""
+        return False
+
+    def describe(self, both: bool = False) -> str:
+        """Say in words how rows lie in chunks; `both`: those of two tables do."""
+        return f"spatial: {counted(len(self.regions), 'region')}{', the same of both tables' * both}"
 
     def own_chunk(self, region: Any, position: Any) -> Any:
         """The chunks of points of regions."""
@@ -71,18 +100,21 @@ class RegionChunks(Meetings):
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
         """Each chunk, and those from it on whose regions are its own or within the limit of it."""
         lower, upper = self.regions.lower, self.regions.upper
-        region = np.repeat(np.arange(len(self.own)), self.own)
         for r in range(len(self.own)):
             near = box_gap(self.norm, lower[r], upper[r], lower[r:], upper[r:]) <= self.limit
             near[0] = True  # also where bounds are no numbers that gaps can be told of
-            later = np.flatnonzero(near[region[self.first[r] :] - r]) + self.first[r]
+            later = np.flatnonzero(near[self.region[self.first[r] :] - r]) + self.first[r]
             for k in range(int(self.own[r])):
                 yield int(self.first[r]) + k, later[k:]
 
-    def chunk_pairs(self, points: SamplePoints) -> Any:
-        """A function: the chunks in which pairs of sample points meet."""
-        region = host_joiner().regions(points.x, self.regions, **NO_HALO)[0]
-        chunk = self.own_chunk(region, points.position)
+    def region_of(self, points: SamplePoints) -> np.ndarray:
+        """The regions of sample points."""
+        region: np.ndarray = host_joiner().regions(points.x, self.regions, **NO_HALO)[0]
+        return region
+
+    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
+        """Return what tells the chunks in which pairs of sample points meet."""
+        chunk = self.own_chunk(self.region_of(points), points.position)
 
         def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             i, j = chunk[left], chunk[right]
@@ -140,7 +172,3 @@ def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: floa
     first = np.cumsum([0, *own[:-1]])
     expected = np.repeat(rows / own, own)
     return ReachChunks(regions, norm, limit, first, own, expected, method, offsets, reach)
-
-
-Shuffled = SpatialChunks | RegionChunks
-Chunking = EntityChunks | Shuffled

@@ -12,6 +12,9 @@ from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.options.messages import counted
+from dask_simjoin.planning.chunking.base import Boxes, Pieces, Sources
+from dask_simjoin.planning.statistics.estimate import Meet
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
 
 
@@ -62,10 +65,42 @@ class SpatialChunks:
     offsets: np.ndarray
 
     kind = "spatial"
+    in_frame_order = False
     everywhere = False
+    first_data = 0
 
     def __len__(self) -> int:
         return len(self.own_rows)
+
+    @property
+    def sides(self) -> tuple[SpatialChunks]:
+        """These chunks, of one table."""
+        return (self,)
+
+    @property
+    def pieces(self) -> Pieces:
+        """None: rows are shuffled."""
+        return ((),) * len(self)
+
+    @property
+    def possible(self) -> int:
+        """How many block pairs there are, if none is left out."""
+        return len(self) * (len(self) + 1) // 2
+
+    def boxes(self) -> Boxes:
+        """Boxes of the regions of all chunks, which their own points are in."""
+        region = np.repeat(np.arange(len(self.own)), self.own + self.halo)
+        return self.regions.lower[region], self.regions.upper[region], np.arange(len(self))
+
+    def are_partitions(self, sources: Sources) -> bool:
+        """Whether partitions are chunks: no region's rows are one."""
+        return False
+
+    def describe(self, both: bool = False) -> str:
+        """Say in words how rows lie in chunks."""
+        halo = self.halo_rows.sum() / max(self.own_rows.sum(), 1.0)
+        regions = counted(len(self.regions), "region")
+        return f"spatial: {regions}, {100 * halo:.3g} % of the rows in halos as well"
 
     @property
     def rows(self) -> np.ndarray:
@@ -104,8 +139,8 @@ class SpatialChunks:
                 found += [(first + i, first + j) for j in range(i, own + halo)]
         return np.array(found, np.int32).reshape(-1, 2)
 
-    def chunk_pairs(self, points: SamplePoints) -> Any:
-        """A function: the chunks in which pairs of sample points meet."""
+    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
+        """Return what tells the chunks in which pairs of sample points meet."""
         region = host_joiner().regions(points.x, self.regions, self.reach, self.threshold, self.norm)[0]
 
         def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,33 +11,34 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import host_joiner
-from dask_simjoin.metrics.norms import Norm, box_gap
+from dask_simjoin.metrics.norms import box_gap
+from dask_simjoin.planning.chunking.base import Chunking
 from dask_simjoin.planning.chunking.entity import EntityChunks, serpentine
-from dask_simjoin.planning.chunking.regions import NO_HALO, Chunking, ReachChunks, RegionChunks
+from dask_simjoin.planning.chunking.regions import RegionChunks
+from dask_simjoin.planning.statistics.estimate import Meet
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
 
 
 @dataclass(frozen=True, eq=False)
-class TwoTables:
-    """Chunks of two tables, both of rows as they come or both of regions.
+class TwoTableChunks:
+    """Chunks of two tables, both of one kind.
 
     Attributes
     ----------
-    left, right : EntityChunks or RegionChunks
-        Of regions; the right ones have all points within reach of them, if they are ReachChunks.
-    norm : int or float
-    threshold : float
-        Chunks meet whose boxes the norm says to be within it.
+    left, right : Chunking
+        Those of each table; chunks meet as the left ones say.
     """
 
     left: Chunking
     right: Chunking
-    norm: Norm
-    threshold: float
 
     def __len__(self) -> int:
         return len(self.left) + len(self.right)
+
+    @property
+    def sides(self) -> tuple[Chunking, Chunking]:
+        """The chunks of each table."""
+        return self.left, self.right
 
     @property
     def kind(self) -> str:
@@ -45,10 +46,14 @@ class TwoTables:
         return self.left.kind
 
     @property
-    def method(self) -> str:
-        """How Dask shuffles rows into regions."""
-        method: str = self.left.method  # type: ignore[union-attr]
-        return method
+    def method(self) -> str | None:
+        """How Dask shuffles rows to their chunks; None: rows stay where they are."""
+        return self.left.method
+
+    @property
+    def first_data(self) -> int:
+        """The number of the right table's first chunk."""
+        return len(self.left)
 
     @property
     def possible(self) -> int:
@@ -60,6 +65,11 @@ class TwoTables:
         """Points expected in each chunk."""
         return np.concatenate([self.left.rows, self.right.rows])
 
+    @property
+    def own_rows(self) -> np.ndarray:
+        """Points of each chunk: pairs are of rows of two tables, so none counts twice."""
+        return self.rows
+
     @functools.cached_property
     def visits(self) -> tuple[int, float]:
         """How many blocks there are, and how many rows they visit in all."""
@@ -68,27 +78,7 @@ class TwoTables:
 
     @functools.cached_property
     def _blocks(self) -> np.ndarray:
-        first = len(self.left)
-        found = [np.zeros((0, 2), np.int64)]
-        if isinstance(self.left, EntityChunks) and isinstance(self.right, EntityChunks):
-            filled = np.flatnonzero(self.right.rows)
-            lower, upper = self.right.lower[filled], self.right.upper[filled]
-            for i in np.flatnonzero(self.left.rows):
-                gap = box_gap(self.norm, self.left.lower[i], self.left.upper[i], lower, upper)
-                near = filled[gap <= self.threshold]
-                found.append(np.stack([np.full_like(near, i), near + first], axis=1))
-            return serpentine(np.concatenate(found))
-        assert isinstance(self.left, RegionChunks) and isinstance(self.right, RegionChunks)
-        lower, upper = self.left.regions.lower, self.left.regions.upper
-        region = np.repeat(np.arange(len(self.right.own)), self.right.own)
-        for r in range(len(self.left.own)):
-            own = self.left.first[r] + np.arange(self.left.own[r])
-            near = region == r
-            if not isinstance(self.right, ReachChunks):
-                near |= (box_gap(self.norm, lower[r], upper[r], lower, upper) <= self.threshold)[region]
-            others = np.flatnonzero(near) + first
-            found.append(np.stack(np.meshgrid(own, others, indexing="ij"), axis=-1).reshape(-1, 2))
-        return np.concatenate(found)
+        raise NotImplementedError
 
     def blocks(self) -> np.ndarray:
         """Pairs of a left and a right chunk that meet."""
@@ -98,29 +88,69 @@ class TwoTables:
         """Pairs of points that each block compares, if none is left out."""
         return self.rows[blocks[:, 0]] * self.rows[blocks[:, 1]]
 
-    def chunk_pairs(self, points: tuple[SamplePoints, SamplePoints]) -> Any:
-        """A function: the chunks in which pairs of sample points meet."""
-        first = len(self.left)
-        if isinstance(self.left, EntityChunks) and isinstance(self.right, EntityChunks):
-            sides = zip((self.left, self.right), points, strict=True)
-            chunk = [np.searchsorted(c.starts, p.position, side="right") - 1 for c, p in sides]
-            return lambda left, right: (chunk[0][left], chunk[1][right] + first)
-        assert isinstance(self.left, RegionChunks) and isinstance(self.right, RegionChunks)
-        queries, data = self.left, self.right
-        region = host_joiner().regions(points[0].x, queries.regions, **NO_HALO)[0]
-        own = queries.own_chunk(region, points[0].position)
-
-        if not isinstance(data, ReachChunks):
-            others = host_joiner().regions(points[1].x, data.regions, **NO_HALO)[0]
-            there = data.own_chunk(others, points[1].position) + first
-            return lambda left, right: (own[left], there[right])
-
-        def meet(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            return own[left], data.own_chunk(region[left], points[1].position[right]) + first
-
-        return meet
+    def describe(self) -> str:
+        """Say in words how rows lie in chunks."""
+        return self.left.describe(both=True)
 
     @property
     def identity(self) -> Any:
         """What tells two of them apart."""
-        return (self.left.identity, self.right.identity, self.norm, self.threshold)
+        return (self.left.identity, self.right.identity)
+
+
+@dataclass(frozen=True, eq=False)
+class EntityPairs(TwoTableChunks):
+    """Chunks of rows that follow each other in their tables; those meet whose boxes are near."""
+
+    left: EntityChunks
+    right: EntityChunks
+
+    @functools.cached_property
+    def _blocks(self) -> np.ndarray:
+        left, found = self.left, [np.zeros((0, 2), np.int64)]
+        lower, upper, filled = self.right.boxes()
+        for i in np.flatnonzero(left.rows):
+            gap = box_gap(left.norm, left.lower[i], left.upper[i], lower, upper)
+            near = filled[gap <= left.threshold]
+            found.append(np.stack([np.full_like(near, i), near + self.first_data], axis=1))
+        return serpentine(np.concatenate(found))
+
+    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
+        """Return what tells the chunks in which pairs of sample points of both tables meet."""
+        own, there = self.left.chunk_of(points), self.right.chunk_of(others) + self.first_data
+        return lambda left, right: (own[left], there[right])
+
+
+@dataclass(frozen=True, eq=False)
+class RegionPairs(TwoTableChunks):
+    """Chunks of the same regions of two tables.
+
+    If the right ones have all points within reach of their regions, each region only meets itself, and else
+    those that are near.
+    """
+
+    left: RegionChunks
+    right: RegionChunks
+
+    @functools.cached_property
+    def _blocks(self) -> np.ndarray:
+        left, region, found = self.left, self.right.region, [np.zeros((0, 2), np.int64)]
+        lower, upper = left.regions.lower, left.regions.upper
+        for r in range(len(left.own)):
+            own = left.first[r] + np.arange(left.own[r])
+            near = region == r
+            if not self.right.everywhere:
+                near |= (box_gap(left.norm, lower[r], upper[r], lower, upper) <= left.limit)[region]
+            others = np.flatnonzero(near) + self.first_data
+            found.append(np.stack(np.meshgrid(own, others, indexing="ij"), axis=-1).reshape(-1, 2))
+        return np.concatenate(found)
+
+    def chunk_pairs(self, points: SamplePoints, others: SamplePoints) -> Meet:
+        """Return what tells the chunks in which pairs of sample points of both tables meet."""
+        data, first = self.right, self.first_data
+        region = self.left.region_of(points)
+        own = self.left.own_chunk(region, points.position)
+        if not data.everywhere:
+            there = data.own_chunk(data.region_of(others), others.position) + first
+            return lambda left, right: (own[left], there[right])
+        return lambda left, right: (own[left], data.own_chunk(region[left], others.position[right]) + first)

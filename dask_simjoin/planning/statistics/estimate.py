@@ -20,6 +20,12 @@ from dask_simjoin.planning.statistics.sample_pairs import Sampled
 Z = 1.96
 """Of the intervals: 95 %, both sides."""
 
+BlockOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Blocks of pairs of sample points, by their places."""
+
+Meet = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Chunks in which pairs of sample points meet, by the points' places."""
+
 PRIOR = 0.5
 """How many pairs the belief is worth that pairs are spread like points."""
 
@@ -55,8 +61,7 @@ class Estimate:
         return float(self.degrees[: math.ceil(part * len(self.degrees))].sum() / total)
 
 
-def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
-             block_of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Estimate:  # fmt: skip
+def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block_of: BlockOf) -> Estimate:
     """Estimate the pairs of all blocks.
 
     Parameters
@@ -66,32 +71,47 @@ def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
     blocks : array (B, 2)
         The chunks that meet.
     sizes : array (B,), float64
-        Of each block the number of candidates, the product of its sides' sizes.
+        The number of candidates of each block, the product of its sides' sizes.
     block_of : callable
         Blocks of pairs of sample points, by their places.
     """
-    points, left, right, share = sampled
-    m, rows = len(points.x), points.rows
-    if m < 2 or not len(blocks):
-        return _nothing_seen(sizes, blocks, m < rows, m)
-    value = points.stands_for(left, right) * share
+    first, second, same = sampled.first, sampled.second, sampled.same
+    exact = all(len(some.x) >= some.rows for some in (first, second))
+    if min(len(first.x), len(second.x)) < 1 + same or not len(blocks):
+        return _nothing_seen(sizes, blocks, not exact, len(first.x))
+    block = block_of(sampled.left, sampled.right)
+    return _from_pairs(
+        _within(sampled, block, exact) if same else _across(sampled, block, exact), blocks, sizes
+    )
+
+
+def block_of(blocks: np.ndarray, chunks: int, meet: Meet) -> BlockOf:
+    """Return f(left, right): the block of each sampled pair, from the chunk pairs that `meet` gives."""
+    keys = blocks[:, 0].astype(np.int64) * (chunks + 1) + blocks[:, 1]
+    order = np.argsort(keys)
+
+    def found(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        i, j = meet(left, right)
+        return order[np.searchsorted(keys[order], i * (chunks + 1) + j)]
+
+    return found
+
+
+def _within(sampled: Sampled, block: np.ndarray, exact: bool) -> Found:
+    """Tell what pairs of one table's sample stand for: a U-statistic of two arguments."""
+    points, left, right = sampled.first, sampled.left, sampled.right
+    m, n, shared = len(points.x), len(left), 0.0
     degree = np.bincount(left, minlength=m) + np.bincount(right, minlength=m)
-    n, shared = len(left), 0.0
     if n:
         once = 2 * n / (m * (m - 1.0))
-        shared = max(0.0, 4 * _shared(degree, once, m - 1.0)) * (1 - m / rows)
+        shared = max(0.0, 4 * _shared(degree, once, m - 1.0)) * (1 - m / points.rows)
     each = float(np.mean(points.weight) ** 2)
-    found = Found(value, block_of(left, right), degree, shared, each, m >= rows)
-    return _from_pairs(found, blocks, sizes)
+    return Found(points.stands_for(left, right) * sampled.share, block, degree, shared, each, exact)
 
 
-def estimate_two(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
-                 block_of: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Estimate:  # fmt: skip
-    """The same of two tables' samples: a U-statistic of two samples."""
-    (first, second), left, right, share = sampled
-    exact = all(len(some.x) >= some.rows for some in (first, second))
-    if not (len(first.x) and len(second.x) and len(blocks)):
-        return _nothing_seen(sizes, blocks, not exact, len(first.x))
+def _across(sampled: Sampled, block: np.ndarray, exact: bool) -> Found:
+    """Tell what pairs of two tables' samples stand for: a U-statistic of two samples."""
+    first, second, left, right, share = sampled
     n, shared = len(left), 0.0
     degree = np.bincount(left, minlength=len(first.x))
     if n:
@@ -102,7 +122,7 @@ def estimate_two(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray,
             shared += max(0.0, variance) * (1 - len(some.x) / some.rows)
     value = first.weight[left] * second.weight[right] * share
     each = float(np.mean(first.weight) * np.mean(second.weight))
-    return _from_pairs(Found(value, block_of(left, right), degree, shared, each, exact), blocks, sizes)
+    return Found(value, block, degree, shared, each, exact)
 
 
 class Found(NamedTuple):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.protocols import Joiner
+from dask_simjoin.engine.protocols import Joiner, Layout, Pairs
+from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.statistics.sample import Sample
 
 MAX_PAIRS = 1 << 21
@@ -97,67 +98,78 @@ def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> Sam
     )
 
 
-Sampled = tuple[Any, np.ndarray, np.ndarray, Any]
-"""Points that were joined; of each pair its places, and how much of a pair it is (1.0 without limits)."""
+class Sampled(NamedTuple):
+    """Pairs of samples.
 
-
-def sample_pairs(points: SamplePoints, layout: Any, joiner: Joiner) -> Sampled:
-    """The pairs of the sample, or of as many of its points as give not too many.
-
-    Where points have limits, a pair that is one in one direction only is half of one.
+    Attributes
+    ----------
+    first, second : SamplePoints
+        The points that were joined; of a table with itself, the same.
+    left, right : array (pairs,)
+        The places of each pair's points.
+    share : array (pairs,), float64, or float
+        How much of a pair it is: 1.0 without limits.
     """
-    random = np.random.default_rng(len(points.x))
-    m = len(points.x)
-    asarray = joiner.xp.asarray
-    if m > PROBE:
-        some = points.x[random.choice(m, PROBE, replace=False)]
-        index = joiner.build(asarray(some), layout)
-        counts = joiner.counts(index, index, layout, same=True)[0]
-        expected = float(counts.sum()) / 2 * (m / PROBE) ** 2
-        if expected > MAX_PAIRS:
-            m = max(PROBE // 2, int(m * math.sqrt(MAX_PAIRS / expected)))
-            points = points.take(np.sort(random.choice(len(points.x), m, replace=False)))
-    index = joiner.build(asarray(points.x), layout)
-    made = None if points.limit is None else _itself
-    found = joiner.pairs(index, index, layout, same=True, distance=made)
-    return points, *_decided(found, points, points)
+
+    first: SamplePoints
+    second: SamplePoints
+    left: np.ndarray
+    right: np.ndarray
+    share: np.ndarray | float
+
+    @property
+    def same(self) -> bool:
+        """Whether a table was joined with itself."""
+        return self.second is self.first
 
 
-def _itself(totals: Any) -> Any:
-    return totals
+def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
+    """Join samples of two tables, or of one with itself; fewer points where they give too many pairs.
 
-
-def _decided(found: Any, first: SamplePoints, second: SamplePoints) -> tuple[np.ndarray, np.ndarray, Any]:
-    left, right = to_host(found.left), to_host(found.right)
-    if first.limit is None:
-        return left, right, 1.0
-    totals = to_host(found.distance)
-    share = (totals <= first.limit[left]).astype(float)
-    if second.limit is not None:
-        share = (share + (totals <= second.limit[right])) / 2
-    kept = share > 0
-    return left[kept], right[kept], share[kept]
-
-
-def sample_pairs_two(first: SamplePoints, second: SamplePoints, layout: Any,
-                     joiner: Joiner) -> Sampled:  # fmt: skip
-    """The same of two tables, of which only the first may have limits."""
-    random = np.random.default_rng(len(first.x) + len(second.x))
-    asarray = joiner.xp.asarray
-    if len(first.x) > PROBE:
-        some = joiner.build(asarray(first.x[random.choice(len(first.x), PROBE, replace=False)]), layout)
-        whole = joiner.build(asarray(second.x), layout)
-        found = float(joiner.counts(some, whole, layout, same=False)[0].sum())
-        part = math.sqrt(MAX_PAIRS / max(found * len(first.x) / PROBE, 1.0))
-        if part < 1:
-            first, second = (_thinned(side, part, random) for side in (first, second))
-    left, right = (joiner.build(asarray(side.x), layout) for side in (first, second))
+    Where points of the first have limits, a pair that is one in one direction only is half of one.
+    """
+    same = second is first
+    random = np.random.default_rng(len(first.x) + (0 if same else len(second.x)))
+    expected = _pairs_expected(first, second, layout, joiner, random)
+    if expected > MAX_PAIRS:
+        part = math.sqrt(MAX_PAIRS / expected)
+        first = _thinned(first, part, random)
+        second = first if same else _thinned(second, part, random)
+    left = joiner.build(joiner.xp.asarray(first.x), layout)
+    right = left if same else joiner.build(joiner.xp.asarray(second.x), layout)
     made = None if first.limit is None else _itself
-    pairs = joiner.pairs(left, right, layout, same=False, distance=made)
-    return (first, second), *_decided(pairs, first, second)
+    return _decided(joiner.pairs(left, right, layout, same=same, distance=made), first, second)
+
+
+def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner,
+                    random: np.random.Generator) -> float:  # fmt: skip
+    """Tell from some points of the first sample how many pairs all of it gives; few points give few."""
+    m, same = len(first.x), second is first
+    if m <= PROBE:
+        return 0.0
+    some = joiner.build(joiner.xp.asarray(first.x[random.choice(m, PROBE, replace=False)]), layout)
+    whole = some if same else joiner.build(joiner.xp.asarray(second.x), layout)
+    found = float(joiner.counts(some, whole, layout, same=same)[0].sum())
+    return found / 2 * (m / PROBE) ** 2 if same else found * m / PROBE
 
 
 def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> SamplePoints:
     m = len(points.x)
     fewer = min(m, max(PROBE // 2, int(m * part)))
     return points.take(np.sort(random.choice(m, fewer, replace=False)))
+
+
+def _itself(totals: Array) -> Array:
+    return totals
+
+
+def _decided(found: Pairs, first: SamplePoints, second: SamplePoints) -> Sampled:
+    left, right = to_host(found.left), to_host(found.right)
+    if first.limit is None:
+        return Sampled(first, second, left, right, 1.0)
+    totals = to_host(found.distance)
+    share = (totals <= first.limit[left]).astype(float)
+    if second.limit is not None:
+        share = (share + (totals <= second.limit[right])) / 2
+    kept = share > 0
+    return Sampled(first, second, left[kept], right[kept], share[kept])

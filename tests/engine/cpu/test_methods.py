@@ -16,6 +16,7 @@ from dask_simjoin.planning.chunking.entity import entity_chunks
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.moments import moments
 from dask_simjoin.planning.statistics.partition import summarise
+from dask_simjoin.planning.tables import tables_of
 from dask_simjoin.tasks.chunks import gather_chunk, read_points
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.meeting import Meeting
@@ -38,10 +39,10 @@ def join_chunks(x, eps, cuts=(), **options):
     bounds = [0, *cuts, len(x)]
     parts = [frame.iloc[a:b] for a, b in itertools.pairwise(bounds)]
     summaries = [summarise(part, n, spec, True) for n, part in enumerate(parts)]
-    plan = make_plan(summaries, spec)
+    plan = make_plan(tables_of([summaries], spec))
     chunking = entity_chunks(summaries, 1, 1000, spec.norm, spec.threshold)
     read = [
-        read_points(part, known, spec) for part, known in zip(parts, enumerate(plan.sources), strict=True)
+        read_points(part, known, spec) for part, known in zip(parts, enumerate(plan.sources[0]), strict=True)
     ]
     chunks = [
         gather_chunk(plan.layout, [rows for _, *rows in pieces], *(read[n] for n, _, _ in pieces))

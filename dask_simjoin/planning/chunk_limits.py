@@ -1,0 +1,79 @@
+"""What chunks must keep to: how many rows they may have, and what they are made for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dask.utils import format_bytes
+
+from dask_simjoin.errors import BudgetError
+from dask_simjoin.planning.budget import Budget, Resources
+from dask_simjoin.planning.checks import MAX_ROWS
+from dask_simjoin.planning.chunking.entity import EntityChunks, ReplicatedChunks, entity_chunks
+from dask_simjoin.planning.goal import Goal
+from dask_simjoin.planning.outputs import least_rows
+from dask_simjoin.planning.table import TableSummary
+
+CHUNKS_PER_THREAD = 4
+"""Spatial chunks for each thread: their sizes differ, so more of them balance better."""
+
+
+@dataclass(frozen=True)
+class ChunkLimits:
+    """What chunks must keep to.
+
+    Attributes
+    ----------
+    goal : Goal
+    budget : Budget
+    have : Resources
+    shuffle : str
+        How Dask would shuffle rows.
+    """
+
+    goal: Goal
+    budget: Budget
+    have: Resources
+    shuffle: str
+
+    def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:
+        """Rows of a chunk: so many are worth a task, or were asked for; and so many fit."""
+        most = int(min(max(self.budget.chunk // row_bytes, 1), MAX_ROWS))
+        return most if self.budget.chosen else min(most, least_rows(len(table.every.lower))), most
+
+    def entity(self, table: TableSummary, sizes: tuple[int, int], norm: float,
+               threshold: float) -> EntityChunks:  # fmt: skip
+        """Make chunks of rows in their order."""
+        together = clip(table.rows / math.sqrt(2 * self.have.threads), *sizes)
+        return entity_chunks(table.summaries, together, sizes[1], norm, threshold)
+
+    def replicated(self, table: TableSummary, norm: float, threshold: float) -> ReplicatedChunks | None:
+        """Make one chunk of all rows.
+
+        On GPUs that is chosen wherever it fits; None: it does not, or was not asked for.
+        """
+        asked, rows = table.spec.partitioning, table.source_rows
+        if asked != "replicated" and not (asked == "auto" and self.have.gpu):
+            return None
+        each, size = table.row_bytes, rows * table.row_bytes
+        if size <= self.budget.chunk and rows <= MAX_ROWS:
+            whole = max(rows, 1)
+            return entity_chunks(table.summaries, whole, whole, norm, threshold, ReplicatedChunks)
+        if asked == "replicated":
+            raise BudgetError(
+                f"partitioning='replicated' makes one chunk of all {rows:,} rows of {each:.0f} bytes, "
+                f"{format_bytes(int(size))}, and a chunk may have {format_bytes(self.budget.chunk)} "
+                f"({self.budget.origin}) and {MAX_ROWS:,} rows; use a larger blocksize=, or "
+                "partitioning='auto'."
+            )
+        return None
+
+    def region_rows(self, rows: int, least: int, most: int) -> int:
+        """Rows of a region, of so many in all."""
+        return clip(rows / (CHUNKS_PER_THREAD * self.have.threads), least, most)
+
+
+def clip(rows: float, least: int, most: int) -> int:
+    """Round a number of rows up, and keep it between two others."""
+    return min(max(math.ceil(rows), least), most)

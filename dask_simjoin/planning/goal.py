@@ -1,0 +1,54 @@
+"""What a plan is made for: what is asked of tasks besides finding pairs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What tasks are to find out and to give; with the options of a join it is what tells plans apart.
+
+    Attributes
+    ----------
+    with_ids : bool
+        Whether the result names rows, whose ids must then be unique.
+    materialise : bool
+        Whether pairs come out as rows, which must fit partitions and the limit of a result.
+    result_bytes_per_row : int
+        What tasks find out of each row of a chunk, which leaves room for it.
+    bytes_per_other, others_per_row : int
+        What they find out besides of other rows for each row, and of how many, if there are so many.
+    single_home : bool
+        Whether what is found out of a row is known where the row is, which is then in one chunk only.
+    k : int or None
+        Nearest neighbours that are sought of each row; None: pairs within a distance are.
+    max_total : float
+        The largest total of a neighbour.
+    """
+
+    with_ids: bool = False
+    materialise: bool = False
+    result_bytes_per_row: int = 0
+    bytes_per_other: int = 0
+    others_per_row: int = 0
+    single_home: bool = False
+    k: int | None = None
+    max_total: float = math.inf
+
+    def found_bytes(self, rows: int) -> int:
+        """Bytes that tasks find out of each row of a table of so many."""
+        return self.result_bytes_per_row + self.bytes_per_other * min(self.others_per_row, rows)
+
+
+COUNTS = Goal()
+"""Numbers of pairs, of whatever rows."""
+
+PAIRS = Goal(with_ids=True, materialise=True)
+"""Pairs, as rows that name their rows."""
+
+
+def nearest_goal(k: int, with_ids: bool = False, max_total: float = math.inf) -> Goal:
+    """Seek so many nearest neighbours of each row; tasks hold them before and after each search."""
+    return Goal(with_ids, False, 40, 32, k, True, k, max_total)

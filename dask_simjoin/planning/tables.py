@@ -1,0 +1,261 @@
+"""The tables of a join, and all that planning asks of them.
+
+`make_plan` asks tables for ways to cut them into chunks, for a sample of their pairs, and for what that tells
+of all pairs.  One table is joined with itself: it is its own right table.  Another kind of join, such as one
+of sets or of new rows with old ones, is another class of `Tables` that answers the same; the plan, its checks
+and its report stay what they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
+from dask_simjoin.engine.index.regions import Regions, make_regions
+from dask_simjoin.engine.protocols import Layout, SearchLayout
+from dask_simjoin.errors import CoordinateError, in_table
+from dask_simjoin.metrics.norms import reach
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.chunk_limits import ChunkLimits
+from dask_simjoin.planning.chunking.base import JoinChunks
+from dask_simjoin.planning.chunking.entity import EntityChunks
+from dask_simjoin.planning.chunking.regions import reach_chunks, region_chunks
+from dask_simjoin.planning.chunking.spatial import spatial_chunks
+from dask_simjoin.planning.chunking.two_tables import EntityPairs, RegionPairs
+from dask_simjoin.planning.doubts import Doubt, doubts_of_data, doubts_of_eps
+from dask_simjoin.planning.goal import Goal
+from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate
+from dask_simjoin.planning.statistics.moments import merge_moments
+from dask_simjoin.planning.statistics.partition import PartitionSummary
+from dask_simjoin.planning.statistics.sample_pairs import sample_pairs
+from dask_simjoin.planning.table import TableSummary, summarise_table
+
+MAX_REGIONS = 1 << 14
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The tables of a join: rows of the left one are joined with rows of the right one."""
+
+    left: TableSummary
+    right: TableSummary
+
+    @property
+    def each(self) -> tuple[TableSummary, ...]:
+        """The tables that there are."""
+        raise NotImplementedError
+
+    @property
+    def candidates(self) -> float:
+        """Pairs of rows that there are."""
+        raise NotImplementedError
+
+    def row_bytes(self, goal: Goal) -> float:
+        """Memory of one row of a chunk."""
+        raise NotImplementedError
+
+    def _entity(self, chunks: list[EntityChunks]) -> JoinChunks:
+        raise NotImplementedError
+
+    def _spatial(self, limits: ChunkLimits, sizes: list[tuple[int, int]]) -> JoinChunks:
+        raise NotImplementedError
+
+    @property
+    def spec(self) -> JoinSpec:
+        """What is asked of the left table, and so of the join."""
+        return self.left.spec
+
+    @property
+    def dims(self) -> int:
+        """Dimensions of the space in which points are joined."""
+        return len(self.left.every.lower)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Points of each table."""
+        return tuple(table.rows for table in self.each)
+
+    @property
+    def pair_bytes(self) -> float:
+        """Memory of one row of the result."""
+        sides = (self.left, self.right)
+        return sum(side.id_bytes + side.kept_bytes for side in sides) + 8 * self.spec.return_distance
+
+    def chunk_row_bytes(self, goal: Goal) -> tuple[float, ...]:
+        """Memory of one row of a chunk of each table: tasks find something out of left rows."""
+        more = goal.found_bytes(self.left.rows)
+        return (self.left.row_bytes + more, *(table.row_bytes for table in self.each[1:]))
+
+    def layout(self) -> Layout:
+        """Choose how chunks are indexed to find pairs."""
+        joiner = joiner_of_library(self.spec.library)
+        return joiner.layout(self.spec.method, *self._moments(), self.spec.threshold, self.spec.norm)
+
+    def search_layout(self) -> SearchLayout:
+        """Choose how chunks are indexed to find nearest neighbours."""
+        searcher = searcher_of_library(self.spec.library)
+        return searcher.layout(*self._moments(), self.right.points.x, self.spec.norm)
+
+    def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Lower and upper bounds, mean and variance of all points; zeros without points."""
+        every = merge_moments([table.every for table in self.each])
+        if every.rows:
+            return every.lower, every.upper, every.mean, every.variance
+        return (np.zeros(len(every.lower)),) * 4
+
+    def chunkings(self, limits: ChunkLimits) -> list[JoinChunks]:
+        """Cut rows into chunks in all ways that are worth comparing, the best among equals first."""
+        asked, goal, spec = self.spec.partitioning, limits.goal, self.spec
+        if goal.materialise:
+            whole = [limits.replicated(table, spec.norm, spec.threshold) for table in self.each]
+            made = [chunks for chunks in whole if chunks is not None]
+            if len(made) == len(whole):
+                return [self._entity([*made])]
+        sizes = [
+            limits.rows(table, size)
+            for table, size in zip(self.each, self.chunk_row_bytes(goal), strict=True)
+        ]
+        entities = [
+            limits.entity(table, size, spec.norm, spec.threshold)
+            for table, size in zip(self.each, sizes, strict=True)
+        ]
+        entity = self._entity(entities)
+        if asked == "entity" or not all(self.rows) or (asked == "auto" and max(map(len, entities)) < 2):
+            return [entity]
+        spatial = self._spatial(limits, sizes)
+        return [spatial] if asked == "spatial" else [spatial, entity]
+
+    def _regions(self, target: int) -> Regions:
+        every = merge_moments([table.every for table in self.each])
+        x = np.concatenate([table.points.x for table in self.each])
+        weight = np.concatenate([table.points.weight for table in self.each])
+        away = reach(self.spec.norm, self.spec.threshold)
+        return make_regions(x, weight, every.lower, every.upper, away, target, MAX_REGIONS)
+
+    def estimate(self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout) -> Estimate:
+        """Tell from samples how many pairs the block pairs give."""
+        joiner = joiner_of_library(self.spec.library)
+        sampled = sample_pairs(self.left.points, self.right.points, layout, joiner)
+        meet = chunks.chunk_pairs(sampled.first, sampled.second)
+        return estimate(sampled, blocks, chunks.candidates(blocks), block_of(blocks, len(chunks), meet))
+
+    def doubts(self, found: Estimate | None) -> tuple[Doubt, ...]:
+        """Tell what is likely to be a mistake; `found`: pairs within `eps`, if one was given."""
+        doubts = doubts_of_data(*self.each)
+        if found is None:
+            return doubts
+        return doubts + doubts_of_eps(self.spec, found, self.candidates, (self.left, self.right))
+
+    def with_eps(self, eps: float) -> Tables:
+        """Return the same tables for another distance."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class OneTable(Tables):
+    """A table that is joined with itself."""
+
+    @property
+    def each(self) -> tuple[TableSummary, ...]:
+        """The table."""
+        return (self.left,)
+
+    @property
+    def candidates(self) -> float:
+        """Pairs of different rows."""
+        return math.comb(self.left.rows, 2)
+
+    def row_bytes(self, goal: Goal) -> float:
+        """Memory of one row of a chunk."""
+        return self.chunk_row_bytes(goal)[0]
+
+    def with_eps(self, eps: float) -> OneTable:
+        """Return the same table for another distance."""
+        table = replace(self.left, spec=replace(self.spec, eps=eps))
+        return OneTable(table, table)
+
+    def _entity(self, chunks: list[EntityChunks]) -> JoinChunks:
+        return chunks[0]
+
+    def _spatial(self, limits: ChunkLimits, sizes: list[tuple[int, int]]) -> JoinChunks:
+        ((least, most),), table, spec = sizes, self.left, self.spec
+        regions = self._regions(limits.region_rows(table.rows, least, most))
+        rest = most, table.offsets, limits.shuffle
+        if limits.goal.single_home:
+            return region_chunks(table.points, regions, spec.norm, spec.threshold, *rest)
+        away = reach(spec.norm, spec.threshold)
+        return spatial_chunks(table.points, regions, spec.norm, away, spec.threshold, *rest)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoTables(Tables):
+    """Two tables."""
+
+    @property
+    def each(self) -> tuple[TableSummary, ...]:
+        """The left and the right table."""
+        return self.left, self.right
+
+    @property
+    def candidates(self) -> float:
+        """Pairs of a left and a right row."""
+        return float(self.left.rows) * self.right.rows
+
+    def row_bytes(self, goal: Goal) -> float:
+        """Memory of one row of a chunk, on average."""
+        return sum(table.row_bytes * table.rows for table in self.each) / max(sum(self.rows), 1)
+
+    def with_eps(self, eps: float) -> TwoTables:
+        """Return the same tables for another distance."""
+        other = replace(self.right.spec, eps=eps)
+        left = replace(self.left, spec=replace(self.spec, eps=eps, other=other))
+        return TwoTables(left, replace(self.right, spec=other))
+
+    def _entity(self, chunks: list[EntityChunks]) -> JoinChunks:
+        return EntityPairs(*chunks)
+
+    def _spatial(self, limits: ChunkLimits, sizes: list[tuple[int, int]]) -> JoinChunks:
+        """Make chunks of the same regions for both tables."""
+        (left, right), spec, rows = self.each, self.spec, sum(self.rows)
+        least, most = min(rows, sizes[-1][0]), [most for _, most in sizes]
+        regions = self._regions(limits.region_rows(rows, least, min(most)))
+        own, shuffle = (left.points, regions, spec.norm, spec.threshold), limits.shuffle
+        queries = region_chunks(*own, most[0], left.offsets, shuffle)
+        rest = spec.threshold, most[1], right.offsets, shuffle
+        if limits.goal.single_home:
+            return RegionPairs(queries, region_chunks(right.points, regions, spec.norm, *rest))
+        away = reach(spec.norm, spec.threshold)
+        return RegionPairs(queries, reach_chunks(right.points, regions, spec.norm, away, *rest))
+
+
+def tables_of(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> Tables:
+    """Put together what is known of one table or two, by their partitions; refuse what cannot be joined."""
+    if len(summaries) == 1:
+        table = summarise_table(summaries[0], spec)
+        return OneTable(table, table)
+    return TwoTables(*summarise_two(summaries[0], summaries[1], spec))
+
+
+def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSummary],
+                  spec: JoinSpec) -> tuple[TableSummary, TableSummary]:  # fmt: skip
+    """Put together what is known of two tables, of as many dimensions, which only rows of lists tell."""
+    assert spec.other is not None
+    with in_table("left"):
+        left = summarise_table(summaries, spec)
+    with in_table("right"):
+        right = summarise_table(others, spec.other)
+    dims = [len(table.every.lower) for table in (left, right)]
+    if dims[0] == dims[1]:
+        return left, right
+    if not right.rows:
+        return left, summarise_table(others, replace(spec.other, dims=dims[0]))
+    if not left.rows:
+        return summarise_table(summaries, replace(spec, dims=dims[1])), right
+    raise CoordinateError(
+        f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and those of the right "
+        f"one's column {spec.other.on[0]!r} {dims[1]}; they must have as many."
+    )
