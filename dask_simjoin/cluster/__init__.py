@@ -1,4 +1,4 @@
-"""Density clusterings built on the joins: estimators as scikit-learn has them, and pictures."""
+"""Cluster rows by density: estimators as scikit-learn has them, and pictures."""
 
 from dask_simjoin.cluster.estimators import DBSCAN, OPTICS
 from dask_simjoin.cluster.optics_labels import cluster_optics_dbscan, cluster_optics_xi

@@ -72,7 +72,7 @@ class _Estimator:
         return {name: value for name, value in self.get_params().items() if name in names}
 
     def _frame(self, X: Points, asked: requests.Dbscan | requests.Optics) -> Frame:
-        """A frame of what was given."""
+        """Make a frame of what was given."""
         if hasattr(X, "columns"):
             frame = X
         elif getattr(X, "ndim", np.ndim(X)) != 2 or hasattr(X, "tocsr"):
@@ -89,7 +89,7 @@ class _Estimator:
         return frame
 
     def _as_given(self, column: Series, X: Points) -> Labels:
-        """A column of a result in the manner of `X`: an array of an array, a Series of a frame."""
+        """Give a column of a result in the manner of `X`: an array of an array, a Series of a frame."""
         if isinstance(X, da.Array):
             known = not getattr(self, "dropna", False)
             return column.to_dask_array(lengths=X.chunks[0] if known else None)

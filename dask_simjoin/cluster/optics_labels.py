@@ -110,7 +110,7 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
 
 
 def example_of_order(optics: Frame, columns: Iterable[str]) -> Frame:
-    """The empty example of a result of `optics`; refuses what has not these columns of it."""
+    """Make the empty example of a result of `optics`; refuse what has not these columns of it."""
     meta = example_of(optics)
     for name in columns:
         if name not in meta.columns:

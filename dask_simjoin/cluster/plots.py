@@ -1,4 +1,4 @@
-"""Plots that help to choose the distances of clusterings; they need matplotlib."""
+"""Plot what helps to choose the distances of clusterings; this needs matplotlib."""
 
 from __future__ import annotations
 

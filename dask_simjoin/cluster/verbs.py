@@ -1,4 +1,4 @@
-"""The verbs of clusterings, as functions of a frame: lazy on Dask DataFrames, eager on plain ones."""
+"""Cluster the rows of a frame: lazily if it is a Dask DataFrame, at once if it is plain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lazy Series that are aligned with the frame a join is of: one value for each row."""
+"""Align lazy values with the frame that a join is of: one for each row."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
-    """Values of rows before they are planned; partitions are the frame's.
+    """Stand for values of rows before they are planned; partitions are the frame's.
 
     Like a cumulative sum it has a value for each row and depends on all of them.  Being one, with the rows
     in sight as `frame`, Dask knows it to be aligned with them: no shuffle is needed to assign it.  It is
@@ -58,7 +58,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @functools.cached_property
     def _source(self) -> FrozenSource:
-        """What it is planned for."""
+        """Choose what it is planned for."""
         source: FrozenSource = self.operand("source")
         return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
 
@@ -68,7 +68,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _groups(self) -> Groups:
-        """The columns that values depend on."""
+        """List the columns that values depend on."""
         spec = self._spec
         if spec is None:
             return (tuple(self.frame.columns),)
@@ -114,7 +114,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
 
 class Relabelled(RowValues, Blockwise):
-    """Values of rows with the index labels that a frame of the same rows has."""
+    """Give values of rows the index labels that a frame of the same rows has."""
 
     _parameters = ["frame", "values"]
 
@@ -133,7 +133,7 @@ class Relabelled(RowValues, Blockwise):
 
 
 def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int]]]:
-    """For each of the chosen partitions the chunks that hold it, and which of their pieces it is."""
+    """List for each of the chosen partitions the chunks that hold it, and which of their pieces it is."""
     found: dict[int, list[tuple[int, int]]] = {n: [] for n in chosen}
     for c, chunk in enumerate(pieces):
         for k, (n, _, _) in enumerate(chunk):
@@ -179,7 +179,7 @@ def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Piece
 
 
 def aligned(meta: Frame | Series, which: list[int], *chunks_and_values: Any) -> Frame | Series:
-    """The values of one partition: some pieces of chunks, one after the other."""
+    """Put the values of one partition together: some pieces of chunks, one after the other."""
     half = len(chunks_and_values) // 2
     chunks: tuple[Chunk, ...] = chunks_and_values[:half]
     if not chunks:

@@ -1,4 +1,4 @@
-"""What the expressions of this package have in common: names that read well on a dashboard."""
+"""Name expressions so that they read well on a dashboard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dask_simjoin.expressions.dask_private import Expr
 
 
 class LabelledExpr(Expr):
-    """An expression whose keys begin with its label; its example, if it has one, is the operand `meta`."""
+    """Begin keys with a label; the example, if there is one, is the operand `meta`."""
 
     _label: str
 

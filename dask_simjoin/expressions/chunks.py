@@ -34,7 +34,7 @@ from dask_simjoin.tasks.meeting import Meeting
 
 
 class Chunks(LabelledExpr):
-    """The indexed chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
+    """Index chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
 
     `pieces` and `layout`: how chunks are gathered from what the frozen expression gives; None: those
     are the chunks.
@@ -65,7 +65,7 @@ class Chunks(LabelledExpr):
 
 
 class BothChunks(LabelledExpr):
-    """The indexed chunks of two tables, numbered through."""
+    """Number the indexed chunks of two tables through."""
 
     _label = "simjoin_indexes"
     _parameters = ["left", "right"]
@@ -80,7 +80,7 @@ class BothChunks(LabelledExpr):
 
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
                    layout: Layout | SearchLayout,                    with_ids: bool) -> Chunks:  # fmt: skip
-    """The chunks of a table.
+    """Make the chunks of a table.
 
     `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed.
     """

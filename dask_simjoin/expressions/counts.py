@@ -1,4 +1,4 @@
-"""Lazy numbers of neighbours and of pairs."""
+"""Make the expressions of lazy numbers of neighbours and of pairs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dask_simjoin.tasks.counts import count_block_pairs
 
 
 class NeighborCounts(Aligned, LazyJoin):
-    """Numbers of neighbours, before they are planned."""
+    """Stand for numbers of neighbours before they are planned."""
 
     _label = "simjoin_neighbor_counts"
     _parameters = ["frame", "source", "spec", "meta", "chosen"]
@@ -30,14 +30,14 @@ class NeighborCounts(Aligned, LazyJoin):
 
 
 class MatchCounts(NeighborCounts):
-    """Numbers of rows of another table near each row, before they are planned."""
+    """Stand for numbers of rows of another table near each row before they are planned."""
 
     _label = "simjoin_match_counts"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 
 class CountBlocks(PartitionsFiltered, LabelledExpr):
-    """Counts of the block pairs of entity chunks, added up for each chunk in a tree."""
+    """Count the block pairs of entity chunks, and add up the counts for each chunk in a tree."""
 
     _label = "simjoin_counts"
     _parameters = ["chunks", "plan", "spec", "pieces", "meta", "source_divisions", "_partitions"]
@@ -57,7 +57,7 @@ class CountBlocks(PartitionsFiltered, LabelledExpr):
 
 
 class CountPairs(LazyJoin):
-    """Number of pairs, before it is planned."""
+    """Stand for the number of pairs before it is planned."""
 
     _label = "simjoin_count_pairs"
 
@@ -69,14 +69,14 @@ class CountPairs(LazyJoin):
 
 
 class CountMatches(CountPairs):
-    """Number of pairs of two tables, before it is planned."""
+    """Stand for the number of pairs of two tables before it is planned."""
 
     _label = "simjoin_count_matches"
     _parameters = ["source", "other", "spec", "meta"]
 
 
 class CountTotal(LabelledExpr):
-    """Numbers of the block pairs' pairs, added up."""
+    """Add up the numbers of the block pairs' pairs."""
 
     _label = "simjoin_count"
     _parameters = ["chunks", "plan", "spec", "meta"]

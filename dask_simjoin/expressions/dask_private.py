@@ -1,4 +1,4 @@
-"""Every import from Dask that Dask does not document: the one place to mend when Dask moves."""
+"""Import all that Dask does not document: the one place to mend when Dask moves."""
 
 from dask._task_spec import Alias, List, Task, TaskRef
 from dask.dataframe.dask_expr import _expr, _merge, _shuffle, new_collection

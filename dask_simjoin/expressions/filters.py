@@ -1,4 +1,4 @@
-"""Keeps filters where their conditions hold.
+"""Keep filters where their conditions hold.
 
 Dask merges two filters, and moves filters beneath other steps, so that fewer rows are read and moved.
 Conditions are rewritten for the rows beneath, which is wrong for those that depend on all rows: values of
@@ -20,32 +20,32 @@ from dask_simjoin.metrics.types import Series
 
 
 class RowValues(Expr):
-    """Values of the rows of one frame, which no others have."""
+    """Mark values of the rows of one frame, which no others have."""
 
     @property
     def of_filtered(self) -> bool:
-        """Whether a filter chose the rows."""
+        """Tell whether a filter chose the rows."""
         return True
 
 
 class FilteredRows(RowValues, Blockwise):
-    """Values that are to be found, of rows that a filter chose."""
+    """Mark values that are to be found, of rows that a filter chose."""
 
     _parameters = ["frame"]
 
     @staticmethod
     def operation(values: Series) -> Series:
-        """The values."""
+        """Pass the values on."""
         return values
 
 
 def is_filtered(frame: Expr) -> bool:
-    """Whether a filter chose some of the rows that a frame was made of."""
+    """Tell whether a filter chose some of the rows that a frame was made of."""
     return any(isinstance(node, (Filter, FilterAlign)) for node in frame.walk())
 
 
 def must_stay(step: Expr, condition: Expr) -> bool:
-    """Whether a filter above a step by such a condition must not move beneath it."""
+    """Tell whether a filter above a step by such a condition must not move beneath it."""
     values = [node for node in condition.walk() if isinstance(node, RowValues)]
     if isinstance(step, (Filter, FilterAlign)):
         return any(found.of_filtered for found in values)

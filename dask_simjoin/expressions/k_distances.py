@@ -22,7 +22,7 @@ from dask_simjoin.tasks.nearest import State, kth_distance, search_chunk
 
 
 class KDistances(FoundByChunk):
-    """Distances to the k-th neighbours, before they are planned."""
+    """Stand for distances to the k-th neighbours before they are planned."""
 
     _label = "simjoin_k_distances"
     _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
@@ -37,7 +37,7 @@ class KDistances(FoundByChunk):
 
 
 class ChunkDistances(LabelledExpr):
-    """Distances of the rows of each chunk, as the bits of their numbers.
+    """Search the distances of the rows of each chunk, as the bits of their numbers.
 
     The rows of a chunk meet the others that may have neighbours of them one after the other, the nearest
     first, so that ever less is near enough.

@@ -1,4 +1,4 @@
-"""Lazy joins with nearest neighbours."""
+"""Make the expressions of lazy joins with nearest neighbours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
 
 
 class NearestJoin(LazyJoin):
-    """The nearest rows of each row, before they are planned.
+    """Stand for the nearest rows of each row before they are planned.
 
     `other`: the right table; None: rows are those of one.  `bound`: largest total of a neighbour.
     """
@@ -38,7 +38,7 @@ class NearestJoin(LazyJoin):
 
 
 class NearestRows(PartitionsFiltered, LabelledExpr):
-    """The nearest rows of the rows of each chunk.
+    """Search the nearest rows of the rows of each chunk.
 
     The rows of a chunk meet the chunks that may have neighbours of them one after the other, the nearest
     first, so that ever less is near enough; then each of those chunks says which of its rows were found.

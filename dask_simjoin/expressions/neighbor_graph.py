@@ -31,7 +31,7 @@ PAUSED = 0.8
 
 
 class LazyGraph(Delayed):
-    """A matrix that is planned when its tasks are first asked for: when it is computed or persisted, or when
+    """Plan a matrix when its tasks are first asked for: when it is computed or persisted, or when
     another delayed call is made of it."""
 
     __slots__ = ("_expr", "_tasks")
@@ -43,7 +43,7 @@ class LazyGraph(Delayed):
 
     @property
     def dask(self) -> Mapping[Any, Any]:
-        """The tasks."""
+        """Plan the matrix, and give its tasks."""
         if self._tasks is None:
             made = optimise_in_place(self._expr)
             (key,) = made.__dask_keys__()
@@ -52,7 +52,7 @@ class LazyGraph(Delayed):
 
 
 class NeighborGraph(LazyJoin):
-    """A matrix of neighbours, before it is planned."""
+    """Stand for a matrix of neighbours before it is planned."""
 
     _label = "simjoin_neighbor_graph"
     _parameters = ["source", "spec", "mode", "meta"]
@@ -70,7 +70,7 @@ class NeighborGraph(LazyJoin):
 
 
 def fitting_for(spec: JoinSpec, rows: int, example: Frame, have: Resources, pieces: bool) -> Fitting:
-    """What a matrix of neighbours must fit; `pieces`: it is put together from those of chunks."""
+    """List what a matrix of neighbours must fit; `pieces`: it is put together from those of chunks."""
     gpu = have.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)
@@ -90,7 +90,7 @@ def fitting_for(spec: JoinSpec, rows: int, example: Frame, have: Resources, piec
 
 
 class GraphRows(LabelledExpr):
-    """The matrix: one task.
+    """Make the matrix: one task.
 
     Block pairs are counted; if all of it fits, they give the entries of their rows, which are gathered and
     sorted for the rows of each chunk; and one task puts those together.

@@ -19,7 +19,7 @@ from dask_simjoin.tasks.pairs import cut_block, join_block, unmatched
 
 
 class SelfJoin(LazyJoin):
-    """Pairs of a frame with itself, before it is planned."""
+    """Stand for pairs of a frame with itself before they are planned."""
 
     _label = "simjoin_self_join"
 
@@ -35,7 +35,7 @@ class SelfJoin(LazyJoin):
 
 
 class Join(SelfJoin):
-    """Pairs of the rows of two tables, before they are planned.
+    """Stand for pairs of the rows of two tables before they are planned.
 
     `how`: "inner", or "left": with the left rows that are in no pair, too.
     """
@@ -45,7 +45,7 @@ class Join(SelfJoin):
 
     @property
     def _alone(self) -> int:
-        """Partitions of left rows that are in no pair."""
+        """Count the partitions of left rows that are in no pair."""
         return len(self.plan.counted) if self.operand("how") == LEFT else 0
 
     def _divisions(self) -> tuple[None, ...]:
@@ -61,7 +61,7 @@ LEFT = "left"
 
 
 class ChunkCounts(LabelledExpr):
-    """How many rows of the other table are near each row of the chunks that are counted."""
+    """Count the rows of the other table near each row of the chunks that are counted."""
 
     _label = "simjoin_counts"
     _parameters = ["chunks", "plan", "spec"]
@@ -81,14 +81,14 @@ class ChunkCounts(LabelledExpr):
 
 
 class Cuts(LabelledExpr):
-    """For block pairs that give several partitions: where the rows of the first chunk are cut."""
+    """Cut the rows of the first chunk of block pairs that give several partitions."""
 
     _label = "simjoin_cuts"
     _parameters = ["chunks", "plan", "spec"]
 
     @functools.cached_property
     def blocks(self) -> list[int]:
-        """The block pairs."""
+        """List those block pairs."""
         plan: Plan = self.operand("plan")
         return [] if plan.even else np.flatnonzero(plan.slices > 1).tolist()
 
@@ -96,7 +96,7 @@ class Cuts(LabelledExpr):
         return (None,) * (len(self.blocks) + 1)
 
     def ref(self, block: int) -> TaskRef:
-        """The cuts of one of them."""
+        """Refer to the cuts of one of them."""
         return TaskRef((self._name, int(np.searchsorted(self.blocks, block))))
 
     def _layer(self) -> dict[Any, Any]:
@@ -111,7 +111,7 @@ class Cuts(LabelledExpr):
 
 
 class JoinBlocks(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """The partitions that the block pairs of a plan give; with `counts` also rows of chunks in no pair."""
+    """Make the partitions that the block pairs of a plan give; with `counts` also rows in no pair."""
 
     _label = "simjoin_pairs"
     _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "columns", "_partitions"]

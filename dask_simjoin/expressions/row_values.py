@@ -1,4 +1,4 @@
-"""What clusterings find out of the rows of each chunk, as rows of the source."""
+"""Bring what is found of the rows of each chunk back to the rows of the source."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dask_simjoin.tasks.counts import scatter
 
 
 class FoundByChunk(Aligned, LazyJoin):
-    """Values of rows that are found chunk by chunk, before they are planned."""
+    """Stand for values of rows that are found chunk by chunk before they are planned."""
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        """One array for each chunk: a value, or several, of each of its rows."""
+        """Make one array for each chunk: a value, or several, of each of its rows."""
         raise NotImplementedError
 
     def _values(self) -> Expr:
@@ -39,7 +39,7 @@ class FoundByChunk(Aligned, LazyJoin):
 
 
 class FoundPartitions(PartitionsFiltered, LabelledExpr):
-    """What was found of the rows of entity chunks, as the partitions of the source."""
+    """Make what was found of the rows of entity chunks the partitions of the source."""
 
     _parameters = ["label", "found", "chunks", "pieces", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
@@ -60,7 +60,7 @@ class FoundPartitions(PartitionsFiltered, LabelledExpr):
 
 
 class RowUpdates(LabelledExpr):
-    """What was found of the rows of regions, as rows that are to be shuffled back to their partitions."""
+    """Make updates, to be shuffled to their partitions, of what was found of the rows of regions."""
 
     _parameters = ["label", "found", "chunks", "offsets", "meta"]
 

@@ -1,4 +1,4 @@
-"""Keeps values beside the rows they are of, where a frame may be run twice.
+"""Keep values beside the rows they are of, where a frame may be run twice.
 
 A shuffle may give the rows of a partition in another order each time.  Values are of the rows of one run,
 and Dask may combine them with those of another.  So each partition of values goes with fingerprints
@@ -31,13 +31,13 @@ STEADY = (Blockwise, IO, CumulativeAggregations, Repartition, Partitions)
 
 
 def may_move(frame: Expr) -> bool:
-    """Whether rows of a frame may come in another order when it is run again."""
+    """Tell whether rows of a frame may come in another order when it is run again."""
     return not all(isinstance(node, STEADY) for node in frame.walk())
 
 
 def in_order_of(frame: Expr, values: Expr, source: FrozenSource, groups: Groups, spec: JoinSpec | None,
                 chosen: list[int] | None) -> Expr:  # fmt: skip
-    """Values of the rows of `source`, in the order in which `frame` has the same rows."""
+    """Put values of the rows of `source` in the order in which `frame` has the same rows."""
     prints = optimise_in_place(
         MapPartition(source.inner, "simjoin_fingerprint", fingerprints, (groups, spec))
     )
@@ -64,7 +64,7 @@ class Fingerprints(PartitionsFiltered, LabelledExpr):
 
 
 class Reconciled(RowValues, Blockwise):
-    """Values in the order in which the rows beside them come."""
+    """Put values in the order in which the rows beside them come."""
 
     _parameters = ["frame", "values", "then", "groups", "spec"]
     operation = staticmethod(values_beside)

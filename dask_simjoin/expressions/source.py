@@ -1,4 +1,4 @@
-"""Sources: frozen expressions, and what is computed of their partitions.
+"""Freeze the expressions of sources, and compute what is asked of their partitions.
 
 The source's partitioning is frozen: Dask may merge partitions of a source of which few columns are
 read, after which block pairs would name other chunks than were planned.  So the source is no operand
@@ -31,7 +31,7 @@ from dask_simjoin.metrics.types import Frame
 
 
 class FrozenSource:
-    """An expression that Dask's optimiser does not look into, and the plans made for it."""
+    """Hide an expression from Dask's optimiser, and keep the plans made for it."""
 
     def __init__(self, expr: Expr) -> None:
         self.inner = expr
@@ -40,7 +40,7 @@ class FrozenSource:
         self._steps: dict[str, FrozenSource] = {}
 
     def in_step(self, frame: Expr) -> FrozenSource:
-        """The same rows in the partitions that `frame`, which Dask has optimised with others, will have.
+        """Freeze the rows in the partitions that `frame`, which Dask has optimised with others, will have.
 
         Where these are those of another time, so are the plans.
         """
@@ -59,12 +59,12 @@ class FrozenSource:
 
 
 def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
-    """The columns of a Dask DataFrame as a frozen source."""
+    """Make the columns of a Dask DataFrame a frozen source."""
     return FrozenSource(ddf[columns].expr)
 
 
 def optimise_in_place(expr: Expr) -> Expr:
-    """The expression optimised with the partitions it has.
+    """Optimise the expression with the partitions it has.
 
     Dask's tuning, which may merge them, is left out.
     """
@@ -72,7 +72,7 @@ def optimise_in_place(expr: Expr) -> Expr:
 
 
 def optimise_beside(frame: Expr) -> Expr:
-    """An expression of the rows of a frame whose partitions are those of the frame, and stay so.
+    """Optimise the rows of a frame in partitions that are those of the frame, and stay so.
 
     What is not done partition by partition is kept as it is beside it: were it optimised apart, its rows
     might lie in other partitions, or in another order.
@@ -86,7 +86,7 @@ def optimise_beside(frame: Expr) -> Expr:
 
 
 def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
-    """The expression, its filters held above what they filter."""
+    """Hold the filters of an expression above what they filter."""
     if expr._name not in known:
         operands = [
             _held(operand, known) if isinstance(operand, Expr) else operand for operand in expr.operands
@@ -98,19 +98,19 @@ def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
 
 
 class FilterBarrier(Blockwise):
-    """A frame that no filter moves beneath."""
+    """Keep filters from moving beneath a frame."""
 
     _parameters = ["frame"]
     _projection_passthrough = True
 
     @staticmethod
     def operation(frame: Frame) -> Frame:
-        """The frame."""
+        """Pass the frame on."""
         return frame
 
 
 class Given(Expr):
-    """A frame whose tasks are settled."""
+    """Stand for a frame whose tasks are settled."""
 
     _parameters = ["frozen"]
 
@@ -138,7 +138,7 @@ def map_frozen(name: str, function: Callable[..., Any], source: FrozenSource, *a
 
 
 class Shared(Expr):
-    """A value that many tasks need: a task of its own, so that it does not travel with each of them."""
+    """Give many tasks a value by a task of its own, so that it does not travel with each of them."""
 
     _parameters = ["label", "value"]
 
@@ -155,7 +155,7 @@ class Shared(Expr):
 
     @property
     def ref(self) -> TaskRef:
-        """The value, as a task's argument."""
+        """Refer to the value, as a task's argument."""
         return TaskRef((self._name, 0))
 
     def _layer(self) -> dict[Any, Any]:
@@ -164,7 +164,7 @@ class Shared(Expr):
 
 
 def itself(value: Any) -> Any:
-    """The value."""
+    """Pass the value on."""
     return value
 
 
@@ -179,7 +179,7 @@ def picked(parts: TaskRef, key: Any) -> Task:
 
 
 class MapPartition(Blockwise):
-    """One task for each partition; what it returns need not be a frame."""
+    """Make one task for each partition; what it returns need not be a frame."""
 
     _parameters = ["frame", "label", "function", "arguments", "each", "meta", "shared"]
     _defaults = {"each": None, "meta": None, "shared": None}

@@ -1,4 +1,4 @@
-"""What tasks ask of the worker that runs them: whether there is one, and to keep its free memory free."""
+"""Ask the worker that runs a task whether there is one, and to keep its free memory free."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def give_memory_back() -> None:
 
 
 def is_worker() -> bool:
-    """Whether this is run by a worker of a cluster."""
+    """Tell whether this is run by a worker of a cluster."""
     try:
         get_worker()
     except ValueError:

@@ -91,7 +91,7 @@ PLACE = object()
 
 
 def _arrays(chunk: Chunk, names: dict[str, Any]) -> dict[Any, Any]:
-    """What `Joiner.pairs` keeps of a chunk's rows: columns, by their names in the result, and places."""
+    """Take what `Joiner.pairs` keeps of a chunk's rows: columns, by their names in the result, and places."""
     frames = frames_for(chunk["example"])
     plain = {name: frames.plain(chunk["kept"], column) for name, column in names.items()}
     found: dict[Any, Array] = {name: values for name, values in plain.items() if values is not None}

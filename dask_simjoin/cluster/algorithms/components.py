@@ -1,4 +1,4 @@
-"""Connected components: of edges between numbers, and of a frame of pairs of ids."""
+"""Find connected components: of edges between numbers, and of a frame of pairs of ids."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ID, COMPONENT = "id", "component"
 
 
 def new_nodes(number: int, xp: ArrayModule = np) -> Array:
-    """The nodes 0 ... number-1, each its own parent: int32 while that suffices."""
+    """Make the nodes 0 ... number-1, each its own parent: int32 while that suffices."""
     return xp.arange(number, dtype=np.int32 if number <= np.iinfo(np.int32).max else np.int64)
 
 
 def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None = None) -> Array:
-    """For each of the nodes 0 ... nodes-1 the smallest node that edges connect it with.
+    """Find for each of the nodes 0 ... nodes-1 the smallest node that edges connect it with.
 
     `joiner`: of the edges' arrays; the host's unless another is given.
     """
@@ -29,7 +29,7 @@ def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None
 
 
 def spanning_forest(edges: np.ndarray) -> np.ndarray:
-    """As few edges (k, 2) as connect the same numbers; each goes to the smallest of its component."""
+    """Connect the same numbers by as few edges (k, 2) as do; each goes to the smallest of its component."""
     names, places = np.unique(edges, return_inverse=True)
     places = places.reshape(-1, 2)
     root = component_roots(len(names), places[:, 0], places[:, 1])
@@ -64,7 +64,7 @@ def components_of_ids(pairs: Frame) -> Frame:
 
 
 def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
-    """The ids, each once, and the places among them of both columns."""
+    """List the ids, each once, and the places among them of both columns."""
     both = frames.index(pairs["left"]).append(frames.index(pairs["right"]))
     codes, ids = both.factorize()
     codes, n = frames.xp.asarray(codes), len(pairs)

@@ -59,7 +59,7 @@ class Runs:
 
 
 class _Side:
-    """Collects the edges of the rows of one chunk."""
+    """Collect the edges of the rows of one chunk."""
 
     def __init__(self, rows: int, limits: SpillLimits) -> None:
         self._number = rows

@@ -1,4 +1,4 @@
-"""Clusters from the order of OPTICS."""
+"""Extract clusters from the order of OPTICS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dask_simjoin.options.optional import optional
 
 
 def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: float) -> np.ndarray:
-    """Labels (n,) of the clusters at a smaller distance (Ankerst et al. 1999, section 4.3, figure 19).
+    """Label (n,) the clusters at a smaller distance (Ankerst et al. 1999, section 4.3, figure 19).
 
     `order`: the rows in order, (n,).
     """
@@ -35,7 +35,7 @@ def steep_clusters() -> Any:
 def by_steepness(
     order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, options: dict[str, Any]
 ) -> np.ndarray:
-    """Labels (n,) of the clusters between steep parts of the plot (section 4.3.2), by scikit-learn."""
+    """Label (n,) the clusters between steep parts of the plot (section 4.3.2), by scikit-learn."""
     if not len(order):
         return order
     for name in ("min_samples", "min_cluster_size"):
@@ -51,7 +51,7 @@ def by_steepness(
 
 
 def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]) -> np.ndarray:
-    """Labels of the rows of a result of OPTICS in parts, at a distance or (None) by steepness."""
+    """Label the rows of a result of OPTICS in parts, at a distance or (None) by steepness."""
     place, reach, core, predecessor = (
         np.concatenate([to_host(part[name].values) for part in parts]) for name in COLUMNS
     )

@@ -87,7 +87,7 @@ def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -
 
 
 class _Block:
-    """Collects what two chunks (or one with itself) tell, of which it keeps a forest."""
+    """Collect the edges of two chunks (or of one with itself), of which it keeps a forest."""
 
     def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], same: bool) -> None:
         self._core, self._same = core, same

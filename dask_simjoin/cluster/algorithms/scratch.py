@@ -1,4 +1,4 @@
-"""Arrays that are written piece by piece: in memory while they are small, else in files of a run's folder."""
+"""Write arrays piece by piece: to memory while they are small, else to files of a run's folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dask_simjoin.planning.checks import REMEDY
 
 
 def free_at(directory: str) -> int:
-    """Bytes that can be written below a folder that need not be there; 0: nothing can."""
+    """Measure the bytes that can be written below a folder that need not be there; 0: nothing can."""
     there = os.path.abspath(directory)
     while not os.path.exists(there):
         there = os.path.dirname(there)
@@ -36,12 +36,12 @@ Process = tuple[str, int]
 
 
 def this_process() -> Process:
-    """The one that runs this."""
+    """Name the process that runs this."""
     return socket.gethostname(), os.getpid()
 
 
 class Folder:
-    """The files of one run: a folder that is made by whoever first writes there.
+    """Own the files of one run: a folder that is made by whoever first writes there.
 
     Parameters
     ----------
@@ -61,13 +61,13 @@ class Folder:
 
 
 def new_folder(directory: str, label: str, owner: Process | None) -> Folder:
-    """A folder that no other run has; its name begins with a label."""
+    """Name a folder that no other run has; its name begins with a label."""
     return Folder(os.path.join(directory, f"{label}-{uuid.uuid4().hex}"), owner)
 
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array that a `ArrayWriter` holds: a plain object, to be sent and spilled.
+    """Hold an array that an `ArrayWriter` wrote: a plain object, to be sent and spilled.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class StoredArray:
     size: int
 
     def array(self) -> np.ndarray:
-        """The array, read from its file only where it is looked at."""
+        """Read the array, from its file only where it is looked at."""
         if self.values is not None:
             return self.values
         try:
@@ -112,7 +112,7 @@ class StoredArray:
 
 
 class ArrayWriter:
-    """An array that grows at its end.
+    """Write an array that grows at its end.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class ArrayWriter:
         self.size = 0
 
     def append(self, values: np.ndarray) -> None:
-        """Add numbers of the store's type at the end."""
+        """Add numbers of the array's type at the end."""
         assert values.dtype == self._dtype
         self.size += values.size
         if self._file is None:
@@ -172,7 +172,7 @@ class ArrayWriter:
                 os.unlink(self._path)
 
     def finish(self) -> StoredArray:
-        """The whole array; nothing can be added any more."""
+        """Finish the array; nothing can be added any more."""
         known = (socket.gethostname(), self._dtype, self.size)
         if self._file is not None:
             with self._writing():
@@ -184,7 +184,7 @@ class ArrayWriter:
 
 @contextlib.contextmanager
 def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
-    """A context in which stores are filled; if that fails, as on a full disk, their files are removed."""
+    """Remove the files of arrays that are written in this context if that fails, as on a full disk."""
     try:
         yield
     except BaseException:

@@ -26,7 +26,7 @@ from dask_simjoin.planning.plan import Plan
 
 
 class Labels(FoundByChunk):
-    """Labels, before they are planned."""
+    """Stand for labels before they are planned."""
 
     _label = "simjoin_dbscan"
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
@@ -39,7 +39,7 @@ class Labels(FoundByChunk):
 
 
 class ChunkLabels(LabelledExpr):
-    """Labels of the rows of each chunk.
+    """Label the rows of each chunk.
 
     Core rows are connected within each chunk, then the chunks' components across each block pair; those
     edges are merged in a tree, clusters numbered by one task, and border rows labelled block by block.

@@ -1,4 +1,4 @@
-"""Lazy clusters from a result of OPTICS."""
+"""Make the expressions of lazy clusters from a result of OPTICS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dask_simjoin.metrics.types import Frame, Series
 
 
 class Extracted(Aligned):
-    """Labels of all rows of a result, before it is known what they are combined with."""
+    """Stand for labels of all rows of a result before it is known what they are combined with."""
 
     _label = "simjoin_labels"
     _parameters = ["frame", "source", "eps", "options", "meta", "chosen"]
@@ -30,7 +30,7 @@ class Extracted(Aligned):
 
 
 class ExtractedParts(PartitionsFiltered, LabelledExpr):
-    """One task that finds the labels of all rows, and their partitions."""
+    """Find the labels of all rows by one task, and make their partitions."""
 
     _label = "simjoin_labels_rows"
     _parameters = ["result", "eps", "options", "meta", "source_divisions", "_partitions"]

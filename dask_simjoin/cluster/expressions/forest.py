@@ -25,7 +25,7 @@ FORESTS = 4
 
 
 class ForestRows(LabelledExpr):
-    """The result for the rows of each chunk, from a forest.
+    """Make the result for the rows of each chunk, from a forest.
 
     Core distances come first, then the forest of each block pair, merged in a tree.  `neighbors`: how many
     a core row has.

@@ -44,7 +44,7 @@ EDGES, FOREST = MODES = ("edges", "forest")
 
 
 class Order(FoundByChunk):
-    """Rows in order, before they are planned."""
+    """Stand for rows in order before they are planned."""
 
     _label = "simjoin_optics"
     _parameters = ["frame", "source", "spec", "max_eps", "min_samples", "mode", "meta", "chosen"]
@@ -72,7 +72,7 @@ class Order(FoundByChunk):
 
 
 class OrderedRows(LabelledExpr):
-    """The result for the rows of each chunk, from all edges.
+    """Make the result for the rows of each chunk, from all edges.
 
     Each block pair sorts its edges by row; those of each chunk's rows are gathered, with which its core
     distances are known; and one task visits all rows.
@@ -126,7 +126,7 @@ def _first_nodes(*sizes: int) -> list[int]:
 
 
 def _folder(scratch: Scratch, token: str) -> Folder:
-    """The folder of this run; where Dask's own schedulers run, its files go with the run's last task."""
+    """Name the folder of this run; where Dask's own schedulers run, its files go with the run's last task."""
     return new_folder(scratch.directory, token, None if is_worker() else scratch.owner)
 
 

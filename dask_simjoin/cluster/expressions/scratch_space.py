@@ -1,4 +1,4 @@
-"""Where tasks write files, and how much space there is."""
+"""Choose where tasks write files, and measure the space that there is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dask_simjoin.options.settings import current_client
 
 @dataclass(frozen=True)
 class Scratch:
-    """Where the files of runs go.
+    """Say where the files of runs go.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ def _remove(path: str, process: Process) -> None:
 
 
 def scratch_directory() -> str:
-    """A folder in Dask's temporary directory that this process removes when it ends; whoever writes makes it.
+    """Name a folder in Dask's temporary directory that this process removes in the end; who writes makes it.
 
     It is the client's, where there is one: workers come and go, and their folders with them.
     """
@@ -57,7 +57,7 @@ def scratch_directory() -> str:
 
 
 def make_scratch() -> Scratch:
-    """Where the files of a run go that is about to begin."""
+    """Choose where the files of a run go that is about to begin."""
     client = current_client()
     if client is None:
         return Scratch(os.path.join(scratch_directory(), "local"), this_process(), False)
@@ -67,7 +67,7 @@ def make_scratch() -> Scratch:
 
 
 def free_space(directory: str) -> int:
-    """Bytes that are free there, on the machine that has least."""
+    """Measure the bytes that are free there, on the machine that has least."""
     client = current_client()
     if client is None or client.asynchronous:
         return free_at(directory)

@@ -1,4 +1,4 @@
-"""Removes files of runs on a cluster that are over, however they ended.
+"""Remove files of runs on a cluster that are over, however they ended.
 
 A worker that is killed leaves files, and so does a task that is cancelled while it runs.  Only the scheduler
 knows whether a run is still wanted, so the client asks it, as long as there are files.
@@ -86,7 +86,7 @@ def _sweep(client: Client, directory: str, elsewhere: bool) -> None:
 
 
 def folders(directory: str) -> list[str]:
-    """The names of the folders there."""
+    """List the folders there."""
     try:
         return os.listdir(directory)
     except OSError:
@@ -104,7 +104,7 @@ def _told(directory: str) -> tuple[str, list[str]]:
 
 
 def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
-    """Those of the runs of which no task will read or write files."""
+    """List those of the runs of which no task will read or write files."""
     groups = dask_scheduler.task_groups
 
     def any_in(step: str, token: str, states: tuple[str, ...]) -> bool:
