@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from numba import njit
+
+from dask_simjoin.metrics.types import Array
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def find(parent: Any, i: int) -> int:
+def find(parent: Array, i: int) -> int:
     """The root of a node; every other node on the way is tied to its grandparent (path halving)."""
     while parent[i] != i:
         parent[i] = parent[parent[i]]
@@ -17,7 +17,7 @@ def find(parent: Any, i: int) -> int:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def link(parent: Any, left: Any, right: Any, left_in: Any, right_in: Any, offset: int) -> None:
+def link(parent: Array, left: Array, right: Array, left_in: Array, right_in: Array, offset: int) -> None:
     """Join the components of pairs of which both rows take part; the smaller root becomes the root.
 
     `offset`: the node of the right side's first row.
@@ -33,14 +33,15 @@ def link(parent: Any, left: Any, right: Any, left_in: Any, right_in: Any, offset
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def roots(parent: Any) -> None:
+def roots(parent: Array) -> None:
     """Tie every node to its root."""
     for i in range(parent.size):
         parent[i] = find(parent, i)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def lowest(left: Any, right: Any, left_labels: Any, right_labels: Any, left_low: Any, right_low: Any) -> None:
+def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, left_low: Array,
+           right_low: Array) -> None:  # fmt: skip
     """Lower what rows without a label (-1) have in `left_low`, `right_low` to their neighbours' labels."""
     for n in range(left.size):
         i, j = left[n], right[n]

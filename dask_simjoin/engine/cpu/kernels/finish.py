@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from numba import njit
 
-from dask_simjoin.engine.cpu.kernels.totals import add_term
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
+from dask_simjoin.metrics.types import Array
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def label(q_order: Any, q_labels: Any, d_order: Any, d_labels: Any, same: bool, q_places: Any,
-          d_places: Any, left: Any, right: Any) -> None:  # fmt: skip
+def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, same: bool, q_places: Array,
+          d_places: Array, left: Array, right: Array) -> None:  # fmt: skip
     """Fill `left` and `right` with labels; with `same`, the smaller position comes first.
 
     `q_order`, `d_order`: positions, `q_labels`, `d_labels`: labels, both by place in an index.
@@ -25,8 +24,8 @@ def label(q_order: Any, q_labels: Any, d_order: Any, d_labels: Any, same: bool, 
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def orient(q_order: Any, d_order: Any, same: bool, q_places: Any, d_places: Any, q_first: int, d_first: int,
-           left: Any, right: Any) -> None:  # fmt: skip
+def orient(q_order: Array, d_order: Array, same: bool, q_places: Array, d_places: Array, q_first: int,
+           d_first: int, left: Array, right: Array) -> None:  # fmt: skip
     """Fill `left` and `right` with places in a whole index, of whose parts those are that begin there.
 
     With `same`, the smaller position comes first.
@@ -39,14 +38,14 @@ def orient(q_order: Any, d_order: Any, same: bool, q_places: Any, d_places: Any,
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def gather(values: Any, places: Any, out: Any) -> None:
+def gather(values: Array, places: Array, out: Array) -> None:
     """Fill `out` with the values at some places."""
     for n in range(places.size):
         out[n] = values[places[n]]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def measure(q_y: Any, d_y: Any, q_places: Any, d_places: Any, norm: Any, totals: Any) -> None:
+def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind, totals: Array) -> None:
     """Fill `totals`, by the norm's formula; `q_y`, `d_y` (n, d): coordinates by place.
 
     `norm`: see `totals.kind_of`.

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from numba import types
 from numba.extending import intrinsic
 
+from dask_simjoin.engine.cpu.kernels.annotations import (
+    Builder,
+    Intrinsic,
+    NumbaType,
+    Signature,
+    TargetContext,
+    TypingContext,
+    Value,
+    Values,
+)
 from dask_simjoin.engine.cpu.kernels.vectors import F32, I64, const, load, store
 
 
 @intrinsic
-def mask_at(typingctx: Any, address: Any, i: Any) -> Any:
+def mask_at(typingctx: TypingContext, address: NumbaType, i: NumbaType) -> Intrinsic:
     """Number `i` of the uint64 at an address."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         return load(builder, builder.add(args[0], builder.mul(args[1], const(8))), I64, 8)
 
     return types.uint64(types.int64, types.int64), codegen
 
 
 @intrinsic
-def put_mask(typingctx: Any, address: Any, i: Any, mask: Any) -> Any:
+def put_mask(typingctx: TypingContext, address: NumbaType, i: NumbaType, mask: NumbaType) -> Intrinsic:
     """Write number `i` of the uint64 at an address."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         store(builder, args[2], builder.add(args[0], builder.mul(args[1], const(8))), 8)
         return context.get_dummy_value()
 
@@ -32,10 +40,10 @@ def put_mask(typingctx: Any, address: Any, i: Any, mask: Any) -> Any:
 
 
 @intrinsic
-def float32_at(typingctx: Any, address: Any, i: Any) -> Any:
+def float32_at(typingctx: TypingContext, address: NumbaType, i: NumbaType) -> Intrinsic:
     """Number `i` of the float32 at an address."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         return load(builder, builder.add(args[0], builder.mul(args[1], const(4))), F32, 4)
 
     return types.float32(types.int64, types.int64), codegen

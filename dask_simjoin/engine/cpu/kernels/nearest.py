@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ALL,
     MAX_GUESS,
@@ -27,7 +28,9 @@ from dask_simjoin.engine.cpu.kernels.nearest_scan import (
 from dask_simjoin.engine.cpu.kernels.nearest_simd import box_gaps
 from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES
 from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit, prefetch
+from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.metrics.types import Array
 
 LEVEL = 48
 """Bits of a node's number below those of its level."""
@@ -37,19 +40,19 @@ PREFETCHED = 4096
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _before(keys: Any, ties: Any, i: int, j: int) -> bool:
+def _before(keys: Array, ties: Array, i: int, j: int) -> bool:
     return bool(keys[i] < keys[j] or (keys[i] == keys[j] and ties[i] < ties[j]))
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _swap(keys: Any, ties: Any, nodes: Any, i: int, j: int) -> None:
+def _swap(keys: Array, ties: Array, nodes: Array, i: int, j: int) -> None:
     keys[i], keys[j] = keys[j], keys[i]
     ties[i], ties[j] = ties[j], ties[i]
     nodes[i], nodes[j] = nodes[j], nodes[i]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _push(keys: Any, ties: Any, nodes: Any, size: int, key: float, tie: int, node: int) -> None:
+def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: int, node: int) -> None:
     """Add to a heap of `size` with the smallest (key, tie) first."""
     keys[size], ties[size], nodes[size] = key, tie, node
     while size > 0:
@@ -61,7 +64,7 @@ def _push(keys: Any, ties: Any, nodes: Any, size: int, key: float, tie: int, nod
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _pop(keys: Any, ties: Any, nodes: Any, size: int) -> None:
+def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
     """Remove the first of a heap of `size`."""
     size -= 1
     keys[0], ties[0], nodes[0] = keys[size], ties[size], nodes[size]
@@ -79,9 +82,9 @@ def _pop(keys: Any, ties: Any, nodes: Any, size: int) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def search(q: Any, q_low: Any, q_high: Any, q_names: Any, q_order: Any, d: Any, d_low: Any, d_high: Any,
-           d_tree: Any, d_least: Any, d_names: Any, terms: Any, same: bool, own_tiles: bool, bound2: float,
-           norm: Any, best_d2: Any, best_name: Any) -> None:  # fmt: skip
+def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array, d: Terms, d_low: Array,
+           d_high: Array, d_tree: Tree, d_least: Array, d_names: Array, terms: Any, same: bool,
+           own_tiles: bool, bound2: float, norm: Kind, best_d2: Array, best_name: Array) -> None:  # fmt: skip
     """Improve the neighbours of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
 
     `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `same`: names are

@@ -17,7 +17,9 @@ from dask_simjoin.engine.cpu.kernels.nearest_simd import lanes_within, tile_tota
 from dask_simjoin.engine.cpu.kernels.product_simd import PARTS, QUERIES, part_products
 from dask_simjoin.engine.cpu.kernels.ranking import take_in
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
+from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.metrics.types import Array
 
 ONE = np.uint64(1)
 NONE = np.uint64(0)
@@ -88,8 +90,8 @@ def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> boo
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _measure(q_y: Any, i: int, d_y: Any, d_names: Any, b: int, mask: Any, most: float, worst: float,
-             worst_name: int, own: int, new_d2: Any, new_name: Any) -> int:  # fmt: skip
+def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, most: float, worst: float,
+             worst_name: int, own: int, new_d2: Array, new_name: Array) -> int:  # fmt: skip
     """Write those of tile `b`'s points in `mask` that query `i` wants, within `most`; how many."""
     m = 0
     while mask != NONE:
@@ -108,7 +110,7 @@ def _measure(q_y: Any, i: int, d_y: Any, d_names: Any, b: int, mask: Any, most: 
 
 
 def scan(q: Any, d: Any, a: int, b: int, wanted: Any, state: Any, limit: Any, bound2: float, guess: float,
-         norm: Any, work: Any) -> Any:  # fmt: skip
+         norm: Kind, work: Any) -> Any:  # fmt: skip
     raise NotImplementedError
 
 

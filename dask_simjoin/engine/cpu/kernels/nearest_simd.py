@@ -13,6 +13,17 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dask_simjoin.engine.cpu.kernels.annotations import (
+    Builder,
+    Intrinsic,
+    LLVMType,
+    NumbaType,
+    Signature,
+    TargetContext,
+    TypingContext,
+    Value,
+    Values,
+)
 from dask_simjoin.engine.cpu.kernels.tile_simd import REGISTER
 from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, larger, zeros
 from dask_simjoin.engine.cpu.kernels.vectors import F32, F64, bits, const, load, splat, store
@@ -25,7 +36,7 @@ UNROLLED_DIMS = 4
 """Up to here there is code without a loop over dimensions."""
 
 
-def _by_dims(builder: Any, dims: Any, kind: Any, emit: Callable[[int | None], None]) -> None:
+def _by_dims(builder: Builder, dims: Value, kind: LLVMType, emit: Callable[[int | None], None]) -> None:
     """Run ``emit(d)`` for the few dimensions with code of their own, ``emit(None)`` for others."""
     if kind.instance_class is not Squares:
         emit(None)
@@ -45,8 +56,9 @@ def _by_dims(builder: Any, dims: Any, kind: Any, emit: Callable[[int | None], No
     builder.position_at_end(done)
 
 
-def _totals(builder: Any, dims: Any, unrolled: int | None, vector: Any, kind: Any, norm: Any,
-            differences: Callable[[Any], Callable[[int], Any]]) -> list[Any]:  # fmt: skip
+def _totals(builder: Builder, dims: Value, unrolled: int | None, vector: LLVMType, kind: LLVMType,
+            norm: NumbaType,
+            differences: Callable[[Value], Callable[[int], Value]]) -> list[Value]:  # fmt: skip
     """Totals over the dimensions, in their order; `differences(k)(n)` emits vector n of dimension k."""
     slots = zeros(builder, vector, VECTORS)
 
@@ -63,8 +75,8 @@ def _totals(builder: Any, dims: Any, unrolled: int | None, vector: Any, kind: An
 
 
 @intrinsic
-def tile_totals(typingctx: Any, tile: Any, dims: Any, point: Any, limit: Any, out: Any,
-                norm: Any) -> Any:  # fmt: skip
+def tile_totals(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, point: NumbaType,
+                limit: NumbaType, out: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
     """Totals of 64 points and one: the definition; mask of those within `limit`.
 
     `tile`: address of float64 [dims][64]; `point`: of the point's first coordinate in its tile;
@@ -72,7 +84,7 @@ def tile_totals(typingctx: Any, tile: Any, dims: Any, point: Any, limit: Any, ou
     """
     sig = types.uint64(*(types.int64,) * 3, types.float64, types.int64, norm)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         tile_, dims_, point_, limit_, out_, norm_ = args
         vector = ir.VectorType(F64, REGISTER // 8)
         width = REGISTER
@@ -82,12 +94,12 @@ def tile_totals(typingctx: Any, tile: Any, dims: Any, point: Any, limit: Any, ou
             bound = splat(builder, limit_, vector)
             for first in range(0, TILE // vector.count, VECTORS):
 
-                def differences(k: Any, first: int = first) -> Any:
+                def differences(k: Value, first: int = first) -> Value:
                     offset = builder.mul(k, const(TILE * 8))
                     row = builder.add(tile_, offset)
                     p = splat(builder, load(builder, builder.add(point_, offset), F64, 8), vector)
 
-                    def difference(n: int) -> Any:
+                    def difference(n: int) -> Value:
                         z = load(builder, builder.add(row, const((first + n) * width)), vector, 8)
                         return builder.fsub(z, p)
 
@@ -107,11 +119,11 @@ def tile_totals(typingctx: Any, tile: Any, dims: Any, point: Any, limit: Any, ou
 
 
 @intrinsic
-def lanes_within(typingctx: Any, numbers: Any, limit: Any) -> Any:
+def lanes_within(typingctx: TypingContext, numbers: NumbaType, limit: NumbaType) -> Intrinsic:
     """Mask of those of 64 float64, at an address, that are at most `limit`."""
     sig = types.uint64(types.int64, types.float64)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         vector = ir.VectorType(F64, REGISTER // 8)
         bound = splat(builder, args[1], vector)
         mask: Any = const(0)
@@ -125,8 +137,9 @@ def lanes_within(typingctx: Any, numbers: Any, limit: Any) -> Any:
 
 
 @intrinsic
-def box_gaps(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: Any, limits: Any,
-             out: Any, kind: Any, norm: Any) -> Any:  # fmt: skip
+def box_gaps(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims: NumbaType, low: NumbaType,
+             high: NumbaType, limits: NumbaType, out: NumbaType, kind: NumbaType,
+             norm: NumbaType) -> Intrinsic:  # fmt: skip
     """Totals of the gaps of 64 boxes to one box; mask of the boxes whose gap is within their limit.
 
     `lower`, `upper`: addresses of [dims][64] numbers (the same one for points); `low`, `high`:
@@ -136,7 +149,7 @@ def box_gaps(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: 
     """
     sig = types.uint64(*(types.int64,) * 7, kind, norm)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         lower_, upper_, dims_, low_, high_, limits_, out_, _, norm_ = args
         number, size = (F32, 4) if sig.args[7] == types.float32 else (F64, 8)
         vector = ir.VectorType(number, REGISTER // size)
@@ -147,13 +160,13 @@ def box_gaps(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: 
         def emit(unrolled: int | None) -> None:
             for first in range(0, TILE // vector.count, VECTORS):
 
-                def gaps(k: Any, first: int = first) -> Any:
+                def gaps(k: Value, first: int = first) -> Value:
                     offset = builder.mul(k, const(size))
                     lo = splat(builder, load(builder, builder.add(low_, offset), number, size), vector)
                     hi = splat(builder, load(builder, builder.add(high_, offset), number, size), vector)
                     row = builder.mul(k, const(TILE * size))
 
-                    def gap(n: int) -> Any:
+                    def gap(n: int) -> Value:
                         at = builder.add(row, const((first + n) * width))
                         a = builder.fsub(load(builder, builder.add(lower_, at), vector, size), hi)
                         b = builder.fsub(lo, load(builder, builder.add(upper_, at), vector, size))

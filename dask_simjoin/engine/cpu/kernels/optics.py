@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
+from dask_simjoin.engine.cpu.kernels.annotations import (
+    Builder,
+    Intrinsic,
+    NumbaType,
+    Signature,
+    TargetContext,
+    TypingContext,
+    Value,
+    Values,
+)
 from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.cpu.kernels.vectors import F64, I32, I64, const, load
+from dask_simjoin.metrics.types import Array
 
 
 @intrinsic
-def _int32_at(typingctx: Any, address: Any, place: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+def _int32_at(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
+    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
         where = builder.add(args[0], builder.mul(args[1], const(4)))
         return builder.sext(load(builder, where, I32, 4), I64)
 
@@ -22,15 +31,15 @@ def _int32_at(typingctx: Any, address: Any, place: Any) -> Any:
 
 
 @intrinsic
-def _float64_at(typingctx: Any, address: Any, place: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+def _float64_at(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
+    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
         return load(builder, builder.add(args[0], builder.mul(args[1], const(8))), F64, 8)
 
     return types.float64(types.int64, types.int64), codegen
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def keep_smallest(best: Any, rows: Any, values: Any) -> None:
+def keep_smallest(best: Array, rows: Array, values: Array) -> None:
     """Put values of rows among the smallest that each row has: `best` (n, k), ascending."""
     k = best.shape[1]
     for n in range(rows.size):
@@ -45,7 +54,7 @@ def keep_smallest(best: Any, rows: Any, values: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def by_row(rows: Any, others: Any, values: Any, ends: Any, out: Any, out_values: Any) -> None:
+def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, out_values: Array) -> None:
     """Sort edges by row: `ends` (n + 1,), zeros at first, tells where each row's begin and end."""
     for n in range(rows.size):
         ends[rows[n] + 1] += 1
@@ -62,7 +71,8 @@ def by_row(rows: Any, others: Any, values: Any, ends: Any, out: Any, out_values:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def append_rows(ends: Any, others: Any, values: Any, node: int, at: Any, out: Any, out_values: Any) -> None:
+def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array, out: Array,
+                out_values: Array) -> None:  # fmt: skip
     """Put edges of rows behind those that each has already.
 
     `ends` (n + 1,): where each row's begin and end; `others`: rows of which the first is a `node`;
@@ -77,7 +87,7 @@ def append_rows(ends: Any, others: Any, values: Any, node: int, at: Any, out: An
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def kth_smallest(ends: Any, values: Any, k: int, out: Any) -> None:
+def kth_smallest(ends: Array, values: Array, k: int, out: Array) -> None:
     """The k-th smallest value of each row that has so many; `ends` (n + 1,): where each row's are."""
     for i in range(out.size):
         if ends[i + 1] - ends[i] >= k:
@@ -85,8 +95,8 @@ def kth_smallest(ends: Any, values: Any, k: int, out: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def order(rank: Any, by_rank: Any, expands: Any, degree: Any, nodes_at: Any, weights_at: Any, reach: Any,
-          before: Any, place: Any, heap: Any, where: Any) -> None:  # fmt: skip
+def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: Array, weights_at: Array,
+          reach: Array, before: Array, place: Array, heap: Array, where: Array) -> None:  # fmt: skip
     """Visit all nodes, the nearest to what was visited first, the one of the lowest rank where several are.
 
     A binary heap holds the nodes that have been reached; where it is empty, the first node by rank that
@@ -163,7 +173,7 @@ def order(rank: Any, by_rank: Any, expands: Any, degree: Any, nodes_at: Any, wei
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def spanning(left: Any, right: Any, parent: Any, kept: Any) -> int:
+def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
     """Keep the edges that join sets of nodes, in their order; their number."""
     number = 0
     for n in range(left.size):
@@ -179,7 +189,7 @@ def spanning(left: Any, right: Any, parent: Any, kept: Any) -> int:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def sort_ties(order: Any, weight: Any, key: Any) -> None:
+def sort_ties(order: Array, weight: Array, key: Array) -> None:
     """Put what `order` sorts by weight in the order of a second key where weights are equal."""
     start = 0
     for stop in range(1, order.size + 1):
@@ -200,7 +210,7 @@ def sort_ties(order: Any, weight: Any, key: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def attach(rows: Any, names: Any, weights: Any, best: Any, best_name: Any) -> None:
+def attach(rows: Array, names: Array, weights: Array, best: Array, best_name: Array) -> None:
     """Note for rows the least weight by which they were met, and the least name with that weight."""
     for n in range(rows.size):
         i, w = rows[n], weights[n]

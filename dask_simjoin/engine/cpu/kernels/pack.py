@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
 from dask_simjoin.engine.filters.int8 import STEP
 from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.metrics.types import Array
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def pack_filter(x: Any, order: Any, centre: Any, scale: float, kappa: float, eps2: float, sure: float,
-                y: Any, z: Any, start: Any, limit: Any, q_sure: Any, d_sure: Any,
-                low: Any, high: Any) -> float:  # fmt: skip
+def pack_filter(x: Array, order: Array, centre: Array, scale: float, kappa: float, eps2: float, sure: float,
+                y: Array, z: Array, start: Array, limit: Array, q_sure: Array, d_sure: Array, low: Array,
+                high: Array) -> float:  # fmt: skip
     """Fill the arrays of a filtering tile index; the largest squared norm.
 
     `y` (n, d) float64: coordinates in order; `z` (tiles, d, 64) float32: centred and scaled;
@@ -55,7 +54,7 @@ def pack_filter(x: Any, order: Any, centre: Any, scale: float, kappa: float, eps
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def pack_exact(x: Any, order: Any, y: Any, z: Any, low: Any, high: Any) -> None:
+def pack_exact(x: Array, order: Array, y: Array, z: Array, low: Array, high: Array) -> None:
     """Fill the arrays of a float64 tile index: `y` (n, d), `z` (tiles, d, 64), boxes (tiles, d)."""
     n, d = x.shape
     for tile in range(z.shape[0]):
@@ -77,8 +76,8 @@ def pack_exact(x: Any, order: Any, y: Any, z: Any, low: Any, high: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def pack_quantized(y: Any, centre: Any, scale: float, outer: float, most: int, bias: int, queries: Any,
-                   points: Any, take: Any, first: Any, marked: Any) -> None:  # fmt: skip
+def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: int, bias: int, queries: Array,
+                   points: Array, take: Array, first: Array, marked: Array) -> None:  # fmt: skip
     """Fill the arrays of the 8-bit filter: see `index.quantized`.
 
     `y` (n, d) float64: coordinates in order; `queries` (n, steps, 4) int8 and `points` (tiles, steps, 64, 4)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dask_simjoin.engine.cpu.kernels.annotations import (
+    Builder,
+    Intrinsic,
+    LLVMType,
+    NumbaType,
+    Signature,
+    TargetContext,
+    TypingContext,
+    Value,
+    Values,
+)
 from dask_simjoin.engine.cpu.kernels.vectors import F64, const, load
 
 LANES = 8
@@ -16,10 +25,10 @@ LANES = 8
 
 
 @intrinsic
-def total_of(typingctx: Any, one: Any, other: Any, dims: Any) -> Any:
+def total_of(typingctx: TypingContext, one: NumbaType, other: NumbaType, dims: NumbaType) -> Intrinsic:
     """The float64 total of squares of two points whose coordinates lie at addresses, added one by one."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         one_, other_, dims_ = args
         slot = cgutils.alloca_once_value(builder, ir.Constant(F64, 0.0))
         with cgutils.for_range_slice(builder, const(0), dims_, const(1)) as (k, _):
@@ -33,16 +42,16 @@ def total_of(typingctx: Any, one: Any, other: Any, dims: Any) -> Any:
 
 
 @intrinsic
-def squares(typingctx: Any, one: Any, other: Any, dims: Any) -> Any:
+def squares(typingctx: TypingContext, one: NumbaType, other: NumbaType, dims: NumbaType) -> Intrinsic:
     """Sum of squares of the differences of two rows of float64 at addresses, in an order that is fast."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         one_, other_, dims_ = args
         vector = ir.VectorType(F64, LANES)
         slots = [cgutils.alloca_once_value(builder, ir.Constant(kind, zero))
                  for kind, zero in ((vector, [0.0] * LANES), (F64, 0.0))]  # fmt: skip
 
-        def add(k: Any, slot: Any, kind: Any) -> None:
+        def add(k: Value, slot: Value, kind: LLVMType) -> None:
             at = builder.mul(k, const(8))
             a, b = (load(builder, builder.add(side, at), kind, 8) for side in (one_, other_))
             t = builder.fsub(a, b)

@@ -11,13 +11,22 @@ g(N_j + N_i/2); comparing errs by nothing; and for a pair Q is at least (g + u -
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dask_simjoin.engine.cpu.kernels.annotations import (
+    Builder,
+    Intrinsic,
+    NumbaType,
+    Signature,
+    TargetContext,
+    TypingContext,
+    Value,
+    Values,
+)
 from dask_simjoin.engine.cpu.kernels.tile_simd import REGISTER
 from dask_simjoin.engine.cpu.kernels.vectors import (
     F32,
@@ -46,8 +55,9 @@ UNROLL = 2
 
 
 @intrinsic
-def part_products(typingctx: Any, tile: Any, start: Any, dims: Any, rows: Any, step: Any, lanes: Any,
-                  limits: Any, part: Any, masks: Any) -> Any:  # fmt: skip
+def part_products(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dims: NumbaType,
+                  rows: NumbaType, step: NumbaType, lanes: NumbaType, limits: NumbaType, part: NumbaType,
+                  masks: NumbaType) -> Intrinsic:  # fmt: skip
     """For 6 queries p add to their masks the points of a tile's part with start + <z, p> >= limit; if any.
 
     `tile`: address of float32 [dims][64]; `start`: of 64 float32; `rows`: of the queries' coordinates,
@@ -56,7 +66,7 @@ def part_products(typingctx: Any, tile: Any, start: Any, dims: Any, rows: Any, s
     """
     sig = types.boolean(*(types.int64,) * 9)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         tile_, start_, dims_, rows_, step_, lanes_, limits_, part_, masks_ = args
         vector = ir.VectorType(F32, REGISTER // 4)
         groups = range(VECTORS)
@@ -70,7 +80,7 @@ def part_products(typingctx: Any, tile: Any, start: Any, dims: Any, rows: Any, s
             for row in slots:
                 builder.store(first, row[g])
 
-        def add(k: Any) -> None:
+        def add(k: Value) -> None:
             at = builder.add(tile_, builder.mul(k, const(TILE * 4)))
             z = [load(builder, builder.add(at, const(g * REGISTER)), vector, 4) for g in groups]
             offset = builder.mul(k, const(4))
@@ -109,6 +119,6 @@ def part_products(typingctx: Any, tile: Any, start: Any, dims: Any, rows: Any, s
     return sig, codegen
 
 
-def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+def _multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     """a * b + c in one rounding or two, whichever is faster: for filters only."""
     return call(builder, f"llvm.fmuladd.{suffix(a.type)}", a.type, a, b, c)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import llvmlite.binding
 from llvmlite import ir
@@ -11,6 +10,16 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dask_simjoin.engine.cpu.kernels.annotations import (
+    Builder,
+    Intrinsic,
+    NumbaType,
+    Signature,
+    TargetContext,
+    TypingContext,
+    Value,
+    Values,
+)
 from dask_simjoin.engine.cpu.kernels.vectors import I8, I32, bits, call, const, load, splat, store
 from dask_simjoin.engine.filters.int8 import STEP
 from dask_simjoin.engine.index.tiles import TILE
@@ -38,7 +47,8 @@ BYTES, WORDS = ir.VectorType(I8, LANES * STEP), ir.VectorType(ir.IntType(16), LA
 LONGS = ir.VectorType(I32, LANES)
 
 
-def _sums(builder: Any, tile: Any, first: Any, steps: Any, points: list[Any], limits: list[Any]) -> list[Any]:
+def _sums(builder: Builder, tile: Value, first: Value, steps: Value, points: list[Value],
+          limits: list[Value]) -> list[Value]:  # fmt: skip
     """Sums of both halves (int32) of each query and some vectors of a tile."""
     size = LANES * STEP
     slots = [[cgutils.alloca_once(builder, WORDS) for _ in range(VECTORS)] for _ in points]
@@ -60,7 +70,7 @@ def _sums(builder: Any, tile: Any, first: Any, steps: Any, points: list[Any], li
     return [call(builder, MULTIPLY_WORDS, LONGS, builder.load(slot), ones) for row in slots for slot in row]
 
 
-def _put_bits(builder: Any, sums: list[Any], least: Any, shift: Any, masks: list[Any]) -> None:
+def _put_bits(builder: Builder, sums: list[Value], least: Value, shift: Value, masks: list[Value]) -> None:
     """Add the bits of those that are large enough to the masks."""
     bound = splat(builder, least, LONGS)
     largest = functools.reduce(lambda a, b: call(builder, f"llvm.smax.v{LANES}i32", LONGS, a, b), sums)
@@ -74,8 +84,10 @@ def _put_bits(builder: Any, sums: list[Any], least: Any, shift: Any, masks: list
 
 
 @intrinsic
-def quantized_filter(typingctx: Any, tile: Any, first: Any, steps: Any, rows: Any, take: Any, i0: Any,
-                     i1: Any, i2: Any, i3: Any, least: Any, passing: Any, out: Any) -> Any:  # fmt: skip
+def quantized_filter(typingctx: TypingContext, tile: NumbaType, first: NumbaType, steps: NumbaType,
+                     rows: NumbaType, take: NumbaType, i0: NumbaType, i1: NumbaType, i2: NumbaType,
+                     i3: NumbaType, least: NumbaType, passing: NumbaType,
+                     out: NumbaType) -> Intrinsic:  # fmt: skip
     """For 4 queries: are the halves of first - take + <A, b>, of 16 bits each, at least `least` together?
 
     `tile`: address of bytes [steps][64][4]; `first`: of 64 pairs of int16; `rows`: of all queries' bytes
@@ -85,7 +97,7 @@ def quantized_filter(typingctx: Any, tile: Any, first: Any, steps: Any, rows: An
     """
     sig = types.uint64(*(types.int64,) * 9, types.int32, types.uint64, types.int64)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         tile, first, steps, rows, take = args[:5]
         numbers = args[5:9]
         least, passing, out = args[9:]

@@ -6,10 +6,10 @@ as unsigned numbers, of which -1 is the largest.  So a neighbour at d2 = inf tak
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
+
+from dask_simjoin.metrics.types import Array
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="always")
@@ -19,7 +19,7 @@ def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def take_in(best_d2: Any, best_name: Any, row: int, new_d2: Any, new_name: Any, m: int) -> None:
+def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name: Array, m: int) -> None:
     """Replace the worst neighbours of a row by the `m` new ones, as far as these are better.
 
     The new ones come in any order and are sorted in place.  One pass from the back moves what has to

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
-from dask_simjoin.engine.cpu.kernels.totals import add_term
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
+from dask_simjoin.metrics.types import Array
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def own_regions(x: Any, dim: Any, split: Any, child: Any, out: Any) -> None:
+def own_regions(x: Array, dim: Array, split: Array, child: Array, out: Array) -> None:
     """Fill `out` with the region of each point of `x` (n, d)."""
     for i in range(x.shape[0]):
         node = 0 if dim.size else -1
@@ -21,9 +20,9 @@ def own_regions(x: Any, dim: Any, split: Any, child: Any, out: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def halo_regions(x: Any, dim: Any, split: Any, child: Any, middle: Any, lower: Any, upper: Any,
-                 own: Any, reach: float, threshold: float, norm: Any, rows: Any,
-                 regions: Any) -> int:  # fmt: skip
+def halo_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array, lower: Array, upper: Array,
+                 own: Array, reach: float, threshold: float, norm: Kind, rows: Array,
+                 regions: Array) -> int:  # fmt: skip
     """Write the points that other regions need and those regions, as far as they fit; how many.
 
     A point is needed by every region of a lower number than its own whose box is within

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
+
+from dask_simjoin.metrics.types import Array
 
 GAPS = np.array([1750, 701, 301, 132, 57, 23, 10, 4, 1])
 """Of Shell's sort (Ciura 2001, "Best increments for the average case of Shellsort"); above, each 2.25 times
@@ -13,7 +13,7 @@ the one below."""
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def put(rows: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any) -> None:
+def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Put entries into their rows; `at` (n,): where each row's next entry goes."""
     for n in range(rows.size):
         to = at[rows[n]]
@@ -22,7 +22,7 @@ def put(rows: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def move(starts: Any, columns: Any, values: Any, at: Any, out: Any, out_values: Any) -> None:
+def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Put whole rows behind what those rows have; `starts` (n + 1,): where each row's entries are."""
     for i in range(at.size):
         to = at[i]
@@ -33,7 +33,7 @@ def move(starts: Any, columns: Any, values: Any, at: Any, out: Any, out_values: 
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _insert(columns: Any, values: Any, first: int, stop: int, gap: int) -> None:
+def _insert(columns: Array, values: Array, first: int, stop: int, gap: int) -> None:
     """Sort what lies `gap` apart, by value and then by column."""
     for n in range(first + gap, stop):
         value, column = values[n], columns[n]
@@ -48,7 +48,7 @@ def _insert(columns: Any, values: Any, first: int, stop: int, gap: int) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def sort(starts: Any, columns: Any, values: Any) -> None:
+def sort(starts: Array, columns: Array, values: Array) -> None:
     """Sort the entries of each row by value and then by column, in place."""
     for i in range(starts.size - 1):
         first, stop = starts[i], starts[i + 1]

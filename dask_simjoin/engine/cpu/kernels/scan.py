@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
+from dask_simjoin.engine.cpu.kernels.annotations import Terms
 from dask_simjoin.engine.cpu.kernels.memory import float32_at, mask_at, put_mask
 from dask_simjoin.engine.cpu.kernels.pair_simd import squares, total_of
 from dask_simjoin.engine.cpu.kernels.quantized_simd import quantized_filter
@@ -22,6 +23,7 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import (
     tile_decide,
     tile_filter,
 )
+from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.filters.int8 import STEP
 from dask_simjoin.engine.index.tiles import TILE
 
@@ -56,7 +58,9 @@ def _address(z: int, dims: int, size: int, i: int) -> int:
 
 
 @njit(nogil=True, error_model="numpy", forceinline=True)
-def _filtered(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any) -> Any:
+def _filtered(
+    q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
+) -> np.uint64:
     """The float32 filter."""
     own, other = q[0], d[0]
     z, dims, s = own.z, own.dims, float32_at(other.sure, b)
@@ -70,7 +74,9 @@ def _filtered(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks:
 
 
 @njit(nogil=True, error_model="numpy", forceinline=True)
-def _quantized(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any) -> Any:
+def _quantized(
+    q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
+) -> np.uint64:
     """The 8-bit filter, and where it lets through too much the float32 one."""
     own, other, row = q[1], d[1], d[0].dims * 8
     passing = mask_at(other.marked, b)
@@ -102,7 +108,9 @@ def _quantized(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks
 
 
 @njit(nogil=True, error_model="numpy", forceinline=True)
-def _decided(q: Any, d: Any, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Any) -> Any:
+def _decided(
+    q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
+) -> np.uint64:
     """The decision."""
     own, other = q[0], d[0]
     tile = other.z + b * other.dims * (8 * TILE)
@@ -124,7 +132,7 @@ def _in_fours(some: Any) -> Any:
 
     @njit(nogil=True, error_model="numpy", forceinline=True)
     def every(
-        q: Any, d: Any, a: int, b: int, near: Any, ahead: int, share: int, masks: int, norm: Any
+        q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int, norm: Kind
     ) -> Any:
         hit, i = NONE, a * TILE
         while near != NONE:
@@ -156,8 +164,8 @@ _all_filtered, _all_quantized, _all_decided = (_in_fours(some) for some in (_fil
 
 
 @njit(nogil=True, error_model="numpy", forceinline=True)
-def _coarse_first(q: Any, d: Any, a: int, b: int, near: Any, ahead: int, share: int, masks: int,
-                  norm: Any) -> Any:  # fmt: skip
+def _coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
+                  norm: Kind) -> Any:  # fmt: skip
     """The 8-bit filter for the queries that it serves, while it serves."""
     marked = mask_at(q[1].marked, a)
     pause = mask_at(masks, PAUSE)
@@ -173,7 +181,9 @@ def _coarse_first(q: Any, d: Any, a: int, b: int, near: Any, ahead: int, share: 
     return hit | _all_quantized(q, d, a, b, near & ~marked, ahead, share, masks, norm)
 
 
-def scan(q: Any, d: Any, a: int, b: int, near: Any, ahead: int, share: int, masks: int, norm: Any) -> Any:
+def scan(
+    q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int, norm: Kind
+) -> Any:
     """Which queries of tile `a`, of those of the mask `near`, are near points of tile `b`.
 
     `masks`: address of `STATES` uint64; of the queries that are, number t is the mask of the points that may
@@ -192,7 +202,7 @@ def _scan_overload(q, d, a, b, near, ahead, share, masks, norm):  # type: ignore
     )
 
 
-def within(q: Any, d: Any, i: int, j: int, threshold: float) -> bool:
+def within(q: Terms, d: Terms, i: int, j: int, threshold: float) -> bool:
     """The float64 decision of a pair that a filter let through; of squares, which filters serve."""
     raise NotImplementedError
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
 from dask_simjoin.engine.cpu.kernels.sweep_simd import sweep_counts, sweep_pairs
+from dask_simjoin.engine.cpu.kernels.totals import Kind
+from dask_simjoin.metrics.types import Array
 
 FRESH = (0, 0, -1, 0, 0)
 """State of a join that has not begun: row, offset, point (-1: none yet), window."""
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def pairs(sweep: int, q_cols: Any, q_keys: Any, q_starts: Any, q_names: Any, d_cols: Any,
-          d_keys: Any, d_starts: Any, d_names: Any, offsets: Any, reach: float, threshold: float,
-          norm: Any, same: bool, left: Any, right: Any, n: int, cap: int, state: Any,
-          at: Any) -> int:  # fmt: skip
+def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_names: Array, d_cols: Array,
+          d_keys: Array, d_starts: Array, d_names: Array, offsets: Array, reach: float, threshold: float,
+          norm: Kind, same: bool, left: Array, right: Array, n: int, cap: int, state: Array,
+          at: Array) -> int:  # fmt: skip
     """Append pairs of names to `left` and `right`; the new number of pairs.
 
     Stops where a window might not fit into `cap`, leaving in `state` where it was and in
@@ -76,9 +76,9 @@ def pairs(sweep: int, q_cols: Any, q_keys: Any, q_starts: Any, q_names: Any, d_c
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def counts(sweep: int, q_cols: Any, q_keys: Any, q_starts: Any, d_cols: Any, d_keys: Any,
-           d_starts: Any, offsets: Any, reach: float, threshold: float, norm: Any, same: bool,
-           q_counts: Any, d_counts: Any, at: Any) -> None:  # fmt: skip
+def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Array, d_keys: Array,
+           d_starts: Array, offsets: Array, reach: float, threshold: float, norm: Kind, same: bool,
+           q_counts: Array, d_counts: Array, at: Array) -> None:  # fmt: skip
     """Add each point's number of neighbours to the counts of both sides (one array if `same`)."""
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from dask_simjoin.engine.cpu.kernels.annotations import (
+    Builder,
+    Intrinsic,
+    LLVMType,
+    NumbaType,
+    Signature,
+    TargetContext,
+    TypingContext,
+    Value,
+    Values,
+)
 from dask_simjoin.engine.cpu.kernels.totals import plus, terms
 from dask_simjoin.engine.cpu.kernels.vectors import (
     F64,
@@ -23,8 +34,8 @@ from dask_simjoin.engine.cpu.kernels.vectors import (
 )
 
 
-def _sweep_mask(builder: Any, j: Any, stop: Any, dims: int, base: Any, stride: Any, point: Any,
-                threshold: Any, kind: Any, norm: Any) -> Any:  # fmt: skip
+def _sweep_mask(builder: Builder, j: Value, stop: Value, dims: int, base: Value, stride: Value, point: Value,
+                threshold: Value, kind: LLVMType, norm: NumbaType) -> Value:  # fmt: skip
     """Which of the points j, j+1, ... < stop are near the point: the float64 decision.
 
     One rounding for each difference, product and sum, dimensions in order: LLVM never
@@ -44,7 +55,9 @@ def _sweep_mask(builder: Any, j: Any, stop: Any, dims: int, base: Any, stride: A
     return builder.and_(builder.fcmp_ordered("<=", total, splat(builder, threshold, vector)), inside)
 
 
-def _sweep_loop(builder: Any, kind: Any, args: tuple[Any, ...], body: Any) -> Any:
+def _sweep_loop(
+    builder: Builder, kind: NumbaType, args: Values, body: Callable[[Value, Value, Value], Value]
+) -> Value:
     """For d = 1, 2, 3, 4: run `body(mask, j, n) -> n` over the window; the last n."""
     dims, base, stride, start, stop, point_at, point_stride, threshold, norm, n0 = args
     vector = ir.VectorType(F64, SWEEP_LANES)
@@ -84,9 +97,10 @@ def _sweep_loop(builder: Any, kind: Any, args: tuple[Any, ...], body: Any) -> An
 
 
 @intrinsic
-def sweep_pairs(typingctx: Any, dims: Any, base: Any, stride: Any, start: Any, stop: Any,
-                point: Any, point_stride: Any, threshold: Any, norm: Any, names: Any, name: Any,
-                same: Any, left: Any, right: Any, n: Any) -> Any:  # fmt: skip
+def sweep_pairs(typingctx: TypingContext, dims: NumbaType, base: NumbaType, stride: NumbaType,
+                start: NumbaType, stop: NumbaType, point: NumbaType, point_stride: NumbaType,
+                threshold: NumbaType, norm: NumbaType, names: NumbaType, name: NumbaType, same: NumbaType,
+                left: NumbaType, right: NumbaType, n: NumbaType) -> Intrinsic:  # fmt: skip
     """Append the pairs of one point with the points start <= j < stop; the new number of pairs.
 
     `base`: address of column 0 (float64), `stride` bytes from one column to the next;
@@ -96,13 +110,13 @@ def sweep_pairs(typingctx: Any, dims: Any, base: Any, stride: Any, start: Any, s
     """
     sig = types.int64(*(types.int64,) * 7, types.float64, norm, *(types.int64,) * 6)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         *scan, names_at, name_, same_, left_at, right_at, n0 = args
         ids = ir.VectorType(I32, SWEEP_LANES)
         mine = splat(builder, builder.trunc(name_, I32), ids)
         is_same = builder.icmp_signed("!=", same_, const(0))
 
-        def body(mask: Any, j: Any, n: Any) -> Any:
+        def body(mask: Value, j: Value, n: Value) -> Value:
             other = load(builder, builder.add(names_at, builder.mul(j, const(4))), ids, 4)
             swap = builder.icmp_signed("<", other, mine)
             swap = builder.and_(swap, splat(builder, is_same, swap.type))
@@ -118,19 +132,20 @@ def sweep_pairs(typingctx: Any, dims: Any, base: Any, stride: Any, start: Any, s
 
 
 @intrinsic
-def sweep_counts(typingctx: Any, dims: Any, base: Any, stride: Any, start: Any, stop: Any,
-                 point: Any, point_stride: Any, threshold: Any, norm: Any, counts: Any) -> Any:  # fmt: skip
+def sweep_counts(typingctx: TypingContext, dims: NumbaType, base: NumbaType, stride: NumbaType,
+                 start: NumbaType, stop: NumbaType, point: NumbaType, point_stride: NumbaType,
+                 threshold: NumbaType, norm: NumbaType, counts: NumbaType) -> Intrinsic:  # fmt: skip
     """Number of points start <= j < stop near one point; adds 1 to each one's count.
 
     `counts`: address of the points' int64 counts; the rest as in `sweep_pairs`.
     """
     sig = types.int64(*(types.int64,) * 7, types.float64, norm, types.int64)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         *scan, counts_at = args
         kind = ir.VectorType(I64, SWEEP_LANES)
 
-        def body(mask: Any, j: Any, n: Any) -> Any:
+        def body(mask: Value, j: Value, n: Value) -> Value:
             address = builder.add(counts_at, builder.mul(j, const(8)))
             before = load(builder, address, kind, 8)
             store(builder, builder.add(before, builder.zext(mask, kind)), address, 8)

@@ -6,7 +6,7 @@ Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
 
 import llvmlite.binding
 from llvmlite import ir
@@ -14,6 +14,17 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dask_simjoin.engine.cpu.kernels.annotations import (
+    Builder,
+    Intrinsic,
+    LLVMType,
+    NumbaType,
+    Signature,
+    TargetContext,
+    TypingContext,
+    Value,
+    Values,
+)
 from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, larger, zeros
 from dask_simjoin.engine.cpu.kernels.vectors import (
     F32,
@@ -41,30 +52,30 @@ they are not spilled to memory (5 times as slow in 16 dimensions); AVX-512 holds
 
 
 @intrinsic
-def lowest_bit(typingctx: Any, mask: Any) -> Any:
+def lowest_bit(typingctx: TypingContext, mask: NumbaType) -> Intrinsic:
     """Number of the lowest bit set in `mask` (undefined for 0)."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         return builder.cttz(args[0], ir.Constant(I1, 1))
 
     return types.int64(types.uint64), codegen
 
 
 @intrinsic
-def count_bits(typingctx: Any, mask: Any) -> Any:
+def count_bits(typingctx: TypingContext, mask: NumbaType) -> Intrinsic:
     """Number of bits set in `mask`."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         return builder.ctpop(args[0])
 
     return types.int64(types.uint64), codegen
 
 
 @intrinsic
-def prefetch(typingctx: Any, address: Any) -> Any:
+def prefetch(typingctx: TypingContext, address: NumbaType) -> Intrinsic:
     """Ask for the cache line at an address: it will be read soon."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         line = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
         flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # to read, keep close, data
         call(builder, "llvm.prefetch.p0", ir.VoidType(), line, *flags)
@@ -80,7 +91,7 @@ def _lanes(kind: ir.Type) -> tuple[ir.VectorType, int, int]:
     return ir.VectorType(kind, width), TILE // width, size
 
 
-def _accumulate(builder: Any, dims: Any, step: Any, unroll: int) -> None:
+def _accumulate(builder: Builder, dims: Value, step: Callable[[Value], None], unroll: int) -> None:
     """Run `step(k)` for k = 0 ... dims-1, `unroll` at a time, then the rest one by one."""
     whole = builder.mul(builder.sdiv(dims, const(unroll)), const(unroll))
     with cgutils.for_range_slice(builder, const(0), whole, const(unroll)) as (k, _):
@@ -90,7 +101,7 @@ def _accumulate(builder: Any, dims: Any, step: Any, unroll: int) -> None:
         step(k)
 
 
-def _join_bits(builder: Any, masks: list[Any]) -> Any:
+def _join_bits(builder: Builder, masks: list[Value]) -> Value:
     """Vectors of booleans side by side as one 64-bit mask."""
     joined = bits(builder, masks[0])
     for g, mask in enumerate(masks[1:], 1):
@@ -99,15 +110,16 @@ def _join_bits(builder: Any, masks: list[Any]) -> Any:
     return joined
 
 
-def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+def _multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     """a * b + c in one rounding or two, whichever is faster: for filters only."""
     return call(builder, f"llvm.fmuladd.{suffix(a.type)}", a.type, a, b, c)
 
 
 @intrinsic
-def tile_filter(typingctx: Any, tile: Any, start: Any, dims: Any, p0: Any, p1: Any, p2: Any,
-                p3: Any, h0: Any, h1: Any, h2: Any, h3: Any, s0: Any, s1: Any, s2: Any, s3: Any,
-                out: Any) -> Any:  # fmt: skip
+def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dims: NumbaType, p0: NumbaType,
+                p1: NumbaType, p2: NumbaType, p3: NumbaType, h0: NumbaType, h1: NumbaType, h2: NumbaType,
+                h3: NumbaType, s0: NumbaType, s1: NumbaType, s2: NumbaType, s3: NumbaType,
+                out: NumbaType) -> Intrinsic:  # fmt: skip
     """float32 filter of 4 queries against a tile: is (start - h) + <z, p> >= 0, is it >= s?
 
     `tile`: address of float32 [dims][64]; `start`: of the 64 float32 that the sums begin
@@ -117,7 +129,7 @@ def tile_filter(typingctx: Any, tile: Any, start: Any, dims: Any, p0: Any, p1: A
     """
     sig = types.uint64(*(types.int64,) * 7, *(types.float32,) * 8, types.int64)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         points, out_ = args[3:7], args[15]
         vector, groups, size = _lanes(F32)
         width = vector.count * size
@@ -133,8 +145,8 @@ def tile_filter(typingctx: Any, tile: Any, start: Any, dims: Any, p0: Any, p1: A
                 store(builder, builder.load(mask), builder.add(out_, const(8 * q)), 8)
         return union
 
-    def filter_part(builder: Any, args: Any, vector: Any, part: range, width: int, size: int,
-                    masks: list[Any]) -> None:  # fmt: skip
+    def filter_part(builder: Builder, args: Values, vector: LLVMType, part: range, width: int, size: int,
+                    masks: list[Value]) -> None:  # fmt: skip
         """Some vectors of the tile: adds their bits to the masks."""
         tile_, start_, dims_ = args[:3]
         points, limits, sures = args[3:7], args[7:11], args[11:15]
@@ -144,7 +156,7 @@ def tile_filter(typingctx: Any, tile: Any, start: Any, dims: Any, p0: Any, p1: A
             for q, limit in enumerate(limits):
                 builder.store(builder.fsub(begin, splat(builder, limit, vector)), slots[q][g])
 
-        def step(k: Any) -> None:
+        def step(k: Value) -> None:
             at = builder.mul(k, const(TILE * size))
             row = builder.add(tile_, at)
             point = [splat(builder, load(builder, builder.add(p, at), F32, size), vector) for p in points]
@@ -175,14 +187,15 @@ def tile_filter(typingctx: Any, tile: Any, start: Any, dims: Any, p0: Any, p1: A
 
 
 @intrinsic
-def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, threshold: Any, norm: Any) -> Any:
+def tile_decide(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, point: NumbaType,
+                threshold: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
     """Mask of a tile's points whose totals with one point are within the threshold: the float64 decision.
 
     `tile`: address of float64 [dims][64]; `point`: of the point's first coordinate in its tile.
     """
     sig = types.uint64(*(types.int64,) * 3, types.float64, norm)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         tile_, dims_, point_, threshold_, norm_ = args
         vector, groups, size = _lanes(F64)
         limit = splat(builder, threshold_, vector)
@@ -192,12 +205,12 @@ def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, threshold: Any
         for part in range(parts):
             slots = zeros(builder, vector, groups // parts)
 
-            def step(k: Any, slots: list[Any] = slots, first: int = part * len(slots)) -> None:
+            def step(k: Value, slots: list[Value] = slots, first: int = part * len(slots)) -> None:
                 row = builder.add(tile_, builder.mul(k, const(TILE * size)))
                 at = builder.add(point_, builder.mul(k, const(TILE * size)))
                 p = splat(builder, load(builder, at, F64, size), vector)
 
-                def difference(g: int) -> Any:
+                def difference(g: int) -> Value:
                     at = builder.add(row, const((first + g) * vector.count * size))
                     return builder.fsub(load(builder, at, vector, size), p)
 
@@ -211,8 +224,8 @@ def tile_decide(typingctx: Any, tile: Any, dims: Any, point: Any, threshold: Any
 
 
 @intrinsic
-def boxes_near(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high: Any,
-               limit: Any, norm: Any) -> Any:  # fmt: skip
+def boxes_near(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims: NumbaType, low: NumbaType,
+               high: NumbaType, limit: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
     """Mask of the 64 boxes that are within reach of one box.
 
     `lower`, `upper`: addresses of [dims][64] numbers (the same one for points);
@@ -223,20 +236,20 @@ def boxes_near(typingctx: Any, lower: Any, upper: Any, dims: Any, low: Any, high
     """
     sig = types.uint64(*(types.int64,) * 5, limit, norm)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         lower_, upper_, dims_, low_, high_, limit_, norm_ = args
         kind = F32 if sig.args[5] == types.float32 else F64
         vector, groups, size = _lanes(kind)
         zero = ir.Constant(vector, [0.0] * vector.count)
         slots = zeros(builder, vector, groups)
 
-        def step(k: Any) -> None:
+        def step(k: Value) -> None:
             offset = builder.mul(k, const(size))
             lo = splat(builder, load(builder, builder.add(low_, offset), kind, size), vector)
             hi = splat(builder, load(builder, builder.add(high_, offset), kind, size), vector)
             row = builder.mul(k, const(TILE * size))
 
-            def gap(g: int) -> Any:
+            def gap(g: int) -> Value:
                 at = builder.add(row, const(g * vector.count * size))
                 a = builder.fsub(load(builder, builder.add(lower_, at), vector, size), hi)
                 b = builder.fsub(lo, load(builder, builder.add(upper_, at), vector, size))

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
 from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, STATES, scan, within
 from dask_simjoin.engine.cpu.kernels.tile_simd import boxes_near, count_bits, lowest_bit
+from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.metrics.types import Array
 
 STACK = 64 * 8
 PROBE = 256
@@ -31,8 +34,8 @@ WORTHWHILE = 58
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def candidates(lower: Any, upper: Any, levels: Any, low: Any, high: Any, reach: Any, tiles: int,
-               least: int, norm: Any, found: Any) -> int:  # fmt: skip
+def candidates(lower: Array, upper: Array, levels: Array, low: Any, high: Any, reach: Any, tiles: int,
+               least: int, norm: Kind, found: Array) -> int:  # fmt: skip
     """Write the numbers of the tiles >= `least` within `reach` of a box to `found`; how many.
 
     `levels`: for each level of boxes, where its groups begin in `lower` and `upper`.
@@ -74,10 +77,11 @@ def candidates(lower: Any, upper: Any, levels: Any, low: Any, high: Any, reach: 
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def join(q: Any, q_z: Any, q_low: Any, q_high: Any, q_names: Any, points: int, d: Any, swept: Any,
-         d_low: Any, d_high: Any, d_tree: Any, d_names: Any, reach: Any, threshold: float, norm: Any,
-         same: bool, left: Any, right: Any, n: int, cap: int, counting: bool, q_counts: Any,
-         d_counts: Any, state: Any) -> int:  # fmt: skip
+def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, points: int, d: Terms,
+         swept: tuple[int, int], d_low: Array, d_high: Array, d_tree: Tree, d_names: Array,
+         reach: Any, threshold: float, norm: Kind, same: bool,
+         left: Array, right: Array, n: int, cap: int, counting: bool, q_counts: Array,
+         d_counts: Array, state: Array) -> int:  # fmt: skip
     """Append pairs of names to `left` and `right`; the new number of pairs.
 
     Stops where the pairs of two tiles might not fit into `cap`: ``state[0]`` is the tile of

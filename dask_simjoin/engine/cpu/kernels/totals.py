@@ -15,6 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import overload
 
+from dask_simjoin.engine.cpu.kernels.annotations import Builder, NumbaType, Value
 from dask_simjoin.engine.cpu.kernels.vectors import I64, call, const, suffix
 from dask_simjoin.metrics.norms import Norm
 
@@ -87,12 +88,13 @@ def _add_term_overload(total, t, norm):  # type: ignore[no-untyped-def]
     return powers
 
 
-def larger(builder: Any, a: Any, b: Any) -> Any:
+def larger(builder: Builder, a: Value, b: Value) -> Value:
     """Lane by lane the larger one of two vectors; where one is no number it is `b`."""
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
-def terms(builder: Any, kind: types.NamedUniTuple, norm: Any, differences: list[Any]) -> list[Any]:
+def terms(builder: Builder, kind: types.NamedUniTuple, norm: NumbaType,
+          differences: list[Value]) -> list[Value]:  # fmt: skip
     """The terms of vectors of differences."""
     if kind.instance_class is Squares:
         return [builder.fmul(t, t) for t in differences]
@@ -100,15 +102,15 @@ def terms(builder: Any, kind: types.NamedUniTuple, norm: Any, differences: list[
     return _powers(builder, norm, sizes) if kind.instance_class is Powers else sizes
 
 
-def plus(builder: Any, kind: types.NamedUniTuple, total: Any, term: Any) -> Any:
+def plus(builder: Builder, kind: types.NamedUniTuple, total: Value, term: Value) -> Value:
     """Totals with one more term: nothing here allows LLVM to fuse a product and a sum."""
     if kind.instance_class is Largest:
         return larger(builder, total, term)
     return builder.fadd(total, term)
 
 
-def add_terms(builder: Any, kind: types.NamedUniTuple, norm: Any, slots: list[Any],
-              difference: Callable[[int], Any]) -> None:  # fmt: skip
+def add_terms(builder: Builder, kind: types.NamedUniTuple, norm: NumbaType, slots: list[Value],
+              difference: Callable[[int], Value]) -> None:  # fmt: skip
     """Add the terms of vectors of differences to the totals that lie in these slots.
 
     `difference`: makes the vector for the total of a number.  A lane whose differences are all no numbers
@@ -121,7 +123,7 @@ def add_terms(builder: Any, kind: types.NamedUniTuple, norm: Any, slots: list[An
             builder.store(plus(builder, kind, builder.load(slots[g]), term), slots[g])
 
 
-def _powers(builder: Any, norm: Any, sizes: list[Any]) -> list[Any]:
+def _powers(builder: Builder, norm: NumbaType, sizes: list[Value]) -> list[Value]:
     """Powers of several vectors, by one loop over the exponent's bits."""
     p, first = (builder.extract_value(norm, k) for k in range(2))
     slots = [cgutils.alloca_once(builder, a.type) for a in sizes]
@@ -152,7 +154,7 @@ def _powers(builder: Any, norm: Any, sizes: list[Any]) -> list[Any]:
     return [builder.load(slot) for slot in slots]
 
 
-def zeros(builder: Any, vector: ir.VectorType, number: int) -> list[Any]:
+def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
     """Slots for totals to which nothing is added yet."""
     slots = [cgutils.alloca_once(builder, vector) for _ in range(number)]
     for slot in slots:

@@ -6,11 +6,11 @@ AVX2 and NEON.
 
 from __future__ import annotations
 
-from typing import Any
-
 import llvmlite.binding
 from llvmlite import ir
 from numba.core import cgutils
+
+from dask_simjoin.engine.cpu.kernels.annotations import Builder, Value
 
 SWEEP_LANES = 8
 """Points that the row sweep evaluates at once; its arrays are padded by this."""
@@ -26,24 +26,24 @@ def const(value: int) -> ir.Constant:
     return ir.Constant(I64, value)
 
 
-def splat(builder: Any, value: Any, vector: ir.VectorType) -> Any:
+def splat(builder: Builder, value: Value, vector: ir.VectorType) -> Value:
     """`value` in every lane."""
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(I32, 0))
     zeros = ir.Constant(ir.VectorType(I32, vector.count), [0] * vector.count)
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
 
 
-def load(builder: Any, address: Any, kind: ir.Type, align: int) -> Any:
+def load(builder: Builder, address: Value, kind: ir.Type, align: int) -> Value:
     """What lies at an address (an integer), `align` bytes aligned."""
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=align)
 
 
-def store(builder: Any, value: Any, address: Any, align: int) -> None:
+def store(builder: Builder, value: Value, address: Value, align: int) -> None:
     """Write `value` at an address (an integer), `align` bytes aligned."""
     builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=align)
 
 
-def call(builder: Any, name: str, kind: ir.Type, *args: Any) -> Any:
+def call(builder: Builder, name: str, kind: ir.Type, *args: Value) -> Value:
     """Call an LLVM function that returns `kind`."""
     signature = ir.FunctionType(kind, [a.type for a in args])
     return builder.call(cgutils.get_or_insert_function(builder.module, signature, name), args)
@@ -55,7 +55,7 @@ def suffix(vector: ir.VectorType) -> str:
     return f"v{vector.count}{names[str(vector.element)]}"
 
 
-def store_compressed(builder: Any, value: Any, mask: Any, address: Any) -> None:
+def store_compressed(builder: Builder, value: Value, mask: Value, address: Value) -> None:
     """Write the lanes of `value` that `mask` selects side by side at `address`.
 
     May write anything behind them, up to the vector's full width.
@@ -78,6 +78,6 @@ def store_compressed(builder: Any, value: Any, mask: Any, address: Any) -> None:
     builder.call(write, [value, pointer, mask])
 
 
-def bits(builder: Any, mask: Any) -> Any:
+def bits(builder: Builder, mask: Value) -> Value:
     """A vector of booleans as the low bits of a 64-bit integer."""
     return builder.zext(builder.bitcast(mask, ir.IntType(mask.type.count)), I64)

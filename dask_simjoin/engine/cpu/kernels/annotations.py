@@ -1,0 +1,42 @@
+"""Name what functions that emit code are given: by Numba, which types calls, and by LLVM's builder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite.ir import IRBuilder as Builder
+from llvmlite.ir import Type as LLVMType
+from llvmlite.ir import Value as Value
+from numba.core.base import BaseContext as TargetContext
+from numba.core.typing import BaseContext as TypingContext
+from numba.core.typing import Signature as Signature
+from numba.types import Type as NumbaType
+
+from dask_simjoin.metrics.types import Array
+
+Values = Sequence[Value]
+"""The arguments of a call."""
+
+Intrinsic = tuple[Signature, Callable[..., Any]]
+"""The types of a call, and what emits its code."""
+
+Terms = tuple[Any, ...]
+"""What is compared of one side, first the float32 filter or the decision: see `sides`."""
+
+Tree = tuple[Array, Array, Array]
+"""A tree of boxes: lower and upper bounds, and where each level begins."""
+
+__all__ = [
+    "Builder",
+    "Intrinsic",
+    "LLVMType",
+    "NumbaType",
+    "Signature",
+    "TargetContext",
+    "Terms",
+    "Tree",
+    "TypingContext",
+    "Value",
+    "Values",
+]
