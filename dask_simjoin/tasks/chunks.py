@@ -29,7 +29,7 @@ class Chunk(TypedDict):
     ids: Ids
     """The rows' names in a result, in their order."""
     id_keys: Array | None
-    """The same as int64, in the order of the index, where they have that form."""
+    """The ids as int64, in the order of the index, where they have that form."""
     example: Frame
     """An empty frame of the chunk's library."""
     order: Array

@@ -190,15 +190,15 @@ def test_planned_on_a_cluster_and_computed_by_another_scheduler(client, x, monke
 
 
 NO_PLANNING = """
-from dask_simjoin.graph import planner
+from dask_simjoin.expressions import planner
 
 def refuse(*args):
     raise RuntimeError("the scheduler planned a join")
 
 planner._compute_plan = refuse
 planner.plan_for = refuse
-from dask_simjoin.graph import unplanned
-unplanned.plan_for = refuse
+from dask_simjoin.expressions import lazy_join
+lazy_join.plan_for = refuse
 print("this scheduler refuses to plan", flush=True)
 """
 

@@ -35,10 +35,10 @@ SORTED = 96
 """Bytes of a pair while its edges are sorted."""
 
 ORDER_BYTES, FOREST_BYTES = 150, 500
-"""Of a row on the worker that puts all of them in order, from all edges or from a forest."""
+"""Bytes of a row on the worker that puts all of them in order, from all edges or from a forest."""
 
 OTHER_BYTES = 16
-"""Of one of a row's nearest others: a number, and a distance."""
+"""Bytes of one of a row's nearest others: a number, and a distance."""
 
 EDGES, FOREST = MODES = ("edges", "forest")
 
