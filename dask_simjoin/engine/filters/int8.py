@@ -61,7 +61,7 @@ REST = 1.5
 
 
 @dataclass(frozen=True)
-class Quantized:
+class Int8Filter:
     """Constants of the filter.
 
     Attributes
@@ -87,9 +87,9 @@ class Quantized:
         return 32766 - 2 * self.most
 
 
-def make_quantized(
+def make_int8_filter(
     lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps2: float
-) -> Quantized | None:
+) -> Int8Filter | None:
     """The filter for points of these moments, or None where it cannot serve.
 
     Parameters
@@ -116,4 +116,4 @@ def make_quantized(
     most = max(outer**2, outer**2 / 2 + 2 * outer * rest + 2 * rest**2)
     if most > MAX_TERM:
         return None
-    return Quantized(tuple(((low + high) / 2).tolist()), 1 / width, outer, math.ceil(most / 2))
+    return Int8Filter(tuple(((low + high) / 2).tolist()), 1 / width, outer, math.ceil(most / 2))

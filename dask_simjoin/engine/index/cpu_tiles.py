@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_simjoin.engine.filters.float32 import Filter, make_filter
-from dask_simjoin.engine.filters.int8 import Quantized, make_quantized
+from dask_simjoin.engine.filters.int8 import Int8Filter, make_int8_filter
 from dask_simjoin.engine.index.kdorder import dims_to_cut
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
@@ -29,7 +29,7 @@ class TilesLayout:
         The dimensions by which points are put in order.
     filter : Filter or None
         The float32 filter of squares, or None where all is decided in float64.
-    quantized : Quantized or None
+    quantized : Int8Filter or None
         The filter before it.
     fan_out : int
         Parts into which blocks are cut at a time.
@@ -40,7 +40,7 @@ class TilesLayout:
     threshold: float
     cut: tuple[int, ...]
     filter: Filter | None = None
-    quantized: Quantized | None = None
+    quantized: Int8Filter | None = None
     fan_out: int = 2
     norm: Norm = 2
 
@@ -77,7 +77,7 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
         threshold,
         dims_to_cut(variance),
         filter=chosen,
-        quantized=None if chosen is None else make_quantized(lower, upper, mean, variance, threshold),
+        quantized=None if chosen is None else make_int8_filter(lower, upper, mean, variance, threshold),
         fan_out=4 if len(lower) <= WIDE_FAN_OUT_DIMS else 2,
         norm=norm,
     )

@@ -14,7 +14,7 @@ from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.quantized_simd import AVAILABLE
 from dask_simjoin.engine.cpu.kernels.stale import forget_stale
 from dask_simjoin.engine.cpu.methods import tiles as cpu_tiles
-from dask_simjoin.engine.filters.int8 import LEAST_DIMS, make_quantized
+from dask_simjoin.engine.filters.int8 import LEAST_DIMS, make_int8_filter
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.planning.statistics.moments import moments
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
@@ -192,7 +192,7 @@ def test_code_for_any_machine(tmp_path):
 def test_what_it_does_not_serve(dims, scale, eps):
     ones = np.full(dims, scale)
     with np.errstate(over="ignore"):
-        assert make_quantized(-ones, ones, 0 * ones, ones, eps * eps) is None
+        assert make_int8_filter(-ones, ones, 0 * ones, ones, eps * eps) is None
 
 
 def test_kernels_older_than_a_text_are_forgotten(tmp_path):

@@ -15,7 +15,7 @@ from dask_simjoin.engine.cpu.kernels.annotations import (
     Value,
     Values,
 )
-from dask_simjoin.engine.cpu.kernels.vectors import F32, I64, const, load, store
+from dask_simjoin.engine.cpu.kernels.vectors import F32, F64, I32, I64, const, load, store
 
 
 @intrinsic
@@ -47,3 +47,24 @@ def float32_at(typingctx: TypingContext, address: NumbaType, i: NumbaType) -> In
         return load(builder, builder.add(args[0], builder.mul(args[1], const(4))), F32, 4)
 
     return types.float32(types.int64, types.int64), codegen
+
+
+@intrinsic
+def int32_at(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
+    """Number `place` of the int32 at an address, as a 64-bit integer."""
+
+    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
+        where = builder.add(args[0], builder.mul(args[1], const(4)))
+        return builder.sext(load(builder, where, I32, 4), I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def float64_at(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
+    """Number `place` of the float64 at an address."""
+
+    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
+        return load(builder, builder.add(args[0], builder.mul(args[1], const(8))), F64, 8)
+
+    return types.float64(types.int64, types.int64), codegen

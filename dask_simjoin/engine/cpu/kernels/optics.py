@@ -3,39 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
-from dask_simjoin.engine.cpu.kernels.annotations import (
-    Builder,
-    Intrinsic,
-    NumbaType,
-    Signature,
-    TargetContext,
-    TypingContext,
-    Value,
-    Values,
-)
 from dask_simjoin.engine.cpu.kernels.components import find
-from dask_simjoin.engine.cpu.kernels.vectors import F64, I32, I64, const, load
+from dask_simjoin.engine.cpu.kernels.memory import float64_at, int32_at
 from dask_simjoin.metrics.types import Array
-
-
-@intrinsic
-def _int32_at(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
-    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-        where = builder.add(args[0], builder.mul(args[1], const(4)))
-        return builder.sext(load(builder, where, I32, 4), I64)
-
-    return types.int64(types.int64, types.int64), codegen
-
-
-@intrinsic
-def _float64_at(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
-    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-        return load(builder, builder.add(args[0], builder.mul(args[1], const(8))), F64, 8)
-
-    return types.float64(types.int64, types.int64), codegen
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -150,8 +122,8 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
         if not expands[p]:
             continue
         for e in range(degree[p]):
-            q = _int32_at(nodes_at[p], e)
-            weight = _float64_at(weights_at[p], e)
+            q = int32_at(nodes_at[p], e)
+            weight = float64_at(weights_at[p], e)
             if place[q] >= 0 or not weight < reach[q]:
                 continue
             if before[q] < 0:

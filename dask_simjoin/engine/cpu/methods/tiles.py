@@ -13,8 +13,7 @@ from dask_simjoin.engine.cpu.kernels.tiles import join
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.sinks import Sink
-from dask_simjoin.engine.filters.int8 import STEP
-from dask_simjoin.engine.filters.int8 import Quantized as Constants
+from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
 from dask_simjoin.engine.index import kdorder
 from dask_simjoin.engine.index.cpu_tiles import TilesLayout, make_tiles_layout
 from dask_simjoin.engine.index.tiles import TILE, aligned, aligned_empty, box_tree
@@ -64,7 +63,7 @@ def build(x: np.ndarray, layout: TilesLayout) -> Index:
     return index
 
 
-def _quantized(y: np.ndarray, c: Constants) -> Index:
+def _quantized(y: np.ndarray, c: Int8Filter) -> Index:
     n, d = y.shape
     tile, steps = -(-n // TILE), -(-d // STEP)
     found = {

@@ -1,0 +1,102 @@
+"""The table of methods: each entry's modules do what joiners ask for, and options and messages follow it."""
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dask_simjoin.engine.base import LIBRARIES, MODULES, method_module
+from dask_simjoin.engine.cpu.joiner import JOINER
+from dask_simjoin.engine.cpu.methods.method import CpuMethod
+from dask_simjoin.engine.methods import CHOICES, METHODS, Tiles, choices_for, choices_of, choose
+from dask_simjoin.errors import OptionError
+from dask_simjoin.planning.statistics.moments import moments
+from tests.support.points import frame_of
+
+PROTOCOLS = {"pandas": "engine/cpu/methods/method.py", "cudf": "engine/gpu/methods/method.py"}
+
+
+def functions(tree):
+    """Names and arguments of the functions of a module or a class, from its text."""
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {node.name: [a.arg for a in (*node.args.args, *node.args.kwonlyargs)] for node in found}
+
+
+def text_of(module):
+    return ast.parse(Path(find_spec(module).origin).read_text())
+
+
+@pytest.mark.parametrize(
+    ("library", "name"), [(library, name) for name, m in METHODS.items() for library in m.modules]
+)
+def test_modules_of_methods_offer_what_the_protocol_says(library, name):
+    """By their texts: those of GPUs cannot be imported everywhere."""
+    protocol = text_of("dask_simjoin." + PROTOCOLS[library].removesuffix(".py").replace("/", "."))
+    wanted = {
+        function: arguments[1:]
+        for node in protocol.body
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Method")
+        for function, arguments in functions(node).items()
+    }
+    offered = functions(text_of(METHODS[name].modules[library]))
+    assert wanted
+    assert {function: offered.get(function) for function in wanted} == wanted
+
+
+def test_every_library_has_all_jobs_and_a_method():
+    assert {job for _, job in MODULES} == {"frames", "join", "search"}
+    for library in LIBRARIES:
+        assert all(is_a_file(MODULES[library, job]) for job in ("frames", "join", "search"))
+        assert len(choices_for(library)) > 1
+
+
+def is_a_file(module):
+    """The file of a module, whether or not it can be imported."""
+    return (
+        Path(find_spec("dask_simjoin").origin).parent.parent / (module.replace(".", "/") + ".py")
+    ).exists()
+
+
+def test_the_best_method_serves():
+    for library in LIBRARIES:
+        for dims in range(1, 70):
+            name = choose("auto", dims, library)
+            assert name in choices_for(library)
+            assert name in choices_of(dims)
+    assert [choose("auto", dims, "pandas") for dims in (3, 4)] == ["sweep", "tiles"]
+    assert choose("sweep", 4, "pandas") == "sweep"
+
+
+def test_a_method_is_one_entry(monkeypatch):
+    """What a new entry needs is its module: options, messages, plans and tasks take it from the table."""
+
+    class Squares(Tiles):
+        max_dims = 2
+
+    monkeypatch.setitem(METHODS, "squares", Squares())
+    method_module.cache_clear()
+    assert choices_for("pandas") == (*CHOICES, "squares")
+    assert choices_of(3) == ("sweep", "tiles", "auto")
+    x = np.random.default_rng(0).uniform(size=(500, 2))
+    m = moments(x)
+    layout = JOINER.layout("squares", m.lower, m.upper, m.mean, m.variance, 0.01)
+    index = JOINER.build(x, layout)
+    found = JOINER.pairs(index, index, layout, same=True)
+    assert len(found.left) == len(frame_of(x).simjoin.self_join(0.1, method="tiles"))
+    method_module.cache_clear()
+
+
+def test_messages_name_the_methods_of_the_table():
+    frame = frame_of(np.random.default_rng(0).uniform(size=(10, 5)))
+    with pytest.raises(OptionError, match="use one of 'auto', 'sweep', 'tiles'"):
+        frame.simjoin.self_join(0.1, method="grid")
+    with pytest.raises(OptionError, match=r"at most 4 columns.*use method='tiles' or 'auto'"):
+        frame.simjoin.self_join(0.1, method="sweep")
+
+
+def test_methods_say_what_they_do():
+    for method in METHODS.values():
+        assert type(method).__doc__.partition("\n")[0].endswith(".")
+    assert CpuMethod.__doc__
