@@ -128,7 +128,7 @@ def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, monkeypa
         pairs = source.simjoin.self_join(eps, partitioning=kind, blocksize=4000 * 24)
         plan = pairs.expr.plan
         assert plan.partitioning == kind
-        assert getattr(plan.chunks, "method", "entity") == partitioning
+        assert (plan.chunks.method or "entity") == partitioning
         assert len(plan) >= 10
         pids = client.run(os.getpid)
         running = client.compute(pairs)
