@@ -104,7 +104,7 @@ def test_every_verb_by_disk(frame, moved, verb, tmp_path):
 @pytest.fixture(scope="module")
 def client():
     with (
-        LocalCluster(n_workers=1, threads_per_worker=4, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=4, processes=False, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         yield client
