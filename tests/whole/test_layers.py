@@ -63,7 +63,7 @@ def own(imported):
 def test_rooms_import_from_rooms_below_only():
     """The contracts of pyproject.toml: layers, and no circle among packages and modules."""
     ran = subprocess.run(
-        [Path(sys.executable).with_name("lint-imports"), "--no-logo"],
+        [Path(sys.executable).with_name("lint-imports")],
         cwd=ROOT.parent, capture_output=True, text=True,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
