@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for, host_joiner, joiner_for
@@ -28,13 +30,28 @@ def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None
     return parent
 
 
-def spanning_forest(edges: np.ndarray) -> np.ndarray:
-    """Connect the same numbers by as few edges (k, 2) as do; each goes to the smallest of its component."""
-    names, places = np.unique(edges, return_inverse=True)
-    places = places.reshape(-1, 2)
-    root = component_roots(len(names), places[:, 0], places[:, 1])
-    other = np.flatnonzero(root != np.arange(len(names)))
-    return np.stack([names[other], names[root[other]]], axis=1)
+Edges = tuple[Array, Array]
+"""The numbers (k,), int64, of both ends of edges, where their backend has arrays."""
+
+
+def no_edges(xp: ArrayModule = np) -> Edges:
+    """Make edges that connect nothing."""
+    return xp.zeros(0, np.int64), xp.zeros(0, np.int64)
+
+
+def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
+    """Connect by as few edges as do what all parts connect.
+
+    `joiner`: of their arrays.  Each edge goes from a number, which no other edge is from, to the smallest of
+    its component; the edges are in the order of the numbers that they are from.
+    """
+    xp = joiner.xp
+    left, right = (xp.concatenate([xp.asarray(side) for side in sides]) for sides in zip(*parts, strict=True))
+    names, places = xp.unique(xp.concatenate([left, right]), return_inverse=True)
+    places = places.reshape(-1)
+    root = component_roots(len(names), places[: len(left)], places[len(left) :], joiner)
+    other = xp.flatnonzero(root != xp.arange(len(names)))
+    return names[other], names[root[other]]
 
 
 def forest_of_ids(pairs: Frame) -> Frame:

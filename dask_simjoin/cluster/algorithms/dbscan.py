@@ -2,9 +2,11 @@
 discovering clusters in large spatial databases with noise").
 
 No list of neighbours is made.  Counts of neighbours give the core rows; the core rows of each chunk
-are connected within it, and then only its components, of which there are few, across chunks.  Clusters
-are numbered by their first core row; a border row takes the lowest number among its core neighbours:
-so labels are those of scikit-learn, whatever the chunks.
+are connected within it, and then only its components, of which there are few, across chunks.  The edges
+that do so are merged in a tree, where chunks lie; none of its tasks sees components that stay in one chunk.
+Clusters are numbered by their first core row: each chunk counts those that begin in it, and what it is told
+are the numbers of those that begin elsewhere.  A border row takes the lowest number among its core
+neighbours: so labels are those of scikit-learn, whatever the chunks.
 
 Rows of all chunks have numbers in the order of the frame: their positions in it, or, of chunks of rows that
 follow each other, their chunk and their place in it.
@@ -12,12 +14,15 @@ follow each other, their chunk and their place in it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.components import component_roots, new_nodes, spanning_forest
-from dask_simjoin.engine.compat import module_of, to_host
+from dask_simjoin.cluster.algorithms.components import Edges, new_nodes, no_edges, spanning_forest
+from dask_simjoin.engine.base import joiner_of_library
+from dask_simjoin.engine.compat import module_of
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.row_numbers import RowNumbers, row_numbers
@@ -28,8 +33,37 @@ NOWHERE = np.iinfo(np.int64).max
 Border = tuple[Array, Array]
 """Some rows of a chunk, and the lowest labels that they are near."""
 
-Numbering = tuple[np.ndarray, np.ndarray]
-"""First rows of the chunks' components, ascending, and the numbers of their clusters."""
+
+class Begun(NamedTuple):
+    """Tell of the clusters that begin in a chunk.
+
+    Attributes
+    ----------
+    number : int
+    ranks : array, int64
+        Which of them are in other chunks as well, ascending; where rows are numbered by positions, the first
+        rows (number,) of all of them.
+    """
+
+    number: int
+    ranks: Array
+
+
+class Numbering(NamedTuple):
+    """Tell the numbers of clusters.
+
+    Attributes
+    ----------
+    starts : list of int
+        The number of the first cluster that begins in each chunk; none where rows are numbered by positions.
+    firsts, numbers : array (k,), int64
+        First rows of clusters, ascending, and the numbers of those: of all, or with `starts` of those that
+        are in several chunks.
+    """
+
+    starts: list[int]
+    firsts: Array
+    numbers: Array
 
 
 def components_within(meeting: Meeting, counts: Array | int, min_samples: int) -> Array:
@@ -46,14 +80,24 @@ def components_within(meeting: Meeting, counts: Array | int, min_samples: int) -
     return parent
 
 
-def first_rows(within: Array, own: RowNumbers) -> np.ndarray:
-    """Number the rows that stand for a chunk's components; `own`: numbers of its rows."""
+def _standing(within: Array, own: RowNumbers) -> tuple[Array, Array]:
+    """List the rows that stand for a chunk's components, and their numbers, ascending; `own`: of its rows."""
     xp = module_of(within)
-    return to_host(row_numbers(xp.flatnonzero(within == xp.arange(len(within))), own))
+    rows = xp.flatnonzero(within == xp.arange(len(within), dtype=within.dtype))
+    return rows, row_numbers(rows, own)
 
 
-def edges_across(meeting: Meeting, within: Sequence[Array], numbers: Sequence[RowNumbers]) -> np.ndarray:
-    """Connect the components of two chunks by as few edges (k, 2) as do, between rows that stand for them."""
+def _found(numbers: Array, among: Array) -> tuple[Array, Array]:
+    """Look numbers up among ascending ones: where they are, and which are there."""
+    xp = module_of(numbers)
+    if not len(among):
+        return xp.zeros(len(numbers), np.int64), xp.zeros(len(numbers), bool)
+    places = xp.searchsorted(among, numbers).clip(0, len(among) - 1)
+    return places, among[places] == numbers
+
+
+def edges_across(meeting: Meeting, within: Sequence[Array], numbers: Sequence[RowNumbers]) -> Edges:
+    """Connect the components of two chunks by as few edges as do, between rows that stand for them."""
     joiner = meeting.joiner
     xp = joiner.xp
     core = within[0] >= 0, within[1] >= 0
@@ -68,37 +112,62 @@ def edges_across(meeting: Meeting, within: Sequence[Array], numbers: Sequence[Ro
     joiner.roots(parent)
     tied = xp.flatnonzero(first & (parent != nodes))
 
-    every = xp.concatenate(
-        [row_numbers(xp.arange(len(some)), own) for some, own in zip(within, numbers, strict=True)]
-    )
-    return to_host(xp.stack([every[tied], every[parent[tied]]], axis=1))
+    def named(some: Array) -> Array:
+        found = xp.empty(len(some), np.int64)
+        left = some < offset
+        found[left] = row_numbers(some[left], numbers[0])
+        found[~left] = row_numbers(some[~left] - offset, numbers[1])
+        return found
+
+    return named(tied), named(parent[tied])
 
 
-def _no_edges() -> np.ndarray:
-    return np.zeros((0, 2), np.int64)
+def merge_edges(library: str, *parts: Edges) -> Edges:
+    """Connect by as few edges as do what all of these connect: see `spanning_forest`."""
+    joiner = joiner_of_library(library)
+    return spanning_forest(parts, joiner) if parts else no_edges(joiner.xp)
 
 
-def merge_edges(*parts: np.ndarray) -> np.ndarray:
-    """Connect by as few edges (k, 2) as do what all of these connect."""
-    return spanning_forest(np.concatenate(parts)) if parts else _no_edges()
+def begun_clusters(within: Array, own: RowNumbers, forest: Edges) -> Begun:
+    """Find the clusters whose first rows are in a chunk; `forest`: the edges across all chunks."""
+    xp = module_of(within)
+    left, right = forest
+    names = _standing(within, own)[1]
+    firsts = names[~_found(names, left)[1]]
+    if not isinstance(own, int):
+        return Begun(len(firsts), firsts)
+    return Begun(len(firsts), xp.flatnonzero(_found(firsts, xp.unique(right))[1]))
 
 
-def number_clusters(edges: np.ndarray, *rows: np.ndarray) -> Numbering:
-    """Number the clusters by their first rows; `rows`: those that stand for the chunks' components."""
-    firsts = np.sort(np.concatenate([np.zeros(0, np.int64), *rows]))
-    left, right = (np.searchsorted(firsts, edges[:, k]) for k in (0, 1))
-    root = component_roots(len(firsts), left, right)
-    return firsts, np.unique(root, return_inverse=True)[1].reshape(-1).astype(np.int64)
+def number_clusters(in_order: bool, forest: Edges, *begun: Begun) -> Numbering:
+    """Number the clusters that begin in the chunks; `in_order`: their rows follow each other."""
+    xp = module_of(forest[0])
+    ranks = [some.ranks for some in begun]
+    if not in_order:
+        firsts = xp.sort(xp.concatenate([*ranks, xp.zeros(0, np.int64)]))
+        return Numbering([], firsts, xp.arange(len(firsts)))
+    starts = list(itertools.accumulate((some.number for some in begun), initial=0))
+    numbers = [some + start for some, start in zip(ranks, starts, strict=False)]
+    # in chunks that follow each other first rows do so too
+    return Numbering(starts, xp.unique(forest[1]), xp.concatenate([*numbers, xp.zeros(0, np.int64)]))
 
 
-def label_cores(within: Array, own: RowNumbers, numbering: Numbering) -> Array:
+def label_cores(within: Array, own: RowNumbers, forest: Edges, numbering: Numbering) -> Array:
     """Label a chunk's core rows (n,), int64; others have -1.  `own`: numbers of its rows."""
     xp = module_of(within)
-    firsts, clusters = (xp.asarray(some) for some in numbering)
-    labels = xp.full(len(within), -1, np.int64)
-    core = within >= 0
-    labels[core] = clusters[xp.searchsorted(firsts, row_numbers(within[core], own))]
-    return labels
+    rows, first = _standing(within, own)
+    edges, tied = _found(first, forest[0])
+    first[tied] = forest[1][edges[tied]]
+    number = xp.empty(len(rows), np.int64)
+    elsewhere = tied if numbering.starts else xp.ones(len(rows), bool)
+    number[elsewhere] = numbering.numbers[_found(first[elsewhere], numbering.firsts)[0]]
+    if numbering.starts:
+        assert isinstance(own, int)
+        here = ~tied
+        number[here] = xp.cumsum(here)[here] - 1 + numbering.starts[own]
+    of_row = xp.full(len(within), -1, np.int64)
+    of_row[rows] = number
+    return xp.where(within < 0, -1, of_row[within])
 
 
 def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, Border | None]:
@@ -127,5 +196,7 @@ def dbscan_of_chunk(meeting: Meeting, min_samples: int) -> Array:
     """Label the rows of one chunk that is all there is, and meets itself."""
     counts = meeting.joiner.counts(*meeting.operands, same=True)[0]
     within = components_within(meeting, counts, min_samples)
-    labels = label_cores(within, 0, number_clusters(_no_edges(), first_rows(within, 0)))
+    forest = no_edges(meeting.xp)
+    numbering = number_clusters(True, forest, begun_clusters(within, 0, forest))
+    labels = label_cores(within, 0, forest, numbering)
     return final_labels(labels, border_labels(meeting, (labels, labels))[0])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from dask_simjoin.cluster.algorithms.dbscan import (
+    begun_clusters,
     border_labels,
     components_within,
     edges_across,
     final_labels,
-    first_rows,
     label_cores,
     merge_edges,
     number_clusters,
@@ -23,6 +24,9 @@ from dask_simjoin.expressions.source import picked
 from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.plan import Plan
+
+MERGED = 4
+"""Lists of edges that one task merges: few, so that merging begins while others are found."""
 
 
 class Labels(FoundByChunk):
@@ -42,7 +46,8 @@ class ChunkLabels(LabelledExpr):
     """Label the rows of each chunk.
 
     Core rows are connected within each chunk, then the chunks' components across each block pair; those
-    edges are merged in a tree, clusters numbered by one task, and border rows labelled block by block.
+    edges are merged in a tree.  Each chunk counts the clusters that begin in it, which numbers them, and
+    border rows are labelled block by block.
     """
 
     _label = "simjoin_labels"
@@ -73,9 +78,11 @@ class ChunkLabels(LabelledExpr):
             for b, (i, j) in enumerate(blocks)
             if i != j
         ]
-        firsts = [add("firsts", c, first_rows, within[c], numbers[c]) for c in every]
-        numbering = add("number", 0, number_clusters, steps.merged("merge", merge_edges, edges), *firsts)
-        cores = [add("cores", c, label_cores, within[c], numbers[c], numbering) for c in every]
+        merge = functools.partial(merge_edges, spec.library)
+        forest = steps.merged("merge", merge, edges, MERGED)
+        begun = [add("begun", c, begun_clusters, within[c], numbers[c], forest) for c in every]
+        numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, forest, *begun)
+        cores = [add("cores", c, label_cores, within[c], numbers[c], forest, numbering) for c in every]
         low = [
             add("border", b, border_labels, meeting(i, j), List(cores[i], cores[j]))
             for b, (i, j) in enumerate(blocks)
