@@ -25,7 +25,7 @@ from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.tasks.meeting import Meeting
-from dask_simjoin.tasks.row_numbers import RowNumbers, row_numbers
+from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers, row_numbers
 
 NOWHERE = np.iinfo(np.int64).max
 
@@ -40,13 +40,14 @@ class Begun(NamedTuple):
     Attributes
     ----------
     number : int
-    ranks : array, int64
-        Which of them are in other chunks as well, ascending; where rows are numbered by positions, the first
-        rows (number,) of all of them.
+    ranks, firsts : array (k,), int64
+        Which of them are in other chunks as well, ascending, and their first rows; where rows are numbered by
+        positions, of all of them.
     """
 
     number: int
     ranks: Array
+    firsts: Array
 
 
 class Numbering(NamedTuple):
@@ -55,7 +56,8 @@ class Numbering(NamedTuple):
     Attributes
     ----------
     starts : list of int
-        The number of the first cluster that begins in each chunk; none where rows are numbered by positions.
+        The number of the first cluster that begins in each chunk, and how many there are; none where rows
+        are numbered by positions.
     firsts, numbers : array (k,), int64
         First rows of clusters, ascending, and the numbers of those: of all, or with `starts` of those that
         are in several chunks.
@@ -80,20 +82,24 @@ def components_within(meeting: Meeting, counts: Array | int, min_samples: int) -
     return parent
 
 
-def _standing(within: Array, own: RowNumbers) -> tuple[Array, Array]:
-    """List the rows that stand for a chunk's components, and their numbers, ascending; `own`: of its rows."""
+def _standing(within: Array, own: RowNumbers, forest: Edges) -> tuple[Array, Array, Array]:
+    """Tell rows that stand for clusters in a chunk: the first ones, and others with the first ones' numbers.
+
+    Rows (n,) bool that come first in their clusters, rows that stand for a component whose cluster begins
+    elsewhere, and where.
+    """
     xp = module_of(within)
-    rows = xp.flatnonzero(within == xp.arange(len(within), dtype=within.dtype))
-    return rows, row_numbers(rows, own)
-
-
-def _found(numbers: Array, among: Array) -> tuple[Array, Array]:
-    """Look numbers up among ascending ones: where they are, and which are there."""
-    xp = module_of(numbers)
-    if not len(among):
-        return xp.zeros(len(numbers), np.int64), xp.zeros(len(numbers), bool)
-    places = xp.searchsorted(among, numbers).clip(0, len(among) - 1)
-    return places, among[places] == numbers
+    left, right = forest
+    first = within == xp.arange(len(within), dtype=within.dtype)
+    if isinstance(own, int):
+        start, stop = xp.searchsorted(left, xp.asarray([own * CHUNK, (own + 1) * CHUNK])).tolist()
+        rows, elsewhere = left[start:stop] - own * CHUNK, right[start:stop]
+    else:
+        rows = xp.searchsorted(own, left).clip(0, max(len(own) - 1, 0))
+        found = own[rows] == left if len(own) else xp.zeros(len(left), bool)
+        rows, elsewhere = rows[found], right[found]
+    first[rows] = False
+    return first, rows, elsewhere
 
 
 def edges_across(meeting: Meeting, within: Sequence[Array], numbers: Sequence[RowNumbers]) -> Edges:
@@ -131,43 +137,41 @@ def merge_edges(library: str, *parts: Edges) -> Edges:
 def begun_clusters(within: Array, own: RowNumbers, forest: Edges) -> Begun:
     """Find the clusters whose first rows are in a chunk; `forest`: the edges across all chunks."""
     xp = module_of(within)
-    left, right = forest
-    names = _standing(within, own)[1]
-    firsts = names[~_found(names, left)[1]]
+    first = _standing(within, own, forest)[0]
+    rows = xp.flatnonzero(first)
     if not isinstance(own, int):
-        return Begun(len(firsts), firsts)
-    return Begun(len(firsts), xp.flatnonzero(_found(firsts, xp.unique(right))[1]))
+        return Begun(len(rows), xp.arange(len(rows)), own[rows])
+    right = forest[1] - own * CHUNK
+    several = xp.zeros(len(within), bool)
+    several[right[(right >= 0) & (right < len(within))]] = True
+    ranks = xp.flatnonzero(several[rows])
+    return Begun(len(rows), ranks, row_numbers(rows[ranks], own))
 
 
-def number_clusters(in_order: bool, forest: Edges, *begun: Begun) -> Numbering:
+def number_clusters(in_order: bool, *begun: Begun) -> Numbering:
     """Number the clusters that begin in the chunks; `in_order`: their rows follow each other."""
-    xp = module_of(forest[0])
-    ranks = [some.ranks for some in begun]
+    xp = module_of(begun[0].firsts)
+    firsts = xp.concatenate([some.firsts for some in begun])
     if not in_order:
-        firsts = xp.sort(xp.concatenate([*ranks, xp.zeros(0, np.int64)]))
+        firsts = xp.sort(firsts)
         return Numbering([], firsts, xp.arange(len(firsts)))
     starts = list(itertools.accumulate((some.number for some in begun), initial=0))
-    numbers = [some + start for some, start in zip(ranks, starts, strict=False)]
-    # in chunks that follow each other first rows do so too
-    return Numbering(starts, xp.unique(forest[1]), xp.concatenate([*numbers, xp.zeros(0, np.int64)]))
+    numbers = [some.ranks + start for some, start in zip(begun, starts, strict=False)]
+    return Numbering(starts, firsts, xp.concatenate(numbers))
 
 
 def label_cores(within: Array, own: RowNumbers, forest: Edges, numbering: Numbering) -> Array:
     """Label a chunk's core rows (n,), int64; others have -1.  `own`: numbers of its rows."""
     xp = module_of(within)
-    rows, first = _standing(within, own)
-    edges, tied = _found(first, forest[0])
-    first[tied] = forest[1][edges[tied]]
-    number = xp.empty(len(rows), np.int64)
-    elsewhere = tied if numbering.starts else xp.ones(len(rows), bool)
-    number[elsewhere] = numbering.numbers[_found(first[elsewhere], numbering.firsts)[0]]
-    if numbering.starts:
-        assert isinstance(own, int)
-        here = ~tied
-        number[here] = xp.cumsum(here)[here] - 1 + numbering.starts[own]
-    of_row = xp.full(len(within), -1, np.int64)
-    of_row[rows] = number
-    return xp.where(within < 0, -1, of_row[within])
+    first, tied, elsewhere = _standing(within, own, forest)
+    starts, firsts, numbers = numbering
+    label = xp.full(len(within), -1, np.int64)
+    if isinstance(own, int):
+        label[first] = xp.arange(starts[own], starts[own + 1])
+    else:
+        label[first] = numbers[xp.searchsorted(firsts, own[first])]
+    label[tied] = numbers[xp.searchsorted(firsts, elsewhere)]
+    return xp.where(within < 0, -1, label[within])
 
 
 def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, Border | None]:
@@ -197,6 +201,6 @@ def dbscan_of_chunk(meeting: Meeting, min_samples: int) -> Array:
     counts = meeting.joiner.counts(*meeting.operands, same=True)[0]
     within = components_within(meeting, counts, min_samples)
     forest = no_edges(meeting.xp)
-    numbering = number_clusters(True, forest, begun_clusters(within, 0, forest))
+    numbering = number_clusters(True, begun_clusters(within, 0, forest))
     labels = label_cores(within, 0, forest, numbering)
     return final_labels(labels, border_labels(meeting, (labels, labels))[0])

@@ -81,7 +81,7 @@ class ChunkLabels(LabelledExpr):
         merge = functools.partial(merge_edges, spec.library)
         forest = steps.merged("merge", merge, edges, MERGED)
         begun = [add("begun", c, begun_clusters, within[c], numbers[c], forest) for c in every]
-        numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, forest, *begun)
+        numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, *begun)
         cores = [add("cores", c, label_cores, within[c], numbers[c], forest, numbering) for c in every]
         low = [
             add("border", b, border_labels, meeting(i, j), List(cores[i], cores[j]))
