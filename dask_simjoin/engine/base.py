@@ -80,7 +80,6 @@ def host_joiner() -> Joiner:
 
 def host_kernels(name: str) -> ModuleType:
     """A module of the host's kernels: for what is done there, wherever chunks lie."""
-    host_joiner()  # which first removes compiled kernels that are stale
     return importlib.import_module(f"dask_simjoin.engine.cpu.kernels.{name}")
 
 

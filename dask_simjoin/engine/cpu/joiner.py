@@ -10,7 +10,6 @@ from dask_simjoin.engine.base import HOME, method_module
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.kernels import components, finish
 from dask_simjoin.engine.cpu.kernels import regions as region_kernels
-from dask_simjoin.engine.cpu.kernels.stale import forget_stale
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.method import CpuMethod
@@ -148,7 +147,6 @@ class CpuJoiner:
             room = n
 
 
-forget_stale()
 JOINER = CpuJoiner()
 
 

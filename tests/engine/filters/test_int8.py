@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.quantized_simd import AVAILABLE
-from dask_simjoin.engine.cpu.kernels.stale import forget_stale
 from dask_simjoin.engine.cpu.methods import tiles as cpu_tiles
 from dask_simjoin.engine.filters.int8 import LEAST_DIMS, make_int8_filter
 from dask_simjoin.engine.index.tiles import TILE
@@ -193,18 +192,3 @@ def test_what_it_does_not_serve(dims, scale, eps):
     ones = np.full(dims, scale)
     with np.errstate(over="ignore"):
         assert make_int8_filter(-ones, ones, 0 * ones, ones, eps * eps) is None
-
-
-def test_kernels_older_than_a_text_are_forgotten(tmp_path):
-    text, other = tmp_path / "a.py", tmp_path / "b.txt"
-    kernels = [tmp_path / name for name in ("a.x-1.py311.nbi", "a.x-1.py311.1.nbc", "c.y-2.py311.nbi")]
-    for path in (text, other, *kernels):
-        path.touch()
-        os.utime(path, (1000, 1000))
-    assert not forget_stale(tmp_path, [text])
-    assert all(path.exists() for path in kernels)
-    os.utime(text, (1e11, 1e11))
-    assert not forget_stale(tmp_path, [text])
-    os.utime(text, (1001, 1001))
-    assert forget_stale(tmp_path, [text])
-    assert sorted(tmp_path.iterdir()) == [text, other]

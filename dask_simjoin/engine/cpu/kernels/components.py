@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.metrics.types import Array
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def find(parent: Array, i: int) -> int:
     """The root of a node; every other node on the way is tied to its grandparent (path halving)."""
     while parent[i] != i:
@@ -16,7 +15,7 @@ def find(parent: Array, i: int) -> int:
     return i
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def link(parent: Array, left: Array, right: Array, left_in: Array, right_in: Array, offset: int) -> None:
     """Join the components of pairs of which both rows take part; the smaller root becomes the root.
 
@@ -32,14 +31,14 @@ def link(parent: Array, left: Array, right: Array, left_in: Array, right_in: Arr
                 parent[a] = b
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def roots(parent: Array) -> None:
     """Tie every node to its root."""
     for i in range(parent.size):
         parent[i] = find(parent, i)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, left_low: Array,
            right_low: Array) -> None:  # fmt: skip
     """Lower what rows without a label (-1) have in `left_low`, `right_low` to their neighbours' labels."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, same: bool, q_places: Array,
           d_places: Array, left: Array, right: Array) -> None:  # fmt: skip
     """Fill `left` and `right` with labels; with `same`, the smaller position comes first.
@@ -23,7 +22,7 @@ def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, same
         right[n] = a if swap else b
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def orient(q_order: Array, d_order: Array, same: bool, q_places: Array, d_places: Array, q_first: int,
            d_first: int, left: Array, right: Array) -> None:  # fmt: skip
     """Fill `left` and `right` with places in a whole index, of whose parts those are that begin there.
@@ -37,14 +36,14 @@ def orient(q_order: Array, d_order: Array, same: bool, q_places: Array, d_places
         right[n] = q_first + i if swap else d_first + j
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def gather(values: Array, places: Array, out: Array) -> None:
     """Fill `out` with the values at some places."""
     for n in range(places.size):
         out[n] = values[places[n]]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind, totals: Array) -> None:
     """Fill `totals`, by the norm's formula; `q_y`, `d_y` (n, d): coordinates by place.
 

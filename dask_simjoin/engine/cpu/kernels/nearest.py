@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ALL,
     MAX_GUESS,
@@ -39,19 +40,19 @@ PREFETCHED = 4096
 """Bytes of a tile that are asked for at once; a core follows longer ones by itself."""
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@njit(nogil=True, error_model="numpy", inline="always")
 def _before(keys: Array, ties: Array, i: int, j: int) -> bool:
     return bool(keys[i] < keys[j] or (keys[i] == keys[j] and ties[i] < ties[j]))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@njit(nogil=True, error_model="numpy", inline="always")
 def _swap(keys: Array, ties: Array, nodes: Array, i: int, j: int) -> None:
     keys[i], keys[j] = keys[j], keys[i]
     ties[i], ties[j] = ties[j], ties[i]
     nodes[i], nodes[j] = nodes[j], nodes[i]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: int, node: int) -> None:
     """Add to a heap of `size` with the smallest (key, tie) first."""
     keys[size], ties[size], nodes[size] = key, tie, node
@@ -63,7 +64,7 @@ def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: in
         size = up
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
     """Remove the first of a heap of `size`."""
     size -= 1
@@ -81,7 +82,7 @@ def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
         at = child
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array, d: Terms, d_low: Array,
            d_high: Array, d_tree: Tree, d_least: Array, d_names: Array, terms: Any, same: bool,
            own_tiles: bool, bound2: float, norm: Kind, best_d2: Array, best_name: Array) -> None:  # fmt: skip

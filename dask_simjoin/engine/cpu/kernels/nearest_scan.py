@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.nearest_simd import lanes_within, tile_totals
 from dask_simjoin.engine.cpu.kernels.product_simd import PARTS, QUERIES, part_products
 from dask_simjoin.engine.cpu.kernels.ranking import take_in
@@ -83,13 +84,13 @@ def _set_limits_overload(q, terms, i, t, d2, first, reach, limit):  # type: igno
     return filtered
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@njit(nogil=True, error_model="numpy", inline="always")
 def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
     """Whether a neighbour at most `worst` away is a better one, and not the query itself."""
     return bool(name != own and (d2 < worst or np.uint64(name) < np.uint64(worst_name)))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, most: float, worst: float,
              worst_name: int, own: int, new_d2: Array, new_name: Array) -> int:  # fmt: skip
     """Write those of tile `b`'s points in `mask` that query `i` wants, within `most`; how many."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.cpu.kernels.memory import float64_at, int32_at
 from dask_simjoin.metrics.types import Array
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def keep_smallest(best: Array, rows: Array, values: Array) -> None:
     """Put values of rows among the smallest that each row has: `best` (n, k), ascending."""
     k = best.shape[1]
@@ -25,7 +25,7 @@ def keep_smallest(best: Array, rows: Array, values: Array) -> None:
             row[at] = value
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, out_values: Array) -> None:
     """Sort edges by row: `ends` (n + 1,), zeros at first, tells where each row's begin and end."""
     for n in range(rows.size):
@@ -42,7 +42,7 @@ def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, o
     ends[ends.size - 1] = rows.size
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array, out: Array,
                 out_values: Array) -> None:  # fmt: skip
     """Put edges of rows behind those that each has already.
@@ -58,7 +58,7 @@ def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array,
         at[i] = to
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def kth_smallest(ends: Array, values: Array, k: int, out: Array) -> None:
     """The k-th smallest value of each row that has so many; `ends` (n + 1,): where each row's are."""
     for i in range(out.size):
@@ -66,7 +66,7 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array) -> None:
             out[i] = np.partition(values[ends[i] : ends[i + 1]], k - 1)[k - 1]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: Array, weights_at: Array,
           reach: Array, before: Array, place: Array, heap: Array, where: Array) -> None:  # fmt: skip
     """Visit all nodes, the nearest to what was visited first, the one of the lowest rank where several are.
@@ -144,7 +144,7 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
             where[q] = at
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
     """Keep the edges that join sets of nodes, in their order; their number."""
     number = 0
@@ -160,7 +160,7 @@ def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
     return number
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def sort_ties(order: Array, weight: Array, key: Array) -> None:
     """Put what `order` sorts by weight in the order of a second key where weights are equal."""
     start = 0
@@ -181,7 +181,7 @@ def sort_ties(order: Array, weight: Array, key: Array) -> None:
         start = stop
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def attach(rows: Array, names: Array, weights: Array, best: Array, best_name: Array) -> None:
     """Note for rows the least weight by which they were met, and the least name with that weight."""
     for n in range(rows.size):

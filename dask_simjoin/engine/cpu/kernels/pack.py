@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.filters.int8 import STEP
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.types import Array
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def pack_filter(x: Array, order: Array, centre: Array, scale: float, kappa: float, eps2: float, sure: float,
                 y: Array, z: Array, start: Array, limit: Array, q_sure: Array, d_sure: Array, low: Array,
                 high: Array) -> float:  # fmt: skip
@@ -53,7 +53,7 @@ def pack_filter(x: Array, order: Array, centre: Array, scale: float, kappa: floa
     return largest
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def pack_exact(x: Array, order: Array, y: Array, z: Array, low: Array, high: Array) -> None:
     """Fill the arrays of a float64 tile index: `y` (n, d), `z` (tiles, d, 64), boxes (tiles, d)."""
     n, d = x.shape
@@ -75,7 +75,7 @@ def pack_exact(x: Array, order: Array, y: Array, z: Array, low: Array, high: Arr
                 high[tile, k] = max(high[tile, k], value)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: int, bias: int, queries: Array,
                    points: Array, take: Array, first: Array, marked: Array) -> None:  # fmt: skip
     """Fill the arrays of the 8-bit filter: see `index.quantized`.

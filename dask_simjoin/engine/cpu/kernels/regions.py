@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def own_regions(x: Array, dim: Array, split: Array, child: Array, out: Array) -> None:
     """Fill `out` with the region of each point of `x` (n, d)."""
     for i in range(x.shape[0]):
@@ -19,7 +19,7 @@ def own_regions(x: Array, dim: Array, split: Array, child: Array, out: Array) ->
         out[i] = -1 - node
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def halo_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array, lower: Array, upper: Array,
                  own: Array, reach: float, threshold: float, norm: Kind, rows: Array,
                  regions: Array) -> int:  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.metrics.types import Array
 
 GAPS = np.array([1750, 701, 301, 132, 57, 23, 10, 4, 1])
@@ -12,7 +12,7 @@ GAPS = np.array([1750, 701, 301, 132, 57, 23, 10, 4, 1])
 the one below."""
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Put entries into their rows; `at` (n,): where each row's next entry goes."""
     for n in range(rows.size):
@@ -21,7 +21,7 @@ def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_v
         out[to], out_values[to] = columns[n], values[n]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Put whole rows behind what those rows have; `starts` (n + 1,): where each row's entries are."""
     for i in range(at.size):
@@ -32,7 +32,7 @@ def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, ou
         at[i] = to
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def _insert(columns: Array, values: Array, first: int, stop: int, gap: int) -> None:
     """Sort what lies `gap` apart, by value and then by column."""
     for n in range(first + gap, stop):
@@ -47,7 +47,7 @@ def _insert(columns: Array, values: Array, first: int, stop: int, gap: int) -> N
         values[at], columns[at] = value, column
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def sort(starts: Array, columns: Array, values: Array) -> None:
     """Sort the entries of each row by value and then by column, in place."""
     for i in range(starts.size - 1):

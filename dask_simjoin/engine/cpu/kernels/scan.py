@@ -51,7 +51,7 @@ PAUSED = np.uint64(256)
 """Tiles for which it does."""
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@njit(nogil=True, error_model="numpy", inline="always")
 def _address(z: int, dims: int, size: int, i: int) -> int:
     """Of point `i`'s first coordinate in tiles."""
     return z + ((i // TILE) * dims * TILE + i % TILE) * size

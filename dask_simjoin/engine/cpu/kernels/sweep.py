@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.sweep_simd import sweep_counts, sweep_pairs
 from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.metrics.types import Array
@@ -13,7 +13,7 @@ FRESH = (0, 0, -1, 0, 0)
 """State of a join that has not begun: row, offset, point (-1: none yet), window."""
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_names: Array, d_cols: Array,
           d_keys: Array, d_starts: Array, d_names: Array, offsets: Array, reach: float, threshold: float,
           norm: Kind, same: bool, left: Array, right: Array, n: int, cap: int, state: Array,
@@ -75,7 +75,7 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_names: Ar
     return n
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Array, d_keys: Array,
            d_starts: Array, offsets: Array, reach: float, threshold: float, norm: Kind, same: bool,
            q_counts: Array, d_counts: Array, at: Array) -> None:  # fmt: skip

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, STATES, scan, within
 from dask_simjoin.engine.cpu.kernels.tile_simd import boxes_near, count_bits, lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind
@@ -33,7 +33,7 @@ WORTHWHILE = 58
 """A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def candidates(lower: Array, upper: Array, levels: Array, low: Any, high: Any, reach: Any, tiles: int,
                least: int, norm: Kind, found: Array) -> int:  # fmt: skip
     """Write the numbers of the tiles >= `least` within `reach` of a box to `found`; how many.
@@ -76,7 +76,7 @@ def candidates(lower: Array, upper: Array, levels: Array, low: Any, high: Any, r
     return n
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, points: int, d: Terms,
          swept: tuple[int, int], d_low: Array, d_high: Array, d_tree: Tree, d_names: Array,
          reach: Any, threshold: float, norm: Kind, same: bool,

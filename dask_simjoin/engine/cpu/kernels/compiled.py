@@ -1,0 +1,133 @@
+"""Compile kernels with Numba, and keep what it made where all processes of a machine find it.
+
+Numba's own cache would do but for four things.  Before it looks for a kernel it loads all that it could
+compile with: .15 s in each process.  It counts a kernel as fresh as long as its module's text is, but in a
+kernel is also what that module imports.  It numbers the files of a function, and two processes that write at
+a time may give one number to two kernels, for other types or another processor.  And it reads only where it
+can write: what was compiled when an image was built is not found by those who may not write there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import pickle
+import shutil
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from numba import config, njit
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.runtime import rtsys
+from numba.core.serialize import dumps
+from numba.core.sigutils import normalize_signature
+
+from dask_simjoin.engine.cpu.kernels.annotations import Signature, TargetContext
+
+HERE = Path(__file__).parent
+ENGINE = HERE.parents[1]
+
+DIGEST = hashlib.sha256().digest_size
+
+
+def sources() -> list[Path]:
+    """Return the texts that a kernel may be made of: theirs, of indexes and filters, and of norms."""
+    folders = HERE, ENGINE / "index", ENGINE / "filters", ENGINE.parent / "metrics"
+    return sorted(path for folder in folders for path in folder.glob("*.py"))
+
+
+@functools.cache
+def stamp() -> str:
+    """What kernels of these texts, made by these versions, are told from others by."""
+    text = hashlib.sha256(f"{sys.version} {numba.__version__} {llvmlite.__version__}".encode())
+    for path in sources():
+        text.update(f"{path.name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return text.hexdigest()[:16]
+
+
+def folders() -> list[Path]:
+    """Where kernels are looked for: the first that can be written to takes new ones."""
+    found = [Path(config.CACHE_DIR) / "dask_simjoin"] if config.CACHE_DIR else []
+    found.append(HERE / "__pycache__")
+    with contextlib.suppress(RuntimeError):  # there is no home
+        found.append(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dask_simjoin")
+    return [folder / f"kernels-{stamp()}" for folder in found]
+
+
+def read(name: str) -> bytes | None:
+    """What is kept under a name, wherever that is; None where nothing is, or half of it."""
+    for folder in folders():
+        with contextlib.suppress(OSError):
+            text = (folder / name).read_bytes()
+            if hashlib.sha256(text[DIGEST:]).digest() == text[:DIGEST]:
+                return text[DIGEST:]
+    return None
+
+
+def write(name: str, text: bytes) -> None:
+    """Keep something under a name, at once or not at all; where nothing can be written it is not kept."""
+    for folder in folders():
+        with contextlib.suppress(OSError):
+            if not folder.exists():
+                folder.mkdir(parents=True)
+                if folder.parent.parent == HERE:
+                    _forget_others(folder)
+            part = folder / f"{uuid.uuid4().hex}.part"
+            part.write_bytes(hashlib.sha256(text).digest() + text)
+            part.replace(folder / name)
+            return
+
+
+def _forget_others(folder: Path) -> None:
+    """Remove kernels of older texts from where only this package's are."""
+    for other in folder.parent.glob("kernels-*"):
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+class KernelCache(NullCache):
+    """What Numba asks for the compiled forms of a function: a file each, named by all that it depends on."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @property
+    def cache_path(self) -> str:
+        """Where it looks first."""
+        return str(folders()[0])
+
+    def _name(self, types: tuple[Any, ...], machine: tuple[Any, ...]) -> str:
+        name = f"{self._function.__module__.rpartition('.')[2]}.{self._function.__qualname__}"
+        key = repr((self._function.__module__, self._function.__code__.co_firstlineno, types, machine))
+        return f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.nbc"
+
+    def load_overload(self, sig: Signature | tuple[Any, ...], target_context: TargetContext) -> Any:
+        """Return what was compiled for these types and this processor, or None."""
+        types, _ = normalize_signature(sig)
+        text = read(self._name(types, target_context.codegen().magic_tuple()))
+        if text is None:
+            return None
+        rtsys.initialize(target_context)  # of all that Numba may load, what runs needs only this
+        return CompileResult._rebuild(target_context, *pickle.loads(text))
+
+    def save_overload(self, sig: Signature | tuple[Any, ...], data: Any) -> None:
+        """Keep what was compiled."""
+        types, _ = normalize_signature(sig)
+        if not data.library.has_dynamic_globals:  # addresses of this process
+            write(self._name(types, data.codegen.magic_tuple()), dumps(data._reduce()))
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function when it is first called, without Python's lock, and keep what was compiled."""
+    compiled = njit(nogil=True, error_model="numpy")(function)
+    if not config.DISABLE_JIT:
+        compiled._cache = KernelCache(function)
+    return compiled

@@ -1,0 +1,125 @@
+"""Compiled kernels are found again, by all who should find them, and by nobody else."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dask_simjoin.engine.cpu.kernels import compiled
+from dask_simjoin.engine.cpu.kernels.components import link, roots
+
+PACKAGE = compiled.ENGINE.parent
+
+COUNT = """
+import sys
+import numpy as np
+from numba.core import event
+compiled = event.RecordingListener()
+event.register("numba:compile", compiled)
+from dask_simjoin.engine.cpu.kernels.components import roots
+parent = np.array([0, 0, 1], np.int32)
+roots(parent)
+print(parent.tolist(), sum(e.is_start for _, e in compiled.buffer), "numba.np.linalg" in sys.modules)
+"""
+
+
+def run(cache):
+    told = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
+    ran = subprocess.run([sys.executable, "-c", COUNT], env=told, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return ran.stdout.split("] ")
+
+
+@pytest.mark.processes
+def test_a_kernel_is_compiled_once_and_then_found_without_loading_the_compiler(tmp_path):
+    assert run(tmp_path) == ["[0, 0, 0", "2 True\n"]  # with what it calls
+    assert run(tmp_path) == ["[0, 0, 0", "0 False\n"]
+    for path in tmp_path.rglob("*.nbc"):
+        path.write_bytes(path.read_bytes()[:-1])
+    assert run(tmp_path) == ["[0, 0, 0", "2 True\n"]
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    found = [tmp_path / "first", tmp_path / "second"]
+    monkeypatch.setattr(compiled, "folders", lambda: found)
+    return found
+
+
+def test_what_was_written_is_read(places):
+    assert compiled.read("a") is None
+    compiled.write("a", b"one")
+    compiled.write("b", b"two")
+    compiled.write("a", b"three")
+    assert (compiled.read("a"), compiled.read("b")) == (b"three", b"two")
+    assert sorted(path.name for path in places[0].iterdir()) == ["a", "b"]
+    assert not places[1].exists()
+
+
+def test_what_cannot_be_written_to_is_read(places):
+    compiled.write("a", b"one")
+    kept = places[0].rename(places[0].with_name("kept"))
+    places[0].touch()  # nothing can be written to a folder that is none, not even by root
+    compiled.write("b", b"two")
+    assert [path.name for path in places[1].iterdir()] == ["b"]
+    places[0].unlink()
+    kept.rename(places[0])
+    assert (compiled.read("a"), compiled.read("b")) == (b"one", b"two")
+    places[:] = [places[0] / "a"]
+    compiled.write("c", b"three")
+    assert compiled.read("c") is None
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-1], lambda b: b[:10], lambda b: b"", lambda b: b[:-1] + b"?"]
+)
+def test_half_a_file_is_none(places, damage):
+    compiled.write("a", b"some text")
+    (places[0] / "a").write_bytes(damage((places[0] / "a").read_bytes()))
+    assert compiled.read("a") is None
+
+
+def test_kernels_of_other_texts_are_others(tmp_path, monkeypatch):
+    text = tmp_path / "text.py"
+    text.write_text("one")
+    monkeypatch.setattr(compiled, "sources", lambda: [text])
+    one = compiled.stamp.__wrapped__()
+    assert compiled.stamp.__wrapped__() == one
+    text.write_text("two")
+    assert compiled.stamp.__wrapped__() != one
+
+
+def test_other_types_other_machines_and_other_functions_are_other_kernels():
+    calls = [
+        (some, types, machine)
+        for some in (link, roots)
+        for types in (("int32",), ("int64",))
+        for machine in (("x86", "znver5", "+avx2"), ("x86", "generic", ""))
+    ]
+    names = {some._cache._name(types, machine) for some, types, machine in calls}
+    assert len(names) == len(calls)
+    assert all("/" not in name and "<" not in name for name in names)
+
+
+def test_a_stamp_is_of_all_that_kernels_import():
+    texts = {path.relative_to(PACKAGE).with_suffix("") for path in compiled.sources()}
+    for path in compiled.sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dask_simjoin"):
+                module = Path(*node.module.split(".")[1:])
+                named = {module, *(module / alias.name for alias in node.names)}
+                # errors alone are elsewhere: nothing is compiled of them
+                assert named & texts or module == Path("errors"), f"{path.name} imports {node.module}"
+
+
+def test_older_kernels_are_removed_where_only_ours_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "HERE", tmp_path)
+    new, old, other = (tmp_path / "__pycache__" / name for name in ("kernels-2", "kernels-1", "other"))
+    for folder in (old, other):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(compiled, "folders", lambda: [new])
+    compiled.write("a", b"one")
+    assert sorted(new.parent.iterdir()) == [new, other]
