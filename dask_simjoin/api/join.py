@@ -14,7 +14,7 @@ from dask_simjoin.expressions import pairs
 from dask_simjoin.expressions.counts import MatchCounts
 from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.source import freeze
-from dask_simjoin.metrics.types import Array, Frame
+from dask_simjoin.metrics.types import Array, Frame, Series
 from dask_simjoin.options.calls import verb
 from dask_simjoin.options.requests import ANTI, LEFT, SEMI, Join
 from dask_simjoin.options.spec import JoinSpec
@@ -141,8 +141,19 @@ def semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> F
 
 
 def _finite(frame: Frame, spec: JoinSpec) -> Frame:
-    """The rows that take part."""
-    if is_dask_collection(frame):
-        return frame.map_partitions(_finite, spec, meta=frame._meta)
-    kept = points(frame, spec)[1]
-    return frame if kept is None else frame[kept]
+    """The rows that take part; in Dask by a filter, beneath which only columns that are needed are read."""
+    if not is_dask_collection(frame):
+        kept = points(frame, spec)[1]
+        return frame if kept is None else frame[kept]
+    own = frame[[name for name in frame.columns if name in spec.on]]
+    index = frame._meta.index[:0]
+    example = frames_for(frame._meta).series(np.zeros(0, np.bool_), index, "taken")
+    return frame[own.map_partitions(_taken, spec, meta=example)]
+
+
+def _taken(frame: Frame, spec: JoinSpec) -> Series:
+    """Tell of each row whether it takes part."""
+    kept, frames = points(frame, spec)[1], frames_for(frame)
+    if kept is None:
+        kept = frames.xp.ones(len(frame), np.bool_)
+    return frames.series(kept, frame.index, "taken")

@@ -92,12 +92,16 @@ class Cuts(LabelledExpr):
         plan: Plan = self.operand("plan")
         return [] if plan.even else np.flatnonzero(plan.slices > 1).tolist()
 
+    @functools.cached_property
+    def _number(self) -> dict[int, int]:
+        return {block: n for n, block in enumerate(self.blocks)}
+
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.blocks) + 1)
 
     def ref(self, block: int) -> TaskRef:
         """Refer to the cuts of one of them."""
-        return TaskRef((self._name, int(np.searchsorted(self.blocks, block))))
+        return TaskRef((self._name, self._number[block]))
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")

@@ -59,8 +59,12 @@ class FrozenSource:
 
 
 def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
-    """Make the columns of a Dask DataFrame a frozen source."""
-    return FrozenSource(ddf[columns].expr)
+    """Make the columns of a Dask DataFrame a frozen source.
+
+    They keep the frame's order, in which readers give them: in another one each partition would be copied.
+    """
+    wanted = set(columns)
+    return FrozenSource(ddf[[name for name in ddf.columns if name in wanted]].expr)
 
 
 def optimise_in_place(expr: Expr) -> Expr:

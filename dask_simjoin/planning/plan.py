@@ -85,7 +85,7 @@ class Plan:
         """Points that take part."""
         return sum(self.table_rows)
 
-    @property
+    @functools.cached_property
     def outputs(self) -> int:
         """Partitions of the result."""
         return int(self.slices.sum())

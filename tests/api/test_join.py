@@ -396,3 +396,35 @@ def test_building_computes_nothing():
     for how in ("inner", "left", "leftsemi", "leftanti"):
         lazy[0].simjoin.join(lazy[1], 1.0, on=["c0", "c1"], how=how)
     lazy[0].simjoin.knn_join(lazy[1], 3, on=["c0", "c1"])
+
+
+@pytest.mark.parametrize("how", ["leftsemi", "leftanti"])
+@pytest.mark.parametrize("dropna", [False, True])
+def test_semi_joins_read_what_they_need(how, dropna):
+    """Of the frame's columns the reader is asked for coordinates, and besides for those of the result."""
+    left, right = table(60, 2, 1), table(50, 2, 2)
+    left.iloc[3, 0] = np.nan if dropna else 0.0
+    asked = []
+
+    def read(part, columns=None):
+        asked.append(list(left.columns) if columns is None else list(columns))
+        own = left.iloc[30 * part : 30 * part + 30]
+        return own if columns is None else own[columns]
+
+    label = f"read_{how}_{dropna}"  # else Dask takes one reader for another
+    frame = dd.from_map(read, range(2), meta=left.iloc[:0], label=label)
+    on = ["c0", "c1"]
+    rows = frame.simjoin.join(right, 0.5, on=on, how=how, dropna=dropna)
+    asked.clear()
+    plan = rows.npartitions
+    assert plan == 2
+    near = {pair[0] for pair in near_pairs(left, right, 0.5, on)}
+    wanted = [label for label in left.dropna().index if (label in near) == (how == "leftsemi")]
+    assert wanted
+    for columns in (["when"], ["own1", "c1"]):
+        found = rows[columns].compute(scheduler="sync")
+        assert sorted(found.index) == sorted(wanted)
+        assert found.equals(left.loc[found.index, columns])
+        assert asked
+        assert {name for some in asked for name in some} == {*on, *columns}
+        asked.clear()
