@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
-from dask_simjoin.engine.gpu.kdorder import kd_order
+from dask_simjoin.engine.gpu.boxes import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.methods.method import GpuLayout, Sink
@@ -57,7 +57,7 @@ class GpuJoiner:
         with self._lock:
             self.built += 1
         if isinstance(layout, NearestDeviceLayout):
-            return device_nearest.build(x, layout, cupy, kd_order)
+            return device_nearest.build(x, layout, BUILDER)
         return method_of(layout.method).build(x, layout)
 
     def pairs(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, distance: Measured | None = None,

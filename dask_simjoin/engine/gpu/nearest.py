@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.gpu.kdorder import kd_order
+from dask_simjoin.engine.gpu.boxes import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.index import gpu_nearest as device_nearest
@@ -36,7 +36,7 @@ SCRATCH_SHARE = 16
 
 def build(x: Any, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
-    return device_nearest.build(x, layout, cupy, kd_order)
+    return device_nearest.build(x, layout, BUILDER)
 
 
 def _shared() -> int:

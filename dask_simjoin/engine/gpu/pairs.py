@@ -8,11 +8,12 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.base import method_module
+from dask_simjoin.engine.gpu.growing import GrowingColumns
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.methods.method import GpuLayout, GpuMethod
 from dask_simjoin.engine.protocols import Kept, Measured, Pairs, Rows
-from dask_simjoin.metrics.types import Array, DType, Index
+from dask_simjoin.metrics.types import Array, Index
 
 LIBRARY = "cudf"
 
@@ -44,12 +45,11 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, same: bool, distanc
     assert all(name.dtype == kind for name in names)
     wanted = [(side, cupy.ascontiguousarray(some)) for side in range(2) for some in (kept or ((), ()))[side]]
     dtypes = [kind, kind, *([] if distance is None else [cupy.float64]), *(some.dtype for _, some in wanted)]
-    parts, told = [], (0, 0)
+    result, told = GrowingColumns(dtypes), (0, 0)
     function = finish(layout, "name_pairs", labels=labels is not None)
     for found in method_of(layout.method).batches(q, d, layout, same=same, rows=rows):
         n = len(found.places)
-        columns = [cupy.empty(n, dtype) for dtype in dtypes]
-        left, right, *more = columns
+        left, right, *more = columns = result.add(n, found.left)
         away = None if distance is None else more.pop(0)
         if n:
             order = found.places, np.uint64(n), q["order"], d["order"]
@@ -60,10 +60,9 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, same: bool, distanc
                 keep = finish(layout, "keep_columns", labels=labels is not None)
                 keep(*shape_of(n), (*order, np.int32(same), table, np.int32(len(more))))
         if distance is not None:
-            columns[2] = distance(away)
-        parts.append(columns)
+            columns[2][:] = distance(away)
         told = (found.decided, found.refused)
-    whole = parts[0] if len(parts) == 1 else _joined(parts, dtypes)
+    whole = result.columns()
     away = whole[2] if distance is not None else None
     return Pairs(whole[0], whole[1], away, *told, whole[2 + (distance is not None) :])
 
@@ -75,9 +74,3 @@ def _table(wanted: list[tuple[int, Array]], out: list[Array]) -> Array:
         for (side, some), to in zip(wanted, out, strict=True)
     ]
     return cupy.asarray(np.array(columns, np.uint64))
-
-
-def _joined(parts: list[list[Array]], dtypes: list[DType]) -> list[Array]:
-    if not parts:
-        return [cupy.empty(0, dtype) for dtype in dtypes]
-    return [cupy.concatenate(column) for column in zip(*parts, strict=True)]

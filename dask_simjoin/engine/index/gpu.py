@@ -31,9 +31,6 @@ MAX_DIMS = 2048
 ENOUGH = 227 * 1024
 """Shared memory of a block on compute capability 9.0."""
 
-KdOrder = Callable[[Array, tuple[int, ...], int, int, ArrayModule], Array]
-"""`dask_simjoin.engine.index.kdorder.kd_order`, or what does the same."""
-
 CUTS = 3
 """Times that each dimension is cut in two.  2 to 4 were tried: 3 is best or next to it from 6 to 64-D."""
 
@@ -188,17 +185,56 @@ def cut_dims(cut: tuple[int, ...], n: int, tile: int) -> tuple[int, ...]:
     return cut[: max(1, math.ceil(levels / CUTS))]
 
 
-def build(x: Array, layout: DeviceLayout, xp: ArrayModule = np, order_of: KdOrder = kd_order) -> Index:
+def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
+    """Return the tree of the boxes of the points (n, d), float64, as their filter sees them.
+
+    With `tiled` also ``z``, the points by tile: see `build`.
+    """
+    n, d = y.shape
+    z = y if bounds is None else scaled(y, bounds).astype(np.float32)
+    number = -(-n // tile)
+    padded = np.empty((number * tile, d), z.dtype)
+    padded[:n], padded[n:] = z, z[-1]
+    padded = padded.reshape(number, tile, d)
+    index = dict(
+        zip(("lower", "upper", "levels"), box_tree(padded.min(axis=1), padded.max(axis=1)), strict=True)
+    )
+    if tiled:
+        index["z"] = np.ascontiguousarray(padded.transpose(0, 2, 1))
+    return index
+
+
+@dataclass(frozen=True)
+class Builder:
+    """What an index is built with.
+
+    Attributes
+    ----------
+    xp : module
+        NumPy or CuPy.
+    order : callable
+        `dask_simjoin.engine.index.kdorder.kd_order`, or what does the same.
+    boxed : callable
+        `boxed`, or what does the same.
+    """
+
+    xp: ArrayModule
+    order: Callable[[Array, tuple[int, ...], int, int, ArrayModule], Array]
+    boxed: Callable[[Array, Bounds | None, int, bool], Index]
+
+
+HOST = Builder(np, kd_order, boxed)
+"""Builds with NumPy what a GPU's index is, for tests that need no GPU."""
+
+
+def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
     """Index of one chunk.
 
     Parameters
     ----------
     x : array (n, d), float64
     layout : DeviceLayout
-    xp : module
-        NumPy or CuPy.
-    order_of : callable
-        `dask_simjoin.engine.index.kdorder.kd_order`, or what does the same.
+    builder : Builder
 
     Returns
     -------
@@ -208,22 +244,22 @@ def build(x: Array, layout: DeviceLayout, xp: ArrayModule = np, order_of: KdOrde
         compared: ``z`` (tiles, d, 64, float32 or float64), or ``vectors`` and ``vectors_sure`` (see
         `dask_simjoin.engine.filters.float16.make_vectors`).
     """
-    index, scaled_points = begin(x, layout, xp, order_of)
-    if not len(x):
-        return index
-    tensor = ENGINES[layout.engine].tensor
-    z = index["y"] if scaled_points is None else scaled_points.astype(xp.float32)
-    if tensor and layout.bounds is not None:
-        index["vectors"], index["vectors_sure"] = half.make_vectors(scaled_points, layout.bounds, xp)
-    return index | boxed(z, layout.tile, not tensor, xp)
+    index, xp = begin(x, layout, builder), builder.xp
+    if len(x) and ENGINES[layout.engine].tensor and layout.bounds is not None:
+        points = scaled(index["y"], layout.bounds, xp)
+        index["vectors"], index["vectors_sure"] = half.make_vectors(points, layout.bounds, xp)
+    return index
 
 
-def begin(x: Array, layout: TilesOnDevice, xp: ArrayModule, order_of: KdOrder) -> tuple[Index, Array | None]:
-    """Begin the index of a chunk: ``order``, ``y``; and give the points as filters see them, if one does."""
-    order = order_of(x, cut_dims(layout.cut, len(x), layout.tile), layout.tile, FAN_OUT, xp)
+def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
+    """Build what the indexes of joins and of searches share: the order, the points, and their boxes."""
+    xp, tile = builder.xp, layout.tile
+    order = builder.order(x, cut_dims(layout.cut, len(x), tile), tile, FAN_OUT, xp)
     y = xp.ascontiguousarray(x[order])
     index = {"order": order.astype(xp.int32, copy=False), "y": y}
-    return index, scaled(y, layout.bounds, xp) if len(x) and layout.bounds is not None else None
+    if not len(x):
+        return index
+    return index | builder.boxed(y, layout.bounds, tile, not ENGINES[layout.engine].tensor)
 
 
 def scaled(y: Array, bounds: Bounds, xp: ArrayModule = np) -> Array:
@@ -231,18 +267,3 @@ def scaled(y: Array, bounds: Bounds, xp: ArrayModule = np) -> Array:
     a = y - xp.asarray(bounds.centre)
     a *= bounds.scale
     return a
-
-
-def boxed(z: Array, tile: int, tiled: bool, xp: ArrayModule = np) -> Index:
-    """The tree of the tiles' boxes; with `tiled` also ``z``, the points by tile: see `build`."""
-    n, d = z.shape
-    number = -(-n // tile)
-    padded = xp.empty((number * tile, d), z.dtype)
-    padded[:n], padded[n:] = z, z[-1]
-    padded = padded.reshape(number, tile, d)
-    index = dict(
-        zip(("lower", "upper", "levels"), box_tree(padded.min(axis=1), padded.max(axis=1), xp), strict=True)
-    )
-    if tiled:
-        index["z"] = xp.ascontiguousarray(padded.transpose(0, 2, 1))
-    return index

@@ -12,8 +12,8 @@ import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
-from dask_simjoin.engine.index.gpu import ENGINES, ENOUGH, KdOrder, TilesOnDevice, begin, boxed
-from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.engine.index.gpu import ENGINES, ENOUGH, HOST, Builder, TilesOnDevice, begin, scaled
+from dask_simjoin.engine.index.kdorder import dims_to_cut
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Array, ArrayModule, Index
@@ -111,18 +111,14 @@ def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
     return {"float16": max(vectors, sums), "float32": bounds.rho / near}
 
 
-def build(x: Array, layout: NearestDeviceLayout, xp: ArrayModule = np,
-          order_of: KdOrder = kd_order) -> Index:  # fmt: skip
+def build(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST) -> Index:
     """Index of one chunk.
 
     Parameters
     ----------
     x : array (n, d), float64
     layout : NearestDeviceLayout
-    xp : module
-        NumPy or CuPy.
-    order_of : callable
-        `dask_simjoin.engine.index.kdorder.kd_order`, or what does the same.
+    builder : Builder
 
     Returns
     -------
@@ -131,15 +127,12 @@ def build(x: Array, layout: NearestDeviceLayout, xp: ArrayModule = np,
         `dask_simjoin.engine.index.gpu.build`, or instead of ``z``: ``vectors``, ``norm``, ``error`` (see
         `dask_simjoin.engine.filters.float16`) and ``most_error`` (1,), the largest error.
     """
-    index, scaled_points = begin(x, layout, xp, order_of)
-    if not len(x):
-        return index
-    tensor = ENGINES[layout.engine].tensor
-    z = index["y"] if scaled_points is None else scaled_points.astype(xp.float32)
-    if tensor and scaled_points is not None:
-        index["vectors"], index["norm"], index["error"] = half.make_nearest_vectors(scaled_points, xp)
+    index, xp = begin(x, layout, builder), builder.xp
+    if len(x) and ENGINES[layout.engine].tensor and layout.bounds is not None:
+        points = scaled(index["y"], layout.bounds, xp)
+        index["vectors"], index["norm"], index["error"] = half.make_nearest_vectors(points, xp)
         index["most_error"] = index["error"].max().reshape(1)
-    return index | boxed(z, layout.tile, not tensor, xp)
+    return index
 
 
 def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:

@@ -16,6 +16,7 @@ SHARED = {
     "regions": (),
     "components": ("components.cuh",),
     "order": (),
+    "boxes": (),
     "nearest": ("nearest.cuh",),
     "nearest_tensor": ("tensor.cuh", "nearest.cuh"),
 }

@@ -24,11 +24,14 @@ class Found:
         Valid until the next batch is asked for.
     decided, refused : int
         So far: how many pairs only float64 could tell, and how many of them it refused.
+    left : int
+        About how many pairs the batches after this one have; 0 if it is the last.
     """
 
     places: Array
     decided: int
     refused: int
+    left: int = 0
 
 
 class Sink(enum.IntEnum):

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
-from dask_simjoin.engine.gpu.kdorder import kd_order
+from dask_simjoin.engine.gpu.boxes import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.methods.method import Found, Sink
@@ -28,7 +28,7 @@ BATCH_SHARE = 32
 """Part of a GPU's memory that they may take."""
 
 FIRST_BATCH = 128
-"""Pairs of each point for which there is room at first: what several batches give must be copied together."""
+"""Pairs of each point for which there is room at first."""
 
 MAX_UNITS = 1 << 26
 """Units of work: each costs a few box tests, even where no tile is near."""
@@ -52,9 +52,8 @@ class _Launch:
         tensor = self.engine.tensor
         start, stop = rows or (0, len(q["y"]))
         self.first, self.last = start // layout.grain, -(-stop // layout.grain)
-        levels = d["levels"].tolist()
-        groups = levels[1]
-        self.level1 = groups if len(levels) > 2 else 0
+        groups = -(-len(d["y"]) // (layout.tile * FANOUT))
+        self.level1 = groups if groups > 1 else 0
         self.ranges = -(-groups // FANOUT)
         blocks = self.last - self.first
         constants = {"DIMS": layout.dims, "EXACT": not self.engine.filters, "COUNTING": counting}
@@ -142,7 +141,7 @@ def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.
 
 
 def build(x: Array, layout: DeviceLayout) -> Index:
-    return device.build(x, layout, cupy, kd_order)
+    return device.build(x, layout, BUILDER)
 
 
 def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
@@ -159,16 +158,17 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
     most = min(most or BATCH, BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
     room = min(most, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
     none = np.uint64(0)
-    more, out = True, None
+    more, out, written = True, None, 0
     while more:
         if out is None or len(out) < room + join.slack:
             out = None  # its memory first
             out = cupy.empty((room + join.slack, 2), cupy.int32)
         number, more = join.run(room, out, (none, none))
-        yield Found(out[:number], *join.told[3:])
-        if more:  # as much again for each unit that is left, and a little
-            expected = number * (1 / max(join.done, 1e-3) - 1) * 1.1
-            room = int(min(most, max(room, expected)))
+        written += number
+        # as much again for each unit that is left, and a little
+        left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.05) if more else 0
+        yield Found(out[:number], join.told[3], join.told[4], left)
+        room = int(min(most, max(room, left)))
 
 
 def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = True) -> list[Array]:

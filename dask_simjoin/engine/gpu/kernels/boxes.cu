@@ -1,0 +1,63 @@
+// Builds what dask_simjoin/engine/index/gpu.py's `boxed` does in few launches: with array expressions, starting
+// them took most of the time, and reductions of short rows the rest.
+//
+// Constants: EXACT 0 (points as filters see them, float32) or 1 (as they are, float64).  A warp takes a tile's
+// or a group's bounds in one dimension; the next warp takes the next dimension, whose values lie beside.
+
+__device__ __forceinline__ real nothing() { return (real)__longlong_as_double(0x7ff0000000000000ll); }
+
+__device__ __forceinline__ void write_bounds(real low, real high, size_t at, real* lower, real* upper) {
+#pragma unroll
+    for (int o = 16; o; o >>= 1) {
+        const real other_low = __shfl_xor_sync(FULL, low, o), other_high = __shfl_xor_sync(FULL, high, o);
+        low = other_low < low ? other_low : low;
+        high = larger(high, other_high);
+    }
+    if ((threadIdx.x & 31) == 0) {
+        lower[at] = low;
+        upper[at] = high;
+    }
+}
+
+// Boxes of the tiles of y (n, dims), empty ones where a group has no tile; if `z` is wanted, the points by tile.
+// After the last point it is repeated.
+extern "C" __global__ void tile_boxes(const double* __restrict__ y, int n, int dims,
+                                      const double* __restrict__ centre, double scale, int tile, int groups,
+                                      real* __restrict__ z, real* __restrict__ lower, real* __restrict__ upper) {
+    const int lane = threadIdx.x & 31;
+    const u64 units = (u64)groups * FANOUT * dims, step = (u64)gridDim.x * (blockDim.x >> 5);
+    for (u64 unit = (u64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); unit < units; unit += step) {
+        const long long t = unit / dims;
+        const int k = unit % dims;
+        real low = nothing(), high = -nothing();
+        for (long long r = lane; r < tile && t * tile < n; r += 32) {
+            const long long i = t * tile + r < n ? t * tile + r : n - 1;
+#if EXACT
+            const real value = y[i * dims + k];
+#else
+            const real value = (real)__dmul_rn(__dsub_rn(y[i * dims + k], centre[k]), scale);
+#endif
+            if (z) z[((size_t)t * dims + k) * tile + r] = value;
+            low = value < low ? value : low;
+            high = larger(high, value);
+        }
+        write_bounds(low, high, ((size_t)(t / FANOUT) * dims + k) * FANOUT + t % FANOUT, lower, upper);
+    }
+}
+
+// Boxes of the groups of one level, which begin at `first`, as those of the level above, which begin at `above`.
+extern "C" __global__ void group_boxes(int dims, int first, int groups, int above, int groups_above,
+                                       real* __restrict__ lower, real* __restrict__ upper) {
+    const int lane = threadIdx.x & 31;
+    const u64 units = (u64)groups_above * FANOUT * dims, step = (u64)gridDim.x * (blockDim.x >> 5);
+    for (u64 unit = (u64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); unit < units; unit += step) {
+        const int g = unit / dims, k = unit % dims;
+        real low = nothing(), high = -nothing();
+        for (int c = lane; c < FANOUT && g < groups; c += 32) {
+            const size_t at = ((size_t)(first + g) * dims + k) * FANOUT + c;
+            low = lower[at] < low ? lower[at] : low;
+            high = larger(high, upper[at]);
+        }
+        write_bounds(low, high, ((size_t)(above + g / FANOUT) * dims + k) * FANOUT + g % FANOUT, lower, upper);
+    }
+}
