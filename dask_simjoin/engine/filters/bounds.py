@@ -66,6 +66,12 @@ class Bounds:
     inner: float
     rho: float
 
+    def scaled(self, y: np.ndarray) -> np.ndarray:
+        """Return points (n, d) as filters see them: centred and scaled."""
+        a: np.ndarray = y - np.array(self.centre)
+        a *= self.scale
+        return a
+
     @property
     def _factor(self) -> float:
         return (len(self.centre) + 6) * U

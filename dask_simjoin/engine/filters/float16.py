@@ -47,6 +47,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds
+from dask_simjoin.metrics.types import Index
 
 TILE = 128
 """Points of a tile; queries come in blocks of two tiles."""
@@ -85,61 +86,64 @@ def shared_in_search(dims: int, listed: int = 0) -> int:
     return search_bytes(dims, listed) + 15360 + 8 * dims
 
 
-def make_vectors(a: Any, bounds: Bounds, xp: Any = np) -> tuple[Any, Any]:
-    """The vectors of scaled points, and how large a product must be to be sure.
+def rows(n: int) -> int:
+    """Vectors of so many points: blocks of queries are full."""
+    return -(-n // (2 * TILE)) * 2 * TILE
+
+
+def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
+    """The vectors of points, and how large a product must be to be sure.
 
     Parameters
     ----------
-    a : array (n, d), float64
-        Points in the index's order, centred and scaled.
+    y : array (n, d), float64
+        Points in the index's order.
     bounds : Bounds
-    xp : module
-        NumPy or CuPy.
 
     Returns
     -------
-    vectors : array (n up to a multiple of 256, width), float16
-    sure : array (as many,), float32
-        v, for each point the largest of its tile.
+    dict of arrays
+        ``vectors`` (n up to a multiple of 256, width), float16; ``vectors_sure`` (as many,), float32: v, for
+        each point the largest of its tile.
     """
-    vectors, norm, r = _rounded(a, xp)
-    n, k = len(a), vectors.shape[1]
+    vectors, norm, r = _rounded(bounds.scaled(y))
+    n, k = len(y), vectors.shape[1]
     outer, inner = bounds.outer, bounds.inner
     t = outer**2 / 2 + 2 * outer * r + 2 * r * r
     g = 3 * k * 2.0**-23
     p = norm + t + 1
     s = (t - norm) / 2 + g * p + 2.0**-24
-    s += 2.0**-30 * xp.abs(s)
-    sure = (t - inner**2 / 2 + 2 * inner * r) / 2 + 2 * g * p + 2.0**-23 + 2.0**-29 * xp.abs(s)
+    s += 2.0**-30 * np.abs(s)
+    sure = (t - inner**2 / 2 + 2 * inner * r) / 2 + 2 * g * p + 2.0**-23 + 2.0**-29 * np.abs(s)
     _finish(vectors, n, s)
-    padded = xp.zeros(len(vectors), xp.float32)
+    padded = np.zeros(len(vectors), np.float32)
     # the kernel adds two of these in float32
     padded[:n] = sure * (1 + 2.0**-20)
-    return vectors, xp.repeat(padded.reshape(-1, TILE).max(axis=1), TILE)
+    return {"vectors": vectors, "vectors_sure": np.repeat(padded.reshape(-1, TILE).max(axis=1), TILE)}
 
 
-def make_nearest_vectors(a: Any, xp: Any = np) -> tuple[Any, Any, Any]:
-    """The vectors of scaled points that are searched for neighbours, and N and r of each.
+def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
+    """The vectors of points that are searched for neighbours, and N and r of each.
 
     Parameters
     ----------
-    a : array (n, d), float64
-        Points in the index's order, centred and scaled.
-    xp : module
-        NumPy or CuPy.
+    y : array (n, d), float64
+        Points in the index's order.
+    bounds : Bounds
 
     Returns
     -------
-    vectors : array (n up to a multiple of 256, width), float16
-    norm, error : array (n,), float64
+    dict of arrays
+        ``vectors`` (n up to a multiple of 256, width), float16; ``norm``, ``error`` (n,), float64;
+        ``most_error`` (1,), the largest of these.
     """
-    vectors, norm, r = _rounded(a, xp)
+    vectors, norm, r = _rounded(bounds.scaled(y))
     t = 2 * r * r
     g = 3 * vectors.shape[1] * 2.0**-23
     s = (t - norm) / 2 + g * (norm + t + 1) + 2.0**-24
-    s += 2.0**-30 * xp.abs(s)
-    _finish(vectors, len(a), s)
-    return vectors, norm, r
+    s += 2.0**-30 * np.abs(s)
+    _finish(vectors, len(y), s)
+    return {"vectors": vectors, "norm": norm, "error": r, "most_error": r.max(keepdims=True)}
 
 
 def query_term(outer: Any, norm: Any, error: Any, most_error: float, width: int) -> Any:
@@ -149,22 +153,21 @@ def query_term(outer: Any, norm: Any, error: Any, most_error: float, width: int)
     return s + 2.0**-30 * abs(s)
 
 
-def _rounded(a: Any, xp: Any) -> tuple[Any, Any, Any]:
+def _rounded(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Vectors without their last eight numbers, N and r."""
     n, d = a.shape
-    rows = -(-n // (2 * TILE)) * 2 * TILE
-    vectors = xp.zeros((rows, width(d)), xp.float16)
+    vectors = np.zeros((rows(n), width(d)), np.float16)
     vectors[:n, :d] = a
-    h = vectors[:n, :d].astype(xp.float64)
+    h = vectors[:n, :d].astype(np.float64)
     norm = (h * h).sum(axis=1)
     h -= a
     h *= h
     # 2**-50: the sum's own rounding, and that of the scaled points
-    r = xp.sqrt(h.sum(axis=1)) * (1 + 2.0**-40) + xp.sqrt(norm) * 2.0**-50
+    r = np.sqrt(h.sum(axis=1)) * (1 + 2.0**-40) + np.sqrt(norm) * 2.0**-50
     return vectors, norm, r
 
 
-def _finish(vectors: Any, n: int, s: Any) -> None:
+def _finish(vectors: np.ndarray, n: int, s: np.ndarray) -> None:
     """Write the last eight numbers; `s`, of the first `n`, is used up."""
     k = vectors.shape[1]
     vectors[n:, k - 8] = NOWHERE

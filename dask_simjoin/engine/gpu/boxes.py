@@ -8,9 +8,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds
-from dask_simjoin.engine.gpu.kdorder import kd_order
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.index.gpu import Builder
 from dask_simjoin.metrics.types import Array, Index
 
 THREADS = 256
@@ -44,6 +42,3 @@ def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
         run("group_boxes", above, np.int32(dims), *(np.int32(some) for some in numbers), lower, upper)
     index = {"lower": lower, "upper": upper, "levels": cupy.asarray(levels)}
     return index if z is None else index | {"z": z}
-
-
-BUILDER = Builder(cupy, kd_order, boxed)

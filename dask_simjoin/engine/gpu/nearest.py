@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.gpu.boxes import BUILDER
+from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.index import gpu_nearest as device_nearest

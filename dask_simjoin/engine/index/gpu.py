@@ -191,7 +191,7 @@ def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     With `tiled` also ``z``, the points by tile: see `build`.
     """
     n, d = y.shape
-    z = y if bounds is None else scaled(y, bounds).astype(np.float32)
+    z = y if bounds is None else bounds.scaled(y).astype(np.float32)
     number = -(-n // tile)
     padded = np.empty((number * tile, d), z.dtype)
     padded[:n], padded[n:] = z, z[-1]
@@ -216,14 +216,18 @@ class Builder:
         `dask_simjoin.engine.index.kdorder.kd_order`, or what does the same.
     boxed : callable
         `boxed`, or what does the same.
+    vectors, nearest_vectors : callable
+        `dask_simjoin.engine.filters.float16.make_vectors` and `make_nearest_vectors`, or what does the same.
     """
 
     xp: ArrayModule
     order: Callable[[Array, tuple[int, ...], int, int, ArrayModule], Array]
     boxed: Callable[[Array, Bounds | None, int, bool], Index]
+    vectors: Callable[[Array, Bounds], Index]
+    nearest_vectors: Callable[[Array, Bounds], Index]
 
 
-HOST = Builder(np, kd_order, boxed)
+HOST = Builder(np, kd_order, boxed, half.make_vectors, half.make_nearest_vectors)
 """Builds with NumPy what a GPU's index is, for tests that need no GPU."""
 
 
@@ -244,10 +248,9 @@ def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
         compared: ``z`` (tiles, d, 64, float32 or float64), or ``vectors`` and ``vectors_sure`` (see
         `dask_simjoin.engine.filters.float16.make_vectors`).
     """
-    index, xp = begin(x, layout, builder), builder.xp
+    index = begin(x, layout, builder)
     if len(x) and ENGINES[layout.engine].tensor and layout.bounds is not None:
-        points = scaled(index["y"], layout.bounds, xp)
-        index["vectors"], index["vectors_sure"] = half.make_vectors(points, layout.bounds, xp)
+        index |= builder.vectors(index["y"], layout.bounds)
     return index
 
 
@@ -260,10 +263,3 @@ def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
     if not len(x):
         return index
     return index | builder.boxed(y, layout.bounds, tile, not ENGINES[layout.engine].tensor)
-
-
-def scaled(y: Array, bounds: Bounds, xp: ArrayModule = np) -> Array:
-    """Return points as filters see them: centred and scaled."""
-    a = y - xp.asarray(bounds.centre)
-    a *= bounds.scale
-    return a

@@ -12,7 +12,7 @@ import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
-from dask_simjoin.engine.index.gpu import ENGINES, ENOUGH, HOST, Builder, TilesOnDevice, begin, scaled
+from dask_simjoin.engine.index.gpu import ENGINES, ENOUGH, HOST, Builder, TilesOnDevice, begin
 from dask_simjoin.engine.index.kdorder import dims_to_cut
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
@@ -127,11 +127,9 @@ def build(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST) -> Ind
         `dask_simjoin.engine.index.gpu.build`, or instead of ``z``: ``vectors``, ``norm``, ``error`` (see
         `dask_simjoin.engine.filters.float16`) and ``most_error`` (1,), the largest error.
     """
-    index, xp = begin(x, layout, builder), builder.xp
+    index = begin(x, layout, builder)
     if len(x) and ENGINES[layout.engine].tensor and layout.bounds is not None:
-        points = scaled(index["y"], layout.bounds, xp)
-        index["vectors"], index["norm"], index["error"] = half.make_nearest_vectors(points, xp)
-        index["most_error"] = index["error"].max().reshape(1)
+        index |= builder.nearest_vectors(index["y"], layout.bounds)
     return index
 
 

@@ -104,6 +104,8 @@ def variants(name):
         return [{"DIMS": 1, "EXACT": 1, "VALUE_BITS": 30, "MAX_CUT_DIMS": 16}]
     if name == "boxes":
         return [{"DIMS": 1, "EXACT": k} for k in (0, 1)]
+    if name == "vectors":
+        return [{"DIMS": 1, "EXACT": 1, "NEAREST": k} for k in (0, 1)]
     if name == "components":
         return [{"DIMS": 1, "EXACT": 1, "NODES_64": k} for k in (0, 1)]
     return [{"DIMS": d, "EXACT": 1, "DEPTH": 20} | norm for d in (1, 200) for norm in ({}, *NORMS)]

@@ -17,6 +17,7 @@ SHARED = {
     "components": ("components.cuh",),
     "order": (),
     "boxes": (),
+    "vectors": (),
     "nearest": ("nearest.cuh",),
     "nearest_tensor": ("tensor.cuh", "nearest.cuh"),
 }

@@ -1,0 +1,105 @@
+// Builds the float16 vectors of dask_simjoin/engine/filters/float16.py, where their bounds are derived, in one
+// launch: with array expressions, starting them and their float64 temporaries took most of the time.
+//
+// Constants: EXACT 1; NEAREST 0 (for joins) or 1 (for searches).  A block takes the rows of a tile, a warp one
+// after the other.
+
+#define TILE 128
+#define WARPS 8
+
+__device__ __forceinline__ unsigned short to_half(double a) {
+    unsigned short h;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(h) : "d"(a));
+    return h;
+}
+
+__device__ __forceinline__ double from_half(unsigned short h) {
+    double a;
+    asm("cvt.f64.f16 %0, %1;" : "=d"(a) : "h"(h));
+    return a;
+}
+
+// Powers of two by which bounds are widened.
+#define U20 9.5367431640625e-7
+#define U23 1.1920928955078125e-7
+#define U24 5.9604644775390625e-8
+#define U29 1.862645149230957e-9
+#define U30 9.313225746154785e-10
+#define U40 9.094947017729282e-13
+#define U50 8.881784197001252e-16
+#define NOWHERE -60000.0
+
+// y (n, dims) in the index's order; vectors (a multiple of 256, width).  Joins: `first` is v, the largest of each
+// tile; searches: `norm` N, `error` r, and the bits of the largest r.
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+make_vectors(const double* __restrict__ y, int n, int dims, int width, const double* __restrict__ centre,
+             double scale, double outer, double inner, unsigned short* __restrict__ vectors,
+             float* __restrict__ sure, double* __restrict__ norms, double* __restrict__ errors,
+             u64* __restrict__ most_error) {
+#if !NEAREST
+    __shared__ float s_sure[WARPS];
+    float tile_sure = 0;
+#else
+    double most = 0;
+#endif
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const double g = 3 * width * U23;
+    for (int row = warp; row < TILE; row += WARPS) {
+        const long long i = (long long)blockIdx.x * TILE + row;
+        unsigned short* vector = vectors + i * width;
+        const bool there = i < n;
+        double norm = 0, lost = 0;
+        for (int k = lane; k < width - 8; k += 32) {
+            unsigned short h = 0;
+            if (there && k < dims) {
+                const double a = (y[i * dims + k] - centre[k]) * scale;
+                h = to_half(a);
+                const double rounded = from_half(h), away = rounded - a;
+                norm += rounded * rounded;
+                lost += away * away;
+            }
+            vector[k] = h;
+        }
+#pragma unroll
+        for (int o = 16; o; o >>= 1) {
+            norm += __shfl_xor_sync(FULL, norm, o);
+            lost += __shfl_xor_sync(FULL, lost, o);
+        }
+        const double r = sqrt(lost) * (1 + U40) + sqrt(norm) * U50;
+        const double t = NEAREST ? 2 * r * r : outer * outer / 2 + 2 * outer * r + 2 * r * r;
+        const double p = norm + t + 1;
+        double s = (t - norm) / 2 + g * p + U24;
+        s += U30 * fabs(s);
+        if (there) {
+#if NEAREST
+            most = fmax(most, r);
+            if (lane == 0) {
+                norms[i] = norm;
+                errors[i] = r;
+            }
+#else
+            const double v = (t - inner * inner / 2 + 2 * inner * r) / 2 + 2 * g * p + U23 + U29 * fabs(s);
+            tile_sure = fmaxf(tile_sure, (float)(v * (1 + U20))); // the kernel adds two of these in float32
+#endif
+        }
+        if (lane < 8) {
+            unsigned short last = 0;
+            for (int place = 0; there && place < 3; place++) { // three numbers, each the rest of those before it
+                const unsigned short h = to_half(s);
+                s -= from_half(h);
+                if (lane == place) last = h;
+            }
+            if (!there && lane == 0) last = to_half(NOWHERE);
+            if (lane >= 4 && lane < 7) last = to_half(1.0);
+            vector[width - 8 + lane] = last;
+        }
+    }
+#if NEAREST
+    if (lane == 0) atomicMax(most_error, (u64)__double_as_longlong(most)); // not negative: ordered as their bits
+#else
+    if (lane == 0) s_sure[warp] = tile_sure;
+    __syncthreads();
+    for (int w = 0; w < WARPS; w++) tile_sure = fmaxf(tile_sure, s_sure[w]);
+    if (threadIdx.x < TILE) sure[(long long)blockIdx.x * TILE + threadIdx.x] = tile_sure;
+#endif
+}
