@@ -9,7 +9,7 @@ from dask_simjoin.metrics.types import Array, DType
 MOST_GROWTH = 4
 """Times as many values as there are, at most, for which room is made: what is left is only estimated."""
 
-WASTE = 16
+WASTE = 8
 """Part of the room that may be left over: more is given back, which takes a copy."""
 
 

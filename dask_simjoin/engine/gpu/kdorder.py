@@ -8,12 +8,9 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.index.kdorder import LEAST_SPAN, MAX_CUT_DIMS, SAMPLE, VALUE_BITS
+from dask_simjoin.engine.index.kdorder import LEAST_SPAN, SAMPLE, VALUE_BITS
 
 THREADS = 256
-BOUNDS = 256
-"""Parts of a column whose bounds are found side by side."""
-
 assert SAMPLE == 32  # lanes of a warp
 
 
@@ -24,21 +21,17 @@ def kd_order(x: Any, dims: tuple[int, ...], tile: int, fan_out: int, xp: Any = c
         return cupy.arange(n, dtype=cupy.int32)
     blocks = min(-(-n // THREADS), 1 << 16)
 
-    def run(name: str, *arguments: Any, grid: int | tuple[int, int] = blocks) -> None:
-        constants = {"VALUE_BITS": VALUE_BITS, "MAX_CUT_DIMS": MAX_CUT_DIMS}
-        function = load.kernel("order", name, DIMS=1, EXACT=True, **constants)
-        function(grid if isinstance(grid, tuple) else (grid,), (THREADS,), arguments)
+    def run(name: str, *arguments: Any, grid: int = blocks) -> None:
+        function = load.kernel("order", name, DIMS=1, EXACT=True, VALUE_BITS=VALUE_BITS)
+        function((grid,), (THREADS,), arguments)
 
     count, number = np.int32(n), np.int32(len(dims))
     values = cupy.empty((len(dims), n), cupy.int32)
     order, keys = cupy.empty(n, cupy.int32), cupy.empty(n, cupy.uint64)
-    steps = [np.int64(step // x.itemsize) for step in x.strides]
+    steps = (np.int64(step // x.itemsize) for step in x.strides)
     columns = cupy.asarray(np.array(dims, np.int32))
     span = np.float64(LEAST_SPAN)
-    parts = min(blocks, BOUNDS)
-    low, high = cupy.empty((2, len(dims), parts))
-    run("column_bounds", x, *steps, columns, count, low, high, grid=(parts, len(dims)))
-    run("quantise", x, *steps, columns, low, high, np.int32(parts), span, count, number, values, order)
+    run("quantise", x, *steps, columns, x.min(axis=0), x.max(axis=0), span, count, number, values, order)
     place_bits = (n - 1).bit_length()
     size = tile << (-(-n // tile) - 1).bit_length()
     while size > tile:

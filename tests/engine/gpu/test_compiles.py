@@ -101,7 +101,7 @@ def variants(name):
         every = itertools.product((1, 200), (0, 1), ({}, *NORMS))
         return [{"DIMS": d, "EXACT": 1, "LABELS": k} | norm for d, k, norm in every]
     if name == "order":
-        return [{"DIMS": 1, "EXACT": 1, "VALUE_BITS": 30, "MAX_CUT_DIMS": 16}]
+        return [{"DIMS": 1, "EXACT": 1, "VALUE_BITS": 30}]
     if name == "boxes":
         return [{"DIMS": 1, "EXACT": k} for k in (0, 1)]
     if name == "vectors":

@@ -12,6 +12,7 @@
 #define BUFFER (DIMS > 1024 ? 256 : 512) // pairs that a warp stages
 #define SMALL (DIMS <= 16) // points fit into registers
 #define STRIDE ((DIMS + 3) / 4 * 4)
+#define MIXED 64 // places at which queries are taken side by side: what is done tells what is left
 
 #if SMALL
 constexpr int UNROLL = DIMS, AT_ONCE = 1;
@@ -62,7 +63,8 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
     const int tiles = (d_points + TILE - 1) / TILE, groups = (tiles + FANOUT - 1) / FANOUT;
     const int per_query = (ranges + span - 1) / span;
-    const u64 units = (u64)(q_last - q_first) * per_query;
+    const int stretch = (q_last - q_first + MIXED - 1) / MIXED;
+    const u64 units = (u64)stretch * MIXED * per_query;
 #if !COUNTING
     const u32 below = (1u << lane) - 1;
 #endif
@@ -81,7 +83,9 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
         __syncthreads();
         const int unit = s_unit;
         if ((u64)unit >= units) break;
-        const int i = q_first + unit / per_query, r_begin = unit % per_query * span;
+        const int number = unit / per_query, i = q_first + number % MIXED * stretch + number / MIXED;
+        if (i >= q_last) continue;
+        const int r_begin = unit % per_query * span;
         const int r_end = min(r_begin + span, ranges);
         int r = again ? resume[blockIdx.x * (2 + WARPS) + 1] : r_begin;
         const real* my_tile = qz + (size_t)i * DIMS * TILE;

@@ -30,6 +30,10 @@ BATCH_SHARE = 32
 FIRST_BATCH = 128
 """Pairs of each point for which there is room at first."""
 
+MIXED = 64
+"""Places at which the kernel without tensor cores takes queries side by side: in kd order dense points lie
+together, and what is done could not tell what is left."""
+
 MAX_UNITS = 1 << 26
 """Units of work: each costs a few box tests, even where no tile is near."""
 
@@ -114,7 +118,10 @@ class _Launch:
     @property
     def done(self) -> float:
         """Share of the units that have been taken."""
-        units = (self.last - self.first) * -(-self.ranges // self.span)
+        blocks = self.last - self.first
+        if not self.engine.tensor:
+            blocks = -(-blocks // MIXED) * MIXED
+        units = blocks * -(-self.ranges // self.span)
         return min(1.0, self.told[1] / max(1, units))
 
 
@@ -166,7 +173,7 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
         number, more = join.run(room, out, (none, none))
         written += number
         # as much again for each unit that is left, and a little
-        left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.05) if more else 0
+        left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.03) if more else 0
         yield Found(out[:number], join.told[3], join.told[4], left)
         room = int(min(most, max(room, left)))
 
