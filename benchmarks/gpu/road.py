@@ -1,0 +1,201 @@
+"""``python -m benchmarks gpu.road``: what Dask adds on GPUs: four jobs on a plain frame, one GPU and several.
+
+Points lie on the GPUs before the clock starts, and what is asked for when it stops: a number, or labels and
+pairs left on the GPUs.  With `--scale` jobs have as many times more rows on the clusters of several GPUs; the
+seconds of tasks are those that workers report.  A task "alone" ran while no other worker had any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cudf
+import cupy
+import dask.dataframe as dd
+import numpy as np
+from dask_cuda import LocalCUDACluster
+from distributed import Client, wait
+from rmm.allocators.cupy import rmm_cupy_allocator
+
+import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from benchmarks.harness.gpu_report import environment
+
+PARTS = 8
+"""Partitions of the points for each GPU."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A verb on generated points; `eps` is for `rows` of them, and follows their number."""
+
+    kind: str
+    rows: int
+    dims: int
+    eps: float
+    run: Callable[[Any, float], Any]
+
+    def eps_of(self, rows: int) -> float:
+        """The distance at which rows have about as many neighbours."""
+        return self.eps * (self.rows / rows) ** (1 / self.dims)
+
+
+JOBS = {
+    "count 16-D": Job("exponential", 6_000_000, 16, 0.04, lambda f, eps: f.simjoin.count_pairs(eps)),
+    "count 2-D": Job("uniform", 100_000_000, 2, 0.0001, lambda f, eps: f.simjoin.count_pairs(eps)),
+    "dbscan 2-D": Job("uniform", 100_000_000, 2, 0.0001, lambda f, eps: f.simjoin.dbscan(eps, 5)),
+    "pairs 16-D": Job("exponential", 2_000_000, 16, 0.05, lambda f, eps: f.simjoin.self_join(eps, id=None)),
+}
+
+
+def part(number: int, rows: int, parts: int, dims: int, kind: str) -> cudf.DataFrame:
+    """One of so many partitions of points, float32, made on the GPU."""
+    start, stop = (rows * k // parts for k in (number, number + 1))
+    random = cupy.random.RandomState(number)
+    shape = (dims, stop - start)
+    if kind == "exponential":
+        points = random.exponential(1 / 40, shape).astype(cupy.float32)
+    else:
+        points = random.random_sample(shape, dtype=cupy.float32)
+    return cudf.DataFrame({f"x{k}": points[k] for k in range(dims)})
+
+
+def use_pool() -> None:
+    """Let CuPy take memory from the worker's pool."""
+    cupy.cuda.set_allocator(rmm_cupy_allocator)
+
+
+def held(result: Any) -> Any:
+    """The result once it is there: a number, or the rows of what stays on the GPUs."""
+    if hasattr(result, "dask") and hasattr(result, "persist"):
+        kept = result.persist()
+        wait(kept)
+        return len(kept)
+    if hasattr(result, "compute"):
+        return int(result.compute())
+    cupy.cuda.Device().synchronize()
+    return len(result) if hasattr(result, "__len__") else int(result)
+
+
+def repeated(job: Job, frame: Any, rows: int, repeat: int) -> dict[str, Any]:
+    """Seconds of a first run and of some more."""
+    eps, seconds, found = job.eps_of(rows), [], None
+    for _ in range(repeat + 1):
+        began = time.perf_counter()
+        found = held(job.run(frame, eps))
+        seconds.append(round(time.perf_counter() - began, 4))
+        eps = float(np.nextafter(eps, 0))  # another run, so that nothing is reused
+    return {"rows": rows, "found": found, "first": seconds[0], "median": statistics.median(seconds[1:]),
+            "seconds": seconds[1:]}  # fmt: skip
+
+
+def tasks(client: Client, since: float) -> dict[str, Any]:
+    """What workers report of their tasks: seconds by kind, and how long each GPU worked alone."""
+    kinds: collections.Counter[str] = collections.Counter()
+    numbers: collections.Counter[str] = collections.Counter()
+    spans: list[tuple[float, float, str, str]] = []
+    for one in client.get_task_stream(start=since):
+        kind = str(one["key"]).split("'")[1] if one["key"].startswith("(") else str(one["key"])
+        kind = kind.rsplit("-", 1)[0]
+        for span in one["startstops"]:
+            name = kind if span["action"] == "compute" else f"{span['action']} for {kind}"
+            kinds[name] += span["stop"] - span["start"]
+            numbers[name] += 1
+            spans.append((span["start"], span["stop"], str(one["worker"]), name))
+    return {"seconds": {name: [round(s, 3), numbers[name]] for name, s in kinds.most_common(25)},
+            "alone": {name: round(s, 3) for name, s in alone(spans).most_common(8)}}  # fmt: skip
+
+
+def alone(spans: list[tuple[float, float, str, str]]) -> collections.Counter[str]:
+    """Seconds in which one worker had tasks and no other had, by the task that it had."""
+    edges = sorted(
+        [(a, 1, w, name) for a, _, w, name in spans] + [(b, -1, w, name) for _, b, w, name in spans]
+    )
+    busy: collections.Counter[tuple[str, str]] = collections.Counter()
+    found: collections.Counter[str] = collections.Counter()
+    last = edges[0][0] if edges else 0.0
+    for moment, step, worker, name in edges:
+        working = [key for key, number in busy.items() if number > 0]
+        if len({key[0] for key in working}) == 1:
+            found[working[0][1]] += moment - last
+        busy[worker, name] += step
+        last = moment
+    return found
+
+
+def on_clusters(
+    jobs: list[str], gpus: int, options: argparse.Namespace
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The jobs on a cluster of so many GPUs."""
+    scale = options.scale if gpus > 1 else 1
+    settings = {
+        "n_workers": gpus,
+        "protocol": options.protocol,
+        "rmm_pool_size": 0.8,
+        "dashboard_address": ":0",
+    }
+    with LocalCUDACluster(**settings) as cluster, Client(cluster) as client:
+        client.run(use_pool)
+        for name in jobs:
+            job = JOBS[name]
+            rows = job.rows // options.divide * scale
+            told = {"rows": rows, "parts": PARTS * gpus, "dims": job.dims, "kind": job.kind}
+            frame = dd.from_map(part, range(PARTS * gpus), **told).persist()
+            wait(frame)
+            found = repeated(job, frame, rows, options.repeat)
+            if gpus > 1:
+                client.get_task_stream(count=1)
+            began = time.time()
+            held(job.run(frame, float(np.nextafter(job.eps_of(rows), 1))))
+            found["tasks"] = tasks(client, began)
+            found["tasks"]["wall"] = round(time.time() - began, 3)
+            yield name, found
+            del frame
+
+
+def on_one(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The job on a plain frame of this process's GPU."""
+    job = JOBS[name]
+    rows = job.rows // options.divide
+    frame = cudf.concat([part(k, rows, PARTS, job.dims, job.kind) for k in range(PARTS)], ignore_index=True)
+    return repeated(job, frame, rows, options.repeat)
+
+
+def main(given: list[str]) -> int:
+    """Run what the command line asks for, and write it as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.road", description=__doc__)
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="JOB")
+    parser.add_argument("--gpus", nargs="+", type=int, default=[0, 1, 2], help="0: a plain frame")
+    parser.add_argument("--scale", type=int, default=1)
+    parser.add_argument("--divide", type=int, default=1, help="by this the numbers of rows")
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--protocol", default="ucx")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args(given)
+    results: dict[str, Any] = {name: {} for name in options.jobs}
+    for gpus in options.gpus:
+        if gpus == 0:
+            cupy.cuda.set_allocator(rmm_cupy_allocator)
+            found: Any = ((name, on_one(name, options)) for name in options.jobs)
+        else:
+            found = on_clusters(options.jobs, gpus, options)
+        for name, one in found:
+            results[name][str(gpus)] = one
+            print(gpus, "GPUs,", name, json.dumps(one), flush=True)
+    if options.output:
+        options.output.write_text(
+            json.dumps({"environment": environment(), "jobs": results}, indent=1) + "\n"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
