@@ -11,17 +11,15 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_ref, meeting_of
 from dask_simjoin.expressions.dask_private import (
-    Blockwise,
     CumulativeAggregations,
     Expr,
     List,
     Partitions,
-    Repartition,
     Task,
     TaskRef,
 )
 from dask_simjoin.expressions.filters import FilteredRows, RowValues, check_guarded, is_filtered
-from dask_simjoin.expressions.same_rows import in_order_of, may_move
+from dask_simjoin.expressions.same_rows import Beside, in_order_of, may_merge, may_move
 from dask_simjoin.expressions.source import FrozenSource, picked
 from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.spec import JoinSpec
@@ -106,30 +104,11 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         same = self.frame.npartitions == values.npartitions
         if same and may_move(self.frame):
             return in_order_of(self.frame, values, self._source, self._groups, self._spec, chosen)
-        if not same and chosen is not None:
-            values = Repartition(values, new_partitions=self.frame.npartitions)
-        if chosen is not None:
-            return Relabelled(self.frame, values)  # readers may number rows anew where they merge or filter
-        return FilteredRows(values) if self.of_filtered else values
-
-
-class Relabelled(RowValues, Blockwise):
-    """Give values of rows the index labels that a frame of the same rows has."""
-
-    _parameters = ["frame", "values"]
-
-    @functools.cached_property
-    def _meta(self) -> Any:
-        return self.operand("values")._meta
-
-    @staticmethod
-    def operation(frame: Frame, values: Series) -> Series:
-        """Take over the labels, unless rows were left out."""
-        if len(frame) != len(values):
+        if self.of_filtered:
+            values = FilteredRows(values)
+        if chosen is None and not may_merge(self.frame):
             return values
-        values = values.copy(deep=False)
-        values.index = frame.index
-        return values
+        return Beside(self.frame, values, self._spec)
 
 
 def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int]]]:

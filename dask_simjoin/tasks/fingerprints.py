@@ -37,19 +37,22 @@ def fingerprints(frame: Frame, groups: Groups, spec: JoinSpec | None) -> Array:
     -------
     array (rows,), uint64
     """
+    return _kept_fingerprints(frame, groups, kept_rows(frame, spec))
+
+
+def kept_rows(frame: Frame, spec: JoinSpec | None) -> Array | None:
+    """Tell which rows have values (n,), bool; None: all."""
+    return points(frame, spec)[1] if spec is not None and spec.dropna else None
+
+
+def _kept_fingerprints(frame: Frame, groups: Groups, kept: Array | None) -> Array:
     frames = frames_for(frame)
     found = frames.xp.zeros(len(frame), np.uint64)
     for columns in groups:
         x = frames.coordinates(frame, columns)
         for k in range(x.shape[1]):
             found = _mixed(found, x[:, k])
-    kept = kept_rows(frame, spec)
     return found if kept is None else found[kept]
-
-
-def kept_rows(frame: Frame, spec: JoinSpec | None) -> Array | None:
-    """Tell which rows have values (n,), bool; None: all."""
-    return points(frame, spec)[1] if spec is not None and spec.dropna else None
 
 
 def _mixed(state: Array, numbers: Array) -> Array:
@@ -86,8 +89,12 @@ def places_of(now: Array, then: Array) -> Array | None:
             places = xp.empty(len(now), np.int64)
             places[new] = old
             return places
-    raise SourceChangedError(
-        f"A partition of {len(now)} rows holds others than the {len(then)} that its values were found for: "
+    raise _other_rows(len(now), len(then))
+
+
+def _other_rows(now: int, then: int) -> SourceChangedError:
+    return SourceChangedError(
+        f"A partition of {now} rows holds others than the {then} that its values were found for: "
         "Dask ran what the frame is made of twice, as it may where that shuffles rows, and got other rows "
         f"the second time. {REMEDY}"
     )
@@ -99,13 +106,24 @@ def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Gro
 
     `then`: fingerprints of the rows in the order of the values.
     """
-    places = places_of(fingerprints(frame, groups, spec), then)
+    kept = kept_rows(frame, spec)
+    places = places_of(_kept_fingerprints(frame, groups, kept), then)
     if places is not None and "predecessor" in getattr(values, "columns", ()):
         raise SourceChangedError(
             "Dask ran what the frame is made of twice and got its rows in another order, so the numbers of "
             f"rows in 'predecessor' are not those of the rows beside them. {REMEDY}"
         )
-    values = values.copy(deep=False) if places is None else values.take(places)
-    kept = kept_rows(frame, spec)
-    values.index = frame.index if kept is None else frame.index[kept]
+    return _labelled(values.copy(deep=False) if places is None else values.take(places), frame, kept)
+
+
+def relabelled(frame: Frame, values: Frame | Series, spec: JoinSpec | None) -> Frame | Series:
+    """Give values of the rows of a partition, in their order, the labels that the rows have there."""
+    return _labelled(values.copy(deep=False), frame, kept_rows(frame, spec))
+
+
+def _labelled(values: Frame | Series, frame: Frame, kept: Array | None) -> Frame | Series:
+    labels = frame.index if kept is None else frame.index[kept]
+    if len(labels) != len(values):
+        raise _other_rows(len(labels), len(values))
+    values.index = labels
     return values

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.cluster import cluster_optics_dbscan
+from dask_simjoin.expressions.same_rows import Beside
 from tests.support import profiles
 
 ROWS, ON = 48, ["x", "y"]
@@ -91,14 +92,24 @@ def sources(tmp_path_factory):
     frame = pd.DataFrame({name: rng.integers(0, 9, ROWS) * 1.0 for name in ON})
     frame = frame.assign(ok=rng.random(ROWS) < 0.7, k=rng.integers(0, 5, ROWS), w=rng.normal(size=ROWS))
     frame["name"] = [f"n{number}" for number in range(ROWS)]
+    for kind in ("restarting", "divided"):
+        (folder / kind).mkdir()
     for n in range(4):
-        frame[12 * n : 12 * n + 12].reset_index(drop=True).to_parquet(folder / f"part{n}.parquet")
+        part = frame[12 * n : 12 * n + 12]
+        part.reset_index(drop=True).to_parquet(folder / "restarting" / f"part{n}.parquet")
+        part.set_axis(pd.Index(list(part.index), name="row")).to_parquet(
+            folder / "divided" / f"part{n}.parquet"
+        )
     repeating = frame.set_axis(rng.integers(0, 6, ROWS))
     return {
         "known": dd.from_pandas(frame, npartitions=4),
         "repeating": dd.from_pandas(repeating, npartitions=4, sort=False),
-        "fsspec": dd.read_parquet(folder),
-        "arrow": dd.read_parquet(folder, filesystem="arrow"),
+    } | {
+        f"{reader}{kind}": dd.read_parquet(
+            folder / (kind.strip(", ") or "restarting"), filesystem=reader, calculate_divisions=bool(kind)
+        )
+        for reader in ("fsspec", "arrow")
+        for kind in ("", ", divided")
     }
 
 
@@ -117,8 +128,14 @@ def is_number(value):
     return not isinstance(value, str)
 
 
+FILES = ["fsspec", "arrow", "fsspec, divided", "arrow, divided"]
+
+# has Dask merge partitions of small files by the columns that are read, as it does with large ones
+BY_SIZE = {"dataframe.parquet.minimum-partition-size": 1}
+
+
 def check(frame, use, after):
-    with dask.config.set({"scheduler": "sync", "dataframe.shuffle.method": "tasks"}):
+    with dask.config.set({"scheduler": "sync", "dataframe.shuffle.method": "tasks"} | BY_SIZE):
         whole = frame.compute().reset_index(drop=True)
         got, want = rows(AFTER_ALL[after](USES[use](frame))), rows(AFTER_ALL[after](USES[use](whole)))
     assert got.to_dict("list") == want.to_dict("list")
@@ -140,9 +157,7 @@ def test_filters_by_counts(sources, before, after):
     check((BEFORE | MOVED)[before](sources["repeating"]), "filter by counts", after)
 
 
-@profiles.pairwise(
-    source=["fsspec", "arrow"], before=["filter", "range", "reset_index", "repartition"], after=list(AFTER)
-)
+@profiles.pairwise(source=FILES, before=["filter", "range", "reset_index", "repartition"], after=list(AFTER))
 def test_filters_of_files_by_counts(sources, source, before, after):
     check(BEFORE[before](sources[source]), "filter by counts", after)
 
@@ -157,17 +172,54 @@ def test_every_verb_and_use(sources, use, place, after):
     check((BEFORE | MOVED)[before](sources[source]), use, after)
 
 
-@pytest.mark.parametrize("source", ["fsspec", "arrow"])
-@pytest.mark.parametrize("use", USES)
-def test_every_verb_and_use_of_files(sources, use, source):
-    check(BEFORE["range"](sources[source]), use, "series")
+@profiles.pairwise(source=FILES, use=list(USES), after=["series", "set_index"])
+def test_every_verb_and_use_of_files(sources, use, source, after):
+    check(BEFORE["range"](sources[source]), use, after)
 
 
-@pytest.mark.parametrize("before", ["range", "repartition"])
-@pytest.mark.parametrize("source", ["fsspec", "arrow"])
-def test_partitions_of_files(sources, source, before):
+# Dask itself cannot set the index of few partitions of what it reads fewer columns of for quantiles
+OF_FILES = [
+    (before, after)
+    for after in BY_PARTITION
+    for before in BEFORE
+    if (before, after) != ("repartition", "set_index")
+]
+
+
+@pytest.mark.parametrize(("before", "after"), OF_FILES)
+@pytest.mark.parametrize("source", FILES)
+def test_partitions_of_files(sources, source, before, after):
     """Readers number the rows of each file from 0, and otherwise where they filter or merge."""
-    check(BEFORE[before](sources[source]), "filter by counts", "partitions")
+    check(BEFORE[before](sources[source]), "filter by counts", after)
+
+
+@pytest.mark.parametrize("after", ["series", "set_index"])
+@pytest.mark.parametrize("source", [name for name in FILES if "divided" in name])
+def test_rows_left_out_of_files(sources, source, after):
+    def counted(frame):
+        frame = frame.assign(x=frame.x.where(frame.x != 3))
+        counts = frame.simjoin.neighbor_counts(1.0, on=ON, dropna=True)
+        return frame.assign(v=counts if lazy(frame) else counts.reindex(frame.index))[["name", "v", "x"]]
+
+    with dask.config.set({"scheduler": "sync"} | BY_SIZE):
+        frame = sources[source]
+        whole = frame.compute().reset_index(drop=True)
+        got, want = (AFTER_ALL[after](chosen(counted(some), "v", 1)) for some in (frame, whole))
+        assert rows(got).to_dict("list") == rows(want).to_dict("list")
+
+
+def test_values_alone_read_no_frame_beside_them(tmp_path):
+    made = pd.DataFrame({name: np.arange(12.0) % 5 for name in ON})
+    for n in range(3):
+        made[4 * n : 4 * n + 4].to_parquet(tmp_path / f"part{n}.parquet")
+    frame = dd.read_parquet(tmp_path)
+    counts, distances = frame.simjoin.neighbor_counts(1.0, on=ON), frame.simjoin.k_distances(2, on=ON)
+
+    def beside(made):
+        return any(isinstance(node, Beside) for node in made.optimize(fuse=False).expr.walk())
+
+    assert not beside(counts) and not beside(counts[counts > 1]) and not beside(counts + distances)
+    assert beside(frame.assign(v=counts)) and beside(counts + frame.x)
 
 
 LAZY = VALUES | {
