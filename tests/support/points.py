@@ -13,7 +13,7 @@ from tests.support.oracle import squared_distances
 
 KINDS = (
     "uniform", "clusters", "lattice", "duplicates", "offset", "huge", "tiny", "scales", "outlier",
-    "constant", "exponential",
+    "constant", "exponential", "unlike", "rotated", "nearly constant", "sentinel",
 )  # fmt: skip
 """Point sets that `make_points` makes."""
 
@@ -56,6 +56,15 @@ def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarr
     if kind == "constant":
         uniform[:, rng.uniform(size=d) < 0.6] = float(rng.choice([0.0, 1e9, -0.0]))
         return uniform
+    if kind in ("unlike", "rotated"):
+        wide = uniform * 10.0 ** rng.uniform(-6, 6, d) + rng.choice([0.0, 0.0, -1e7], size=d)
+        return wide if kind == "unlike" else wide @ np.linalg.qr(rng.normal(size=(d, d)))[0]
+    if kind == "nearly constant":
+        return np.where(
+            rng.uniform(size=d) < 0.6, float(rng.choice([1.0, 1e9])) + uniform * 2.0**-40, uniform
+        )
+    if kind == "sentinel":  # what stands for a missing value is no coordinate, and lies far off
+        return np.where(rng.uniform(size=(n, d)) < 0.05, float(rng.choice([-9999.0, 1e20])), uniform)
     if kind == "exponential":
         return rng.exponential(1 / 40, (n, d))
     return uniform

@@ -11,7 +11,13 @@ from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.index import kdorder, tiles
-from dask_simjoin.engine.index.cpu_nearest import NO_NAME, NearestLayout, make_nearest_layout, smallest_names
+from dask_simjoin.engine.index.cpu_nearest import (
+    CUTS,
+    NO_NAME,
+    NearestLayout,
+    make_nearest_layout,
+    smallest_names,
+)
 
 Index = dict[str, Any]
 
@@ -28,7 +34,7 @@ def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout) -> Index:
         Of all chunks that are to meet.
     """
     n, d = x.shape
-    order = kdorder.kd_order(x, layout.cut, tiles.TILE, layout.fan_out)
+    order = kdorder.kd_order(x, layout.cut.first(n, tiles.TILE, CUTS), tiles.TILE, layout.fan_out)
     x = np.ascontiguousarray(x)  # points are gathered row by row
     number = -(-n // tiles.TILE)
     f = layout.filter

@@ -8,13 +8,13 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.index.kdorder import LEAST_SPAN, SAMPLE, VALUE_BITS
+from dask_simjoin.engine.index.kdorder import SAMPLE, VALUE_BITS, Cuts, middle
 
 THREADS = 256
 assert SAMPLE == 32  # lanes of a warp
 
 
-def kd_order(x: Any, dims: tuple[int, ...], tile: int, fan_out: int, xp: Any = cupy) -> Any:
+def kd_order(x: Any, cuts: Cuts, tile: int, fan_out: int, xp: Any = cupy) -> Any:
     """Positions (n,), int32, of the points of `x` (n, d), float64, in kd order; see the host's."""
     n = len(x)
     if n <= tile:
@@ -25,15 +25,14 @@ def kd_order(x: Any, dims: tuple[int, ...], tile: int, fan_out: int, xp: Any = c
         function = load.kernel("order", name, DIMS=1, EXACT=True, VALUE_BITS=VALUE_BITS)
         function((grid,), (THREADS,), arguments)
 
-    count, number = np.int32(n), np.int32(len(dims))
-    values = cupy.empty((len(dims), n), cupy.int32)
+    count, number = np.int32(n), np.int32(len(cuts.dims))
+    values = cupy.empty((len(cuts.dims), n), cupy.int32)
     order, keys = cupy.empty(n, cupy.int32), cupy.empty(n, cupy.uint64)
     steps = (np.int64(step // x.itemsize) for step in x.strides)
-    columns = cupy.asarray(np.array(dims, np.int32))
-    span = np.float64(LEAST_SPAN)
-    run("quantise", x, *steps, columns, x.min(axis=0), x.max(axis=0), span, count, number, values, order)
+    columns, centre = cupy.asarray(np.array(cuts.dims, np.int32)), middle(x, cuts.dims, cupy)
+    run("numbers", x, *steps, columns, centre, np.float64(cuts.scale), count, number, values, order)
     place_bits = (n - 1).bit_length()
-    size = tile << (-(-n // tile) - 1).bit_length()
+    size, fan = tile << (-(-n // tile) - 1).bit_length(), cuts.parts(fan_out)
     while size > tile:
         parts = -(-n // size)
         widest = cupy.empty(parts, cupy.int32)
@@ -41,11 +40,11 @@ def kd_order(x: Any, dims: tuple[int, ...], tile: int, fan_out: int, xp: Any = c
         run(
             "widest_columns", values, order, count, number, np.int32(size), np.int32(parts), widest, grid=grid
         )
-        shift = max(0, place_bits + (parts - 1).bit_length() + VALUE_BITS - 63)
+        shift = max(0, place_bits + (parts - 1).bit_length() + VALUE_BITS - 64)
         bits = [np.int32(some) for some in (size.bit_length() - 1, shift, place_bits)]
         run("sort_keys", values, order, widest, count, *bits, keys)
         keys.sort()
         order, last = cupy.empty_like(order), order
         run("reorder", keys, last, count, bits[-1], order)
-        size = max(tile, size // fan_out)
+        size, fan = max(tile, size // fan), fan_out
     return order

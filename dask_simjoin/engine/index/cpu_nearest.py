@@ -8,13 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_simjoin.engine.filters.float32 import Filter, open_filter
-from dask_simjoin.engine.index.kdorder import dims_to_cut
+from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Array, ArrayModule
 
 FILTER_DIMS = 5
 """Fewest dimensions in which the filter is faster than float64."""
+
+CUTS = 2.5
+"""Times that each dimension is cut in two before the next one is."""
 
 WIDE_FAN_OUT_DIMS = 3
 """Up to here blocks are cut into four parts a level: half of the sorts, boxes as good."""
@@ -39,7 +42,7 @@ class NearestLayout:
     Attributes
     ----------
     dims : int
-    cut : tuple of int
+    cut : Cuts
         The dimensions by which points are put in order.
     filter : Filter or None
         The float32 filter, or None where all is computed in float64.  Its `eps2` is 0: each query
@@ -51,7 +54,7 @@ class NearestLayout:
     """
 
     dims: int
-    cut: tuple[int, ...]
+    cut: Cuts
     filter: Filter | None
     fan_out: int = 2
     norm: Norm = 2
@@ -63,7 +66,7 @@ class NearestLayout:
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
         """Describe it in a plan; `names` calls dimensions by name."""
-        return f"tiles, in order of {names(self.cut)}"
+        return f"tiles, in order of {names(self.cut.dims)}"
 
 
 def make_nearest_layout(

@@ -9,12 +9,15 @@ import numpy as np
 
 from dask_simjoin.engine.filters.float32 import Filter, make_filter
 from dask_simjoin.engine.filters.int8 import Int8Filter, make_int8_filter
-from dask_simjoin.engine.index.kdorder import dims_to_cut
+from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
 
-WIDE_FAN_OUT_DIMS = 8
-"""Up to here blocks are cut into four parts a level: half of the sorts, boxes as good."""
+CUTS = 2.5
+"""Times that each dimension is cut in two before the next one is."""
+
+FAN_OUT = 4
+"""Parts into which blocks are cut a level: half of the sorts that cuts in two take, boxes as good."""
 
 
 @dataclass(frozen=True)
@@ -25,23 +28,20 @@ class TilesLayout:
     ----------
     threshold : float
         Of the float64 decision.
-    cut : tuple of int
+    cut : Cuts
         The dimensions by which points are put in order.
     filter : Filter or None
         The float32 filter of squares, or None where all is decided in float64.
     quantized : Int8Filter or None
         The filter before it.
-    fan_out : int
-        Parts into which blocks are cut at a time.
     norm : int or float
         Of the totals that the decision compares.
     """
 
     threshold: float
-    cut: tuple[int, ...]
+    cut: Cuts
     filter: Filter | None = None
     quantized: Int8Filter | None = None
-    fan_out: int = 2
     norm: Norm = 2
 
     @property
@@ -56,7 +56,7 @@ class TilesLayout:
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
         """Describe it in a plan; `names` calls dimensions by name."""
-        return f"tiles, in order of {names(self.cut)}"
+        return f"tiles, in order of {names(self.cut.dims)}"
 
 
 def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
@@ -78,6 +78,5 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
         dims_to_cut(variance),
         filter=chosen,
         quantized=None if chosen is None else make_int8_filter(lower, upper, mean, variance, threshold),
-        fan_out=4 if len(lower) <= WIDE_FAN_OUT_DIMS else 2,
         norm=norm,
     )

@@ -17,7 +17,7 @@ import numpy as np
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
-from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut, kd_order
 from dask_simjoin.engine.index.tiles import TILE, box_tree
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Array, ArrayModule, Index
@@ -32,7 +32,8 @@ ENOUGH = 227 * 1024
 """Shared memory of a block on compute capability 9.0."""
 
 CUTS = 3
-"""Times that each dimension is cut in two.  2 to 4 were tried: 3 is best or next to it from 6 to 64-D."""
+"""Times that each dimension is cut in two before the next one is.  2 to 4 were tried: 3 is best or next to it
+from 6 to 64-D."""
 
 FAN_OUT = 4
 """Parts into which blocks are cut at a time: cuts in two made boxes better by 0 to 8 % of a join, and took
@@ -83,8 +84,8 @@ class TilesOnDevice:
         What candidates are compared with, of `ENGINES`.
     bounds : Bounds or None
         Of the filter, if there is one.
-    cut : tuple of int
-        The dimensions by which points are put in order, the ones of largest variance first.
+    cut : Cuts
+        The dimensions by which points are put in order.
     norm : int or float
         Of the totals that are compared.
     """
@@ -92,7 +93,7 @@ class TilesOnDevice:
     dims: int
     engine: str
     bounds: Bounds | None
-    cut: tuple[int, ...]
+    cut: Cuts
     norm: Norm = 2
 
     @property
@@ -107,7 +108,7 @@ class TilesOnDevice:
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
         """Describe it in a plan; `names` calls dimensions by name."""
-        return f"tiles, in order of {names(self.cut)}"
+        return f"tiles, in order of {names(self.cut.dims)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +130,7 @@ class DeviceLayout(TilesOnDevice):
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
         """Describe it in a plan; `names` calls dimensions by name."""
-        return f"tiles on GPUs, in {self.engine}, in order of {names(self.cut)}"
+        return f"tiles on GPUs, in {self.engine}, in order of {names(self.cut.dims)}"
 
 
 def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
@@ -179,12 +180,6 @@ def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: boo
     return "float16" if tensor and pays else "float32"
 
 
-def cut_dims(cut: tuple[int, ...], n: int, tile: int) -> tuple[int, ...]:
-    """The dimensions to cut, so few that each is cut often: halves touch, and tell no points apart."""
-    levels = max(1, -(-n // tile) - 1).bit_length()
-    return cut[: max(1, math.ceil(levels / CUTS))]
-
-
 def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     """Return the tree of the boxes of the points (n, d), float64, as their filter sees them.
 
@@ -221,7 +216,7 @@ class Builder:
     """
 
     xp: ArrayModule
-    order: Callable[[Array, tuple[int, ...], int, int, ArrayModule], Array]
+    order: Callable[[Array, Cuts, int, int, ArrayModule], Array]
     boxed: Callable[[Array, Bounds | None, int, bool], Index]
     vectors: Callable[[Array, Bounds], Index]
     nearest_vectors: Callable[[Array, Bounds], Index]
@@ -257,7 +252,7 @@ def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
 def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
     """Build what the indexes of joins and of searches share: the order, the points, and their boxes."""
     xp, tile = builder.xp, layout.tile
-    order = builder.order(x, cut_dims(layout.cut, len(x), tile), tile, FAN_OUT, xp)
+    order = builder.order(x, layout.cut.first(len(x), tile, CUTS), tile, FAN_OUT, xp)
     y = xp.ascontiguousarray(x[order])
     index = {"order": order.astype(xp.int32, copy=False), "y": y}
     if not len(x):

@@ -195,7 +195,7 @@ def test_more_tiles_than_one_group_of_boxes():
     by_tiles, by_filterless = (
         JOINER.pairs(index, index, layout, same=True)
         for layout in (JOINER.layout("tiles", *_bounds(x), eps * eps),)
-        for layout in (layout, layout.__class__(layout.threshold, cut=layout.cut, fan_out=2))
+        for layout in (layout, layout.__class__(layout.threshold, cut=layout.cut))
         for index in (JOINER.build(x, layout),)
     )
     one = set(zip(by_tiles.left.tolist(), by_tiles.right.tolist(), strict=True))

@@ -15,6 +15,7 @@ from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.nearest import SEARCHER, build
 from dask_simjoin.engine.index.gpu import ENGINES
 from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
+from dask_simjoin.engine.index.kdorder import Cuts
 from dask_simjoin.engine.index.kdorder import kd_order as host_order
 from dask_simjoin.metrics.norms import add
 from tests.support.gpu_kernels import compile_all
@@ -93,9 +94,10 @@ def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, engi
 @pytest.mark.parametrize("n", [1, 64, 65, 1000, 100_000])
 def test_the_order_is_that_of_the_host(n, fan_out):
     x = np.random.default_rng(n).normal(size=(n, 4)) * [1, 5, 0.1, 3]
-    want = host_order(x, (1, 3, 0), 64, fan_out)
+    cuts = Cuts((1, 3, 0), (5.0, 3.0, 1.0))
+    want = host_order(x, cuts, 64, fan_out)
     for layout in (np.asfortranarray, np.ascontiguousarray):
-        found = cupy.asnumpy(kd_order(cupy.asarray(layout(x)), (1, 3, 0), 64, fan_out))
+        found = cupy.asnumpy(kd_order(cupy.asarray(layout(x)), cuts, 64, fan_out))
         assert (found == want).mean() > 0.99 and sorted(found.tolist()) == list(range(n))
 
 

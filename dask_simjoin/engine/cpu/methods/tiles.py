@@ -15,7 +15,7 @@ from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.sinks import Sink
 from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
 from dask_simjoin.engine.index import kdorder
-from dask_simjoin.engine.index.cpu_tiles import TilesLayout, make_tiles_layout
+from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TilesLayout, make_tiles_layout
 from dask_simjoin.engine.index.tiles import TILE, aligned, aligned_empty, box_tree
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Index
@@ -33,7 +33,7 @@ def points(index: Index) -> np.ndarray:
 def build(x: np.ndarray, layout: TilesLayout) -> Index:
     """The index of points for tiles."""
     n, d = x.shape
-    order = kdorder.kd_order(x, layout.cut, TILE, layout.fan_out)
+    order = kdorder.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT)
     x = np.ascontiguousarray(x)  # points are gathered row by row
     number = -(-n // TILE)
     kind = np.float64 if layout.filter is None else np.float32

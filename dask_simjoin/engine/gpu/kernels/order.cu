@@ -3,19 +3,19 @@
 //
 // Constants: VALUE_BITS of a number.  Samples of a block are 32, a warp's lanes.
 
+// The bits of float32 numbers as int32 in their order, and back again.
+__device__ __forceinline__ int flipped(int bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
+
 // The columns' values as numbers in their order (int32), column after column, and the first order.
-extern "C" __global__ void quantise(const double* __restrict__ x, long long row_step, long long column_step,
-                                    const int* __restrict__ columns, const double* __restrict__ low,
-                                    const double* __restrict__ high, double least_span, int n, int number,
-                                    int* __restrict__ values, int* __restrict__ order) {
+extern "C" __global__ void numbers(const double* __restrict__ x, long long row_step, long long column_step,
+                                   const int* __restrict__ columns, const double* __restrict__ centre,
+                                   double scale, int n, int number, int* __restrict__ values,
+                                   int* __restrict__ order) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x) {
         order[i] = i;
         for (int m = 0; m < number; m++) {
-            const int k = columns[m];
-            // halves: the difference of two finite numbers need not be finite
-            const double from = low[k] * 0.5, span = fmax(high[k] * 0.5 - from, least_span);
-            const double factor = (1 << VALUE_BITS) * (1 - 9.5367431640625e-7) / span;
-            values[(size_t)m * n + i] = (int)((x[i * row_step + k * column_step] * 0.5 - from) * factor);
+            const double value = (x[i * row_step + columns[m] * column_step] - centre[m]) * scale;
+            values[(size_t)m * n + i] = flipped(__float_as_int((float)value));
         }
     }
 }
@@ -30,7 +30,7 @@ extern "C" __global__ void widest_columns(const int* __restrict__ values, const 
     double most = -1;
     int best = 0;
     for (int m = 0; m < number; m++) {
-        const double value = values[(size_t)m * n + place];
+        const double value = __int_as_float(flipped(values[(size_t)m * n + place]));
         double sum = value;
 #pragma unroll
         for (int o = 16; o; o >>= 1) sum += __shfl_xor_sync(FULL, sum, o);
@@ -52,7 +52,8 @@ extern "C" __global__ void sort_keys(const int* __restrict__ values, const int* 
                                      int place_bits, u64* __restrict__ keys) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x) {
         const u32 block = i >> size_bits;
-        const u64 value = values[(size_t)widest[block] * n + order[i]] >> shift;
+        // from the least int32 on
+        const u64 value = ((u32)values[(size_t)widest[block] * n + order[i]] ^ 0x80000000u) >> shift;
         keys[i] = ((u64)block << (VALUE_BITS - shift) | value) << place_bits | i;
     }
 }

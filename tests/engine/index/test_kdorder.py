@@ -1,0 +1,98 @@
+"""The order of points: any data give one, and wide columns are cut where narrow ones tell nothing apart."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut, kd_order
+from tests.support.points import KINDS, make_points
+from tests.support.profiles import examples
+
+TILE = 64
+
+
+def cuts_of(x):
+    with np.errstate(over="ignore", invalid="ignore"):
+        return dims_to_cut(np.nan_to_num(x.var(axis=0)))
+
+
+def boxes(x, order):
+    """Lower and upper bounds (tiles, d) of the tiles of points in this order."""
+    parts = np.array_split(x[order], np.arange(TILE, len(x), TILE))
+    return np.array([p.min(0) for p in parts]), np.array([p.max(0) for p in parts])
+
+
+def near_tiles(x, order, eps):
+    """Pairs of tiles, in both directions and with themselves, whose boxes are within eps."""
+    lower, upper = boxes(x, order)
+    gap = np.maximum(np.maximum(lower[:, None] - upper[None], lower[None] - upper[:, None]), 0)
+    return int(((gap**2).sum(axis=2) <= eps * eps).sum())
+
+
+@settings(max_examples=examples(300))
+@given(
+    kind=st.sampled_from(KINDS), n=st.integers(0, 1500), d=st.integers(1, 24), seed=st.integers(0, 2**32 - 1),
+    fan_out=st.sampled_from([2, 4, 8]), times=st.sampled_from([1, 2.5, 3]),
+)  # fmt: skip
+def test_every_point_has_one_place(kind, n, d, seed, fan_out, times):
+    x = make_points(kind, n, d, np.random.default_rng(seed))
+    if n:
+        cuts = cuts_of(x).first(n, TILE, times)
+        assert sorted(kd_order(x, cuts, TILE, fan_out).tolist()) == list(range(n))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e9])
+@pytest.mark.parametrize("narrow", [3, 14])
+def test_narrow_columns_cost_no_pruning(narrow, offset):
+    """Two wide columns beside narrow ones give as few near tiles as the two alone, in linear number."""
+    rng = np.random.default_rng(0)
+    for n in (8_000, 32_000):
+        wide = rng.uniform(0, math.sqrt(n), (n, 2)) + offset
+        x = np.column_stack([rng.uniform(size=(n, narrow)), wide])
+        alone = near_tiles(wide, kd_order(wide, cuts_of(wide).first(n, TILE, 3), TILE, 4), 2.0)
+        found = near_tiles(x, kd_order(x, cuts_of(x).first(n, TILE, 3), TILE, 4), 2.0)
+        assert found <= 1.1 * alone
+        assert found <= 20 * n / TILE
+
+
+def test_what_is_far_off_hides_nothing():
+    """Values that stand for missing ones, 1e20, leave others their order."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 100, (20_000, 2))
+    plain = near_tiles(x, kd_order(x, cuts_of(x), TILE, 4), 1.0)
+    x[rng.uniform(size=len(x)) < 0.01, 0] = 1e20
+    assert near_tiles(x, kd_order(x, cuts_of(x), TILE, 4), 1.0) < 2 * plain
+
+
+def test_one_column_is_put_in_order_by_one_sort():
+    x = np.random.default_rng(2).permutation(5000)[:, None] * 1.0
+    order = kd_order(x, cuts_of(x), TILE, 2)
+    assert x[order, 0].tolist() == list(range(5000))
+
+
+@pytest.mark.parametrize(
+    ("spread", "rows", "dims"),
+    [
+        ((5.0,) * 16, 64 << 9, 3),  # alike: each three times
+        ((1e6, 1.0, 1.0), 64 << 9, 1),
+        ((100.0, 100.0, 1.0, 1.0), 64 << 9, 2),
+        ((100.0, 50.0, 25.0, 12.5), 64 << 9, 3),
+        ((1.0, 0.0, 0.0), 64 << 9, 1),  # constant columns
+        ((0.0, 0.0), 64 << 9, 2),
+        ((math.inf, math.inf, 1.0), 64 << 9, 2),
+        ((5.0,) * 16, 10, 1),
+    ],
+)
+def test_how_many_columns_are_worth_a_cut(spread, rows, dims):
+    cuts = Cuts(tuple(range(len(spread))), spread)
+    assert cuts.first(rows, TILE, 3).dims == tuple(range(dims))
+
+
+def test_spreads_are_compared_in_the_unit_of_the_data():
+    x = np.random.default_rng(3).uniform(size=(1000, 3)) * [1, 1000, 30] + [1e9, 0, 5]
+    cuts = cuts_of(x)
+    assert cuts.dims == (1, 2, 0)
+    np.testing.assert_allclose(cuts.spread, np.array([1000, 30, 1]) / math.sqrt(12), rtol=0.1)
