@@ -92,7 +92,7 @@ def dims_to_cut(variance: np.ndarray) -> Cuts:
 def middle(x: Array, dims: tuple[int, ...], xp: ArrayModule) -> Array:
     """A point (dims,) amid others; no `float`: it would wait for a GPU."""
     some = x[xp.arange(MIDDLE) * len(x) // MIDDLE]
-    return xp.sort(some[:, list(dims)], axis=0)[MIDDLE // 2]
+    return xp.sort(some[:, xp.asarray(dims)], axis=0)[MIDDLE // 2]
 
 
 def _flipped(bits: Array) -> Array:
