@@ -81,10 +81,9 @@ def count_block_pairs(meeting: Meeting) -> int:
     q, _, same, spec, _ = meeting
     pairs = 0
     for each in meeting.comparisons():
-        counts = _counts(each)
         if spec.radius is not None:
-            pairs += sum(int(count.sum()) for count in counts)
+            pairs += sum(int(count.sum()) for count in _counts(each))
         else:
-            found = int(counts[0].sum())
-            pairs += (found // 2 if each.same else found) * (2 if spec.pairs == "both" else 1)
+            found = each.joiner.weights(*each.operands, same=each.same)
+            pairs += int(found.sum()) * (2 if spec.pairs == "both" else 1)
     return pairs + (len(q["ids"]) if spec.include_self and same else 0)

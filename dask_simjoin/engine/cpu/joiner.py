@@ -13,7 +13,7 @@ from dask_simjoin.engine.cpu.kernels import regions as region_kernels
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.method import CpuMethod
-from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Positions, Shown
+from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Named, Positions, Shown
 from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
@@ -117,7 +117,7 @@ class CpuJoiner:
         for side, count in zip((q, d), counts, strict=False):
             n = len(count) - SWEEP_LANES
             out = np.empty(n, np.int64)
-            out[side["order"][:n]] = count[:n]
+            finish.scatter(side["order"], count, out)
             by_position.append(out)
         return by_position
 
@@ -163,10 +163,13 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
     sides, room = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
         room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + tiles.TILE**2
-    sink: Positions | Labels
+    sink: Positions | Named | Labels
     if labels is None and distance is None:
         sink = Positions(room)
         names = [s["order"] for s in sides]
+    elif labels is not None and not any(kept or ()) and module.writes_names:
+        sink = Named(room // 2, distance)
+        names = list(labels)
     else:  # what the sink looks up lies in the index's order
         names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
         sink = Labels(
@@ -183,7 +186,7 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
         )
     decided = refused = 0
     if room:
-        decided, refused = module.pairs(q, d, layout, same, names, sink)
+        decided, refused = module.pairs(q, d, layout, same, names, sink, one_chunk)
     else:
         sink.end(0)
     left, right, *more = sink.segments.whole
@@ -197,4 +200,4 @@ def _show(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray
           function: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
     """Show all pairs to a function, some at a time, by these names of the places of both sides."""
     if all(len(s["order"]) > SWEEP_LANES for s in (q, d)):
-        _module(layout.method).pairs(q, d, layout, same, names, Shown(function))
+        _module(layout.method).pairs(q, d, layout, same, names, Shown(function), False)

@@ -56,3 +56,10 @@ def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind
         for k in range(dims):
             total = add_term(total, q_y[i, k] - d_y[j, k], norm)
         totals[n] = total
+
+
+@kernel
+def scatter(order: Array, values: Array, out: Array) -> None:
+    """Put values in the order of an index into the order of its rows."""
+    for i in range(out.size):
+        out[order[i]] = values[i]

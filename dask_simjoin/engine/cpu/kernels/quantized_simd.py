@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 
-import llvmlite.binding
 from llvmlite import ir
-from numba import config, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -20,19 +19,12 @@ from dask_simjoin.engine.cpu.kernels.annotations import (
     Value,
     Values,
 )
-from dask_simjoin.engine.cpu.kernels.vectors import I8, I32, bits, call, const, load, splat, store
+from dask_simjoin.engine.cpu.kernels.vectors import FEATURES, I8, I32, bits, call, const, load, splat, store
 from dask_simjoin.engine.filters.int8 import STEP
 from dask_simjoin.engine.index.tiles import TILE
 
-
-def _available() -> bool:
-    """Whether code is made for machines that multiply bytes and add the products in pairs: x86 with AVX2."""
-    if config.CPU_FEATURES is not None:
-        return "+avx2" in config.CPU_FEATURES.split(",")
-    return bool(llvmlite.binding.get_host_cpu_features().get("avx2"))
-
-
-AVAILABLE = _available()
+AVAILABLE = "avx2" in FEATURES
+"""Whether the machine multiplies bytes and adds the products in pairs."""
 
 LANES = 8
 """Points of a vector: of 256 bits also where there are longer ones."""

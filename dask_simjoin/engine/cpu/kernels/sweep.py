@@ -1,40 +1,68 @@
-"""The row sweep: joins two grid indexes of 1 to 4 dimensions, float64 throughout."""
+"""The row sweep: joins two grid indexes of 1 to 4 dimensions, float64 throughout.
+
+The points of a row ascend along the swept coordinate.  A point meets 16 points of a row at a time, from the
+first within reach on: which it is, and how many follow, is hardly ever told by a branch, since a core would
+guess most of these wrong.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
-from dask_simjoin.engine.cpu.kernels.sweep_simd import sweep_counts, sweep_pairs
+from dask_simjoin.engine.cpu.kernels.sweep_simd import first_within, keep_totals, sweep_near, sweep_write
+from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits
 from dask_simjoin.engine.cpu.kernels.totals import Kind
+from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.metrics.types import Array
 
-FRESH = (0, 0, -1, 0, 0)
-"""State of a join that has not begun: row, offset, point (-1: none yet), window."""
+FRESH = (0, 0, -1, 0, -1)
+"""State of a join that has not begun: row, offset, point (-1: none yet), window, place (-1: its first)."""
+
+
+@njit(nogil=True, error_model="numpy", inline="always")
+def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
+    """The first place from `lo` on, before `stop`, of a swept coordinate that is not too far before `x`."""
+    passed = SWEEP_LANES
+    while passed == SWEEP_LANES and lo < stop:
+        passed = first_within(base + 8 * lo, x, reach)
+        lo += passed
+    return min(lo, stop)
 
 
 @kernel
-def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_names: Array, d_cols: Array,
-          d_keys: Array, d_starts: Array, d_names: Array, offsets: Array, reach: float, threshold: float,
-          norm: Kind, same: bool, left: Array, right: Array, n: int, cap: int, state: Array,
-          at: Array) -> int:  # fmt: skip
-    """Append pairs of names to `left` and `right`; the new number of pairs.
+def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Array, q_names: Array,
+          d_cols: Array, d_keys: Array, d_starts: Array, d_order: Array, d_names: Array, offsets: Array,
+          reach: float, threshold: float, norm: Kind, same: bool, turn: bool, left: Array, right: Array,
+          totals: Array, cap: int, state: Array, at: Array) -> int:  # fmt: skip
+    """Write pairs of names to `left` and `right`, and if it has room their totals to `totals`; how many.
 
-    Stops where a window might not fit into `cap`, leaving in `state` where it was and in
+    Stops where 16 more might not fit into `cap`, leaving in `state` where it was and in
     ``state[5]`` how much room it needs (0: the join is complete).  `offsets`: what to add
     to a row's key for each neighbour row; `at`: each one's position in `d_keys`;
     `norm`: see `totals.kind_of`.
     With `same`, the two sides are one index and only the later half of each
-    neighbourhood is visited.
+    neighbourhood is visited.  `turn`: the point of the smaller position is the left one.
     """
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
     d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
-    names, out_l, out_r = d_names.ctypes.data, left.ctypes.data, right.ctypes.data
+    names, order, size = d_names.ctypes.data, d_order.ctypes.data, d_names.itemsize
+    out_l, out_r, out_t = left.ctypes.data, right.ctypes.data, totals.ctypes.data
+    # names are read 16 at a time: the last ones from where there are more behind them
+    last = max(d_names.size - SWEEP_LANES, 0)
+    behind = np.zeros(2 * SWEEP_LANES, d_names.dtype)
+    behind[: d_names.size - last] = d_names[last:]
+    names_behind = behind.ctypes.data - last * size
+    some = np.empty(SWEEP_LANES)
+    some_at = some.ctypes.data if totals.size > 0 else 0
     xq, xd = q_cols[sweep], d_cols[sweep]
+    swept = xd.ctypes.data
     q_rows, d_rows = q_keys.size, d_keys.size
-    r, o, i, lo, hi = state[0], state[1], state[2], state[3], state[4]
+    r, o, i, lo, j = state[0], state[1], state[2], state[3], state[4]
     state[5] = 0
+    n = 0
     while r < q_rows:
         stop_i = q_starts[r + 1]
         while o < offsets.size:
@@ -47,26 +75,27 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_names: Ar
                 stop_j = d_starts[p + 1]
                 own = same and offsets[o] == 0
                 if i < 0:
-                    i = q_starts[r]
-                    lo = d_starts[p]
-                    hi = lo
+                    i, lo = q_starts[r], d_starts[p]
                 while i < stop_i:
                     x = xq[i]
-                    if own:
-                        lo = i + 1
-                    else:
-                        while lo < stop_j and x - xd[lo] > reach:
-                            lo += 1
-                    hi = max(hi, lo)
-                    while hi < stop_j and xd[hi] - x <= reach:
-                        hi += 1
-                    if n + (hi - lo) > cap:
-                        state[0], state[1], state[2], state[3], state[4] = r, o, i, lo, hi
-                        state[5] = hi - lo
-                        return n
-                    n = sweep_pairs(dims, d_base, d_stride, lo, hi, q_base + 8 * i, q_stride, threshold,
-                                    norm, names, np.int64(q_names[i]), np.int64(same), out_l, out_r,
-                                    n)  # fmt: skip
+                    if j < 0:
+                        lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
+                        j = lo
+                    while j < stop_j and xd[j] - x <= reach:
+                        if n + SWEEP_LANES > cap:
+                            state[0], state[1], state[2], state[3], state[4] = r, o, i, lo, j
+                            state[5] = SWEEP_LANES
+                            return n
+                        near = sweep_near(dims, d_base, d_stride, j, stop_j, q_base + 8 * i, q_stride,
+                                          threshold, norm, some_at)  # fmt: skip
+                        sweep_write(near, j, order, np.int64(q_order[i]),
+                                    names if j <= last else names_behind, q_names[i], np.int64(turn),
+                                    out_l + n * size, out_r + n * size)  # fmt: skip
+                        if some_at != 0:
+                            keep_totals(near, some_at, out_t + n * 8)
+                        n += count_bits(near)
+                        j += SWEEP_LANES
+                    j = -1
                     i += 1
                 i = -1
             o += 1
@@ -77,14 +106,14 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_names: Ar
 
 @kernel
 def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Array, d_keys: Array,
-           d_starts: Array, offsets: Array, reach: float, threshold: float, norm: Kind, same: bool,
-           q_counts: Array, d_counts: Array, at: Array) -> None:  # fmt: skip
-    """Add each point's number of neighbours to the counts of both sides (one array if `same`)."""
+           d_starts: Array, offsets: Array, reach: float, threshold: float, norm: Kind, half: bool,
+           q_counts: Array, at: Array) -> None:  # fmt: skip
+    """Add to each query's count how many points of `d` are near it; `half`: only later ones of its row."""
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
     d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
-    counts_at = d_counts.ctypes.data
     xq, xd = q_cols[sweep], d_cols[sweep]
+    swept = xd.ctypes.data
     d_rows = d_keys.size
     for r in range(q_keys.size):
         for o in range(offsets.size):
@@ -96,18 +125,15 @@ def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Ar
             if p >= d_rows or d_keys[p] != target:
                 continue
             stop_j = d_starts[p + 1]
-            own = same and offsets[o] == 0
+            own = half and offsets[o] == 0
             lo = d_starts[p]
-            hi = lo
             for i in range(q_starts[r], q_starts[r + 1]):
                 x = xq[i]
-                if own:
-                    lo = i + 1
-                else:
-                    while lo < stop_j and x - xd[lo] > reach:
-                        lo += 1
-                hi = max(hi, lo)
-                while hi < stop_j and xd[hi] - x <= reach:
-                    hi += 1
-                q_counts[i] += sweep_counts(dims, d_base, d_stride, lo, hi, q_base + 8 * i,
-                                            q_stride, threshold, norm, counts_at)  # fmt: skip
+                lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
+                j, found = lo, 0
+                while j < stop_j and xd[j] - x <= reach:
+                    near = sweep_near(dims, d_base, d_stride, j, stop_j, q_base + 8 * i, q_stride,
+                                      threshold, norm, 0)  # fmt: skip
+                    found += count_bits(near)
+                    j += SWEEP_LANES
+                q_counts[i] += found

@@ -1,17 +1,15 @@
-"""Explicit SIMD of the row sweep: one point against a window of points."""
+"""Explicit SIMD of the row sweep: one point against 16 points of a row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from dask_simjoin.engine.cpu.kernels.annotations import (
     Builder,
     Intrinsic,
-    LLVMType,
     NumbaType,
     Signature,
     TargetContext,
@@ -19,6 +17,7 @@ from dask_simjoin.engine.cpu.kernels.annotations import (
     Value,
     Values,
 )
+from dask_simjoin.engine.cpu.kernels.compress import store_compressed
 from dask_simjoin.engine.cpu.kernels.totals import plus, terms
 from dask_simjoin.engine.cpu.kernels.vectors import (
     F64,
@@ -30,127 +29,117 @@ from dask_simjoin.engine.cpu.kernels.vectors import (
     load,
     splat,
     store,
-    store_compressed,
 )
 
+DIMS = (1, 2, 3, 4)
+"""For which there is code."""
 
-def _sweep_mask(builder: Builder, j: Value, stop: Value, dims: int, base: Value, stride: Value, point: Value,
-                threshold: Value, kind: LLVMType, norm: NumbaType) -> Value:  # fmt: skip
-    """Which of the points j, j+1, ... < stop are near the point: the float64 decision.
-
-    One rounding for each difference, product and sum, dimensions in order: LLVM never
-    contracts a product and a sum into a fused multiply-add unless a flag allows it.
-    """
-    vector = ir.VectorType(F64, SWEEP_LANES)
-    address = builder.add(base, builder.mul(j, const(8)))
-    total = None
-    for k in range(dims):
-        difference = builder.fsub(load(builder, address, vector, 8), point[k])
-        (term,) = terms(builder, kind, norm, [difference])
-        total = term if total is None else plus(builder, kind, total, term)
-        address = builder.add(address, stride)
-    lanes = ir.VectorType(I64, SWEEP_LANES)
-    iota = ir.Constant(lanes, list(range(SWEEP_LANES)))
-    inside = builder.icmp_signed("<", iota, splat(builder, builder.sub(stop, j), lanes))
-    return builder.and_(builder.fcmp_ordered("<=", total, splat(builder, threshold, vector)), inside)
-
-
-def _sweep_loop(
-    builder: Builder, kind: NumbaType, args: Values, body: Callable[[Value, Value, Value], Value]
-) -> Value:
-    """For d = 1, 2, 3, 4: run `body(mask, j, n) -> n` over the window; the last n."""
-    dims, base, stride, start, stop, point_at, point_stride, threshold, norm, n0 = args
-    vector = ir.VectorType(F64, SWEEP_LANES)
-    done = builder.append_basic_block("sweep.done")
-    blocks = [builder.append_basic_block(f"sweep.dims{d}") for d in (1, 2, 3, 4)]
-    switch = builder.switch(dims, blocks[3])
-    for d in (1, 2, 3):
-        switch.add_case(const(d), blocks[d - 1])
-    results = []
-    for d, block in zip((1, 2, 3, 4), blocks, strict=True):
-        builder.position_at_end(block)
-        point, address = [], point_at
-        for _ in range(d):
-            point.append(splat(builder, load(builder, address, F64, 8), vector))
-            address = builder.add(address, point_stride)
-        head = builder.append_basic_block("sweep.head")
-        work = builder.append_basic_block("sweep.work")
-        before = builder.block
-        builder.branch(head)
-        builder.position_at_end(head)
-        j, n = builder.phi(I64), builder.phi(I64)
-        j.add_incoming(start, before)
-        n.add_incoming(n0, before)
-        results.append((n, builder.block))
-        builder.cbranch(builder.icmp_signed("<", j, stop), work, done)
-        builder.position_at_end(work)
-        mask = _sweep_mask(builder, j, stop, d, base, stride, point, threshold, kind, norm)
-        n_next = body(mask, j, n)
-        j.add_incoming(builder.add(j, const(SWEEP_LANES)), builder.block)
-        n.add_incoming(n_next, builder.block)
-        builder.branch(head)
-    builder.position_at_end(done)
-    last = builder.phi(I64)
-    for value, block in results:
-        last.add_incoming(value, block)
-    return last
+_NUMBERS = ir.VectorType(F64, SWEEP_LANES)
 
 
 @intrinsic
-def sweep_pairs(typingctx: TypingContext, dims: NumbaType, base: NumbaType, stride: NumbaType,
-                start: NumbaType, stop: NumbaType, point: NumbaType, point_stride: NumbaType,
-                threshold: NumbaType, norm: NumbaType, names: NumbaType, name: NumbaType, same: NumbaType,
-                left: NumbaType, right: NumbaType, n: NumbaType) -> Intrinsic:  # fmt: skip
-    """Append the pairs of one point with the points start <= j < stop; the new number of pairs.
-
-    `base`: address of column 0 (float64), `stride` bytes from one column to the next;
-    `point`: address of the point's first coordinate, `point_stride` bytes to its next;
-    `names`: address of the points' int32 names, `name` the point's; `same`: name the smaller
-    one first.
-    """
-    sig = types.int64(*(types.int64,) * 7, types.float64, norm, *(types.int64,) * 6)
+def first_within(typingctx: TypingContext, numbers: NumbaType, x: NumbaType, reach: NumbaType) -> Intrinsic:
+    """How many of 16 ascending numbers at an address come before the first y with x - y <= reach."""
+    sig = types.int64(types.int64, types.float64, types.float64)
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        *scan, names_at, name_, same_, left_at, right_at, n0 = args
-        ids = ir.VectorType(I32, SWEEP_LANES)
-        mine = splat(builder, builder.trunc(name_, I32), ids)
-        is_same = builder.icmp_signed("!=", same_, const(0))
-
-        def body(mask: Value, j: Value, n: Value) -> Value:
-            other = load(builder, builder.add(names_at, builder.mul(j, const(4))), ids, 4)
-            swap = builder.icmp_signed("<", other, mine)
-            swap = builder.and_(swap, splat(builder, is_same, swap.type))
-            at = builder.mul(n, const(4))
-            for target, first, second in ((left_at, other, mine), (right_at, mine, other)):
-                value = builder.select(swap, first, second)
-                store_compressed(builder, value, mask, builder.add(target, at))
-            return builder.add(n, builder.ctpop(bits(builder, mask)))
-
-        return _sweep_loop(builder, norm, (*scan, n0), body)
+        at, x, most = args
+        away = builder.fsub(splat(builder, x, _NUMBERS), load(builder, at, _NUMBERS, 8))
+        within = bits(builder, builder.fcmp_unordered("<=", away, splat(builder, most, _NUMBERS)))
+        within = builder.or_(within, const(1 << SWEEP_LANES))
+        return builder.cttz(within, ir.Constant(ir.IntType(1), 1))
 
     return sig, codegen
 
 
 @intrinsic
-def sweep_counts(typingctx: TypingContext, dims: NumbaType, base: NumbaType, stride: NumbaType,
-                 start: NumbaType, stop: NumbaType, point: NumbaType, point_stride: NumbaType,
-                 threshold: NumbaType, norm: NumbaType, counts: NumbaType) -> Intrinsic:  # fmt: skip
-    """Number of points start <= j < stop near one point; adds 1 to each one's count.
+def sweep_near(typingctx: TypingContext, dims: NumbaType, base: NumbaType, stride: NumbaType, j: NumbaType,
+               stop: NumbaType, point: NumbaType, point_stride: NumbaType, threshold: NumbaType,
+               norm: NumbaType, totals: NumbaType) -> Intrinsic:  # fmt: skip
+    """Mask of those of the points j ... j+15, before `stop`, near a point: the float64 decision.
 
-    `counts`: address of the points' int64 counts; the rest as in `sweep_pairs`.
+    One rounding for each difference, product and sum, dimensions in order: LLVM never
+    contracts a product and a sum into a fused multiply-add unless a flag allows it.
+    `base`: address of column 0 (float64), `stride` bytes from one column to the next;
+    `point`: address of the point's first coordinate, `point_stride` bytes to its next;
+    `totals`: where to write the 16 totals, or 0.
     """
-    sig = types.int64(*(types.int64,) * 7, types.float64, norm, types.int64)
+    sig = types.uint64(*(types.int64,) * 7, types.float64, norm, types.int64)
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        *scan, counts_at = args
-        kind = ir.VectorType(I64, SWEEP_LANES)
+        dims, base, stride, j, stop, point, point_stride, threshold, norm_, totals = args
+        first = builder.add(base, builder.mul(j, const(8)))
+        done = builder.append_basic_block("near.done")
+        blocks = [builder.append_basic_block(f"near.dims{d}") for d in DIMS]
+        switch = builder.switch(dims, blocks[-1])
+        for d, block in zip(DIMS[:-1], blocks, strict=False):
+            switch.add_case(const(d), block)
+        results = []
+        for d, block in zip(DIMS, blocks, strict=True):
+            builder.position_at_end(block)
+            total, at, own = None, first, point
+            for _ in range(d):
+                p = splat(builder, load(builder, own, F64, 8), _NUMBERS)
+                difference = builder.fsub(load(builder, at, _NUMBERS, 8), p)
+                (term,) = terms(builder, norm, norm_, [difference])
+                total = term if total is None else plus(builder, norm, total, term)
+                at, own = builder.add(at, stride), builder.add(own, point_stride)
+            results.append((total, builder.block))
+            builder.branch(done)
+        builder.position_at_end(done)
+        total = builder.phi(_NUMBERS)
+        for value, block in results:
+            total.add_incoming(value, block)
+        with builder.if_then(builder.icmp_signed("!=", totals, const(0)), likely=False):
+            store(builder, total, totals, 8)
+        near = bits(builder, builder.fcmp_ordered("<=", total, splat(builder, threshold, _NUMBERS)))
+        left = builder.sub(stop, j)
+        few = builder.icmp_signed("<", left, const(SWEEP_LANES))
+        inside = builder.sub(builder.shl(const(1), builder.select(few, left, const(0))), const(1))
+        return builder.and_(near, builder.select(few, inside, const((1 << SWEEP_LANES) - 1)))
 
-        def body(mask: Value, j: Value, n: Value) -> Value:
-            address = builder.add(counts_at, builder.mul(j, const(8)))
-            before = load(builder, address, kind, 8)
-            store(builder, builder.add(before, builder.zext(mask, kind)), address, 8)
-            return builder.add(n, builder.ctpop(bits(builder, mask)))
+    return sig, codegen
 
-        return _sweep_loop(builder, norm, (*scan, const(0)), body)
+
+@intrinsic
+def sweep_write(typingctx: TypingContext, mask: NumbaType, j: NumbaType, order: NumbaType, mine: NumbaType,
+                names: NumbaType, name: NumbaType, turn: NumbaType, left: NumbaType,
+                right: NumbaType) -> Intrinsic:  # fmt: skip
+    """Write the names of a point and of those of the points j ... j+15 that a mask selects side by side.
+
+    `names`: address of the points' names, of the type of `name`, which is the point's; `left`, `right`: where
+    to write.  `order`: address of the points' int32 positions, `mine` the point's; `turn`: the point of the
+    smaller position is the left one.
+    """
+    sig = types.void(types.uint64, *(types.int64,) * 4, name, *(types.int64,) * 3)
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        mask, j, order, mine, names_at, name_, turn, left_at, right_at = args
+        kind, size = (I32, 4) if sig.args[5] == types.int32 else (I64, 8)
+        vector, longs = ir.VectorType(kind, SWEEP_LANES), ir.VectorType(I32, SWEEP_LANES)
+        other = load(builder, builder.add(names_at, builder.mul(j, const(size))), vector, size)
+        own = splat(builder, name_, vector)
+        pair = [cgutils.alloca_once_value(builder, value) for value in (own, other)]
+        with builder.if_then(builder.icmp_signed("!=", turn, const(0)), likely=True):
+            positions = load(builder, builder.add(order, builder.mul(j, const(4))), longs, 4)
+            earlier = builder.icmp_signed("<", positions, splat(builder, builder.trunc(mine, I32), longs))
+            builder.store(builder.select(earlier, other, own), pair[0])
+            builder.store(builder.select(earlier, own, other), pair[1])
+        for slot, address in zip(pair, (left_at, right_at), strict=True):
+            store_compressed(builder, builder.load(slot), mask, address)
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
+@intrinsic
+def keep_totals(typingctx: TypingContext, mask: NumbaType, totals: NumbaType, out: NumbaType) -> Intrinsic:
+    """Write those of 16 float64 at an address that a mask selects side by side."""
+    sig = types.void(types.uint64, types.int64, types.int64)
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        mask, totals, out = args
+        store_compressed(builder, load(builder, totals, _NUMBERS, 8), mask, out)
+        return context.get_dummy_value()
 
     return sig, codegen

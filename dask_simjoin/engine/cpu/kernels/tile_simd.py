@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-import llvmlite.binding
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -29,6 +28,7 @@ from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, larger, z
 from dask_simjoin.engine.cpu.kernels.vectors import (
     F32,
     F64,
+    FEATURES,
     I1,
     I32,
     bits,
@@ -41,7 +41,7 @@ from dask_simjoin.engine.cpu.kernels.vectors import (
 )
 from dask_simjoin.engine.index.tiles import TILE
 
-_WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f"))
+_WIDE = "avx512f" in FEATURES
 
 REGISTER = 64 if _WIDE else 32
 """Bytes of a vector: of a register of AVX-512 or AVX2, or of two of NEON."""

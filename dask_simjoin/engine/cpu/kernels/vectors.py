@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import llvmlite.binding
 from llvmlite import ir
+from numba import config
 from numba.core import cgutils
 
 from dask_simjoin.engine.cpu.kernels.annotations import Builder, Value
 
-SWEEP_LANES = 8
+SWEEP_LANES = 16
 """Points that the row sweep evaluates at once; its arrays are padded by this."""
 
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 F32, F64 = ir.FloatType(), ir.DoubleType()
 
-_COMPRESS_IS_GENERIC = llvmlite.binding.llvm_version_info[0] >= 20
+
+def _features() -> frozenset[str]:
+    """What the machine that code is made for can do, in LLVM's words: this one, or as Numba is told."""
+    if config.CPU_FEATURES is not None:
+        return frozenset(name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+"))
+    return frozenset(name for name, has in llvmlite.binding.get_host_cpu_features().items() if has)
+
+
+FEATURES = _features()
 
 
 def const(value: int) -> ir.Constant:
@@ -51,31 +60,8 @@ def call(builder: Builder, name: str, kind: ir.Type, *args: Value) -> Value:
 
 def suffix(vector: ir.VectorType) -> str:
     """What LLVM's names say of a vector's type."""
-    names = {"float": "f32", "double": "f64", "i32": "i32"}
+    names = {"float": "f32", "double": "f64", "i32": "i32", "i64": "i64"}
     return f"v{vector.count}{names[str(vector.element)]}"
-
-
-def store_compressed(builder: Builder, value: Value, mask: Value, address: Value) -> None:
-    """Write the lanes of `value` that `mask` selects side by side at `address`.
-
-    May write anything behind them, up to the vector's full width.
-    """
-    kind = suffix(value.type)
-    if _COMPRESS_IS_GENERIC:
-        packed = call(
-            builder,
-            f"llvm.experimental.vector.compress.{kind}",
-            value.type,
-            value,
-            mask,
-            ir.Constant(value.type, ir.Undefined),
-        )
-        store(builder, packed, address, 4)
-        return
-    pointer = builder.inttoptr(address, value.type.element.as_pointer())
-    signature = ir.FunctionType(ir.VoidType(), [value.type, pointer.type, mask.type])
-    write = cgutils.get_or_insert_function(builder.module, signature, f"llvm.masked.compressstore.{kind}")
-    builder.call(write, [value, pointer, mask])
 
 
 def bits(builder: Builder, mask: Value) -> Value:

@@ -18,6 +18,9 @@ class CpuMethod(Protocol):
     An index has "order" (n + lanes, int32): the positions of its points, in the order of its places.
     """
 
+    writes_names: bool
+    """Whether names may be int64, as the sink's arrays then are, and totals are written where it has room."""
+
     def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                threshold: float, norm: Norm) -> Layout:  # fmt: skip
         """Choose how to index all chunks, from moments (d,) of all points and the decision."""
@@ -32,12 +35,13 @@ class CpuMethod(Protocol):
         """Return the coordinates (n or more, d) of an index's points, by place."""
 
     def pairs(self, q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
-              sink: Sink) -> tuple[int, int]:  # fmt: skip
+              sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
         """Write all pairs, by these names of the places of both sides, to a sink.
 
+        `turn`: the row of the smaller position is the left one, if the method tells by it.
         Returns how many pairs only float64 could tell, and how many of them it refused.
         """
 
     def counts(self, q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
                d_counts: np.ndarray) -> None:  # fmt: skip
-        """Add up the pairs of each place of both sides."""
+        """Add up the pairs of each place of both sides; of `same` in one array, or the first side's only."""

@@ -20,6 +20,9 @@ SCRATCH = 1 << 16
 """Pairs that are labelled at a time: they stay in a core's own cache."""
 
 
+NO_TOTALS = np.empty(0)
+
+
 class Segments:
     """Columns of one length that grow, without counting first and mostly without copying.
 
@@ -61,6 +64,7 @@ class Sink(Protocol):
 
     left: np.ndarray
     right: np.ndarray
+    totals: np.ndarray
     room: int
 
     def full(self, n: int, least: int) -> None:
@@ -72,6 +76,8 @@ class Sink(Protocol):
 
 class Positions:
     """Keeps what the kernels write."""
+
+    totals = NO_TOTALS
 
     def __init__(self, room: int) -> None:
         self.segments = Segments((np.int32, np.int32), room)
@@ -86,6 +92,43 @@ class Positions:
         self._expose()
 
     def end(self, n: int) -> None:
+        self.segments.close(n)
+
+
+class Named:
+    """Keeps names, int64, that a kernel writes, and distances made of totals if asked for.
+
+    Parameters
+    ----------
+    room : int
+        Pairs for which memory is reserved at first.
+    distance : callable or None
+        Makes distances of totals.
+    """
+
+    def __init__(self, room: int, distance: Measured | None) -> None:
+        self.segments = Segments((np.int64, np.int64) + (np.float64,) * (distance is not None), room)
+        self._distance = distance
+        self._expose()
+
+    def _expose(self) -> None:
+        self.left, self.right, *more = self.segments.columns
+        self.totals = more[0] if more else NO_TOTALS
+        self.room = self.segments.room
+
+    def _measure(self, n: int) -> None:
+        if self._distance is not None:
+            for first in range(0, n, SCRATCH):
+                some = self.totals[first : min(first + SCRATCH, n)]
+                some[:] = self._distance(some)
+
+    def full(self, n: int, least: int) -> None:
+        self._measure(n)
+        self.segments.follow(n, least)
+        self._expose()
+
+    def end(self, n: int) -> None:
+        self._measure(n)
         self.segments.close(n)
 
 
@@ -110,6 +153,8 @@ class Labels:
     firsts : pair of int
         The places there of the sides' first rows.
     """
+
+    totals = NO_TOTALS
 
     def __init__(self, room: int, sides: Any, *, same: bool, distance: Measured | None, norm: Kind = SQUARES,
                  kept: Kept = ((), ()), firsts: tuple[int, int] = (0, 0)) -> None:  # fmt: skip
@@ -161,6 +206,8 @@ class Labels:
 
 class Shown:
     """Shows pairs to a function, two arrays of int32, and keeps none."""
+
+    totals = NO_TOTALS
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], None]) -> None:
         self._function = function

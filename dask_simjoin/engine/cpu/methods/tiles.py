@@ -20,6 +20,8 @@ from dask_simjoin.engine.index.tiles import TILE, aligned, aligned_empty, box_tr
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Index
 
+writes_names = False
+
 
 def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, threshold: float,
            norm: Norm) -> TilesLayout:  # fmt: skip
@@ -150,7 +152,7 @@ def _align(q: Index, d: Index) -> tuple[Index, Index]:
 
 
 def pairs(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
-               sink: Sink) -> tuple[int, int]:  # fmt: skip
+               sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
     """Write all pairs of two indexes to a sink; how many only float64 could tell, and how many it refused."""
     q, d = _align(q, d)
     state = np.zeros(5, np.int64)

@@ -1,0 +1,92 @@
+"""The row sweep's index, and pairs at the ends of windows, rows and arrays."""
+
+import numpy as np
+import pytest
+
+from dask_simjoin.engine.cpu.joiner import JOINER
+from dask_simjoin.engine.cpu.kernels import rows_order
+from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
+from dask_simjoin.engine.index import sweep
+from dask_simjoin.planning.statistics.moments import moments
+from tests.support.oracle import assert_same_pairs, brute_force
+
+
+def layout_of(x, eps):
+    m = moments(x)
+    return JOINER.layout("sweep", m.lower, m.upper, m.mean, m.variance, eps * eps)
+
+
+def uniform(rng, n, d):
+    return rng.uniform(size=(n, d))
+
+
+def alike(rng, n, d):
+    """One point far away: most of the others have one fixed-point value."""
+    x = rng.uniform(size=(n, d))
+    x[0] = 1e20
+    return x
+
+
+def few_values(rng, n, d):
+    return rng.integers(0, 3, (n, d)).astype(float)
+
+
+def ulps(rng, n, d):
+    """Neighbouring numbers, which share fixed-point values, beside wide ones."""
+    x = 1.0 + rng.integers(0, 40, (n, d)) * 2.0**-52
+    x[: n // 2] += rng.uniform(0, 1e6, (n // 2, d))
+    return x
+
+
+def enormous(rng, n, d):
+    return rng.uniform(-1, 1, (n, d)) * 1.7e308
+
+
+@pytest.mark.parametrize("points", [uniform, alike, few_values, ulps, enormous])
+@pytest.mark.parametrize("dims", [1, 2, 3, 4])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_index_is_that_of_numpy(points, dims, order):
+    x = np.asarray(points(np.random.default_rng(dims), 5000, dims), order=order)
+    for eps in (1e-3, 0.3):
+        layout = layout_of(x, eps)
+        built, expected = JOINER.build(x, layout), sweep.build(x, layout.grid, SWEEP_LANES)
+        for name in ("cols", "keys", "starts"):
+            assert np.array_equal(built[name], expected[name]), name
+        assert {name: part.dtype for name, part in built.items()} == {
+            name: part.dtype for name, part in expected.items()
+        }
+        places = built["order"][: len(x)]  # of equal points any may come first
+        assert sorted(places.tolist()) == list(range(len(x)))
+        assert np.array_equal(x[places].T, built["cols"][:, : len(x)])
+
+
+def test_row_keys_are_those_of_numpy():
+    x = np.random.default_rng(0).normal(size=(999, 3))
+    grid = layout_of(x, 0.1).grid
+    keys = np.empty(999, np.int64)
+    rows = (np.array(part) for part in (grid.dims, grid.origin, grid.width, grid.strides))
+    rows_order.row_keys(x, *rows, grid.scale, 0, 999, keys)
+    assert np.array_equal(keys, sweep.row_keys(x, grid, np))
+
+
+@pytest.mark.parametrize("near", [1, 7, 15, 16, 17, 31, 32, 33, 100])
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 50])
+def test_windows_of_any_length(n, near):
+    """`near` points on either side, and then none for a while; rows end with the arrays."""
+    x = np.concatenate([np.arange(n), 10 * n + np.arange(near) / near, [1e3]])
+    x = np.random.default_rng(near).permutation(np.stack([x, np.zeros(len(x))], axis=1))
+    for eps in (0.5, 1.0, float(n)):
+        layout = layout_of(x, eps)
+        index = JOINER.build(x, layout)
+        expected = brute_force(x, eps)
+        labels = np.arange(len(x), dtype=np.int64)[index["order"][: len(x)]] * 10
+        found = JOINER.pairs(index, index, layout, same=True, labels=(labels, labels), distance=np.sqrt)
+        pairs = [(a // 10, b // 10) for a, b in zip(found.left.tolist(), found.right.tolist(), strict=True)]
+        assert len(set(pairs)) == len(pairs)
+        assert_same_pairs(set(pairs), expected)
+        away = [float(np.sqrt((x[a, 0] - x[b, 0]) ** 2)) for a, b in pairs]
+        assert found.distance.tolist() == away
+        counts = JOINER.counts(index, index, layout, same=True)[0]
+        places = np.array(sorted(expected), np.int64).reshape(-1)
+        assert counts.tolist() == np.bincount(places, minlength=len(x)).tolist()
+        assert JOINER.weights(index, index, layout, same=True).sum() == len(expected)
