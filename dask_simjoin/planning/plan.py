@@ -18,7 +18,7 @@ from dask_simjoin.planning.doubts import Doubt
 from dask_simjoin.planning.goal import PAIRS, Goal
 from dask_simjoin.planning.outputs import directions, most_rows, query_slices, whole_slices
 from dask_simjoin.planning.searches import find_searches, sought
-from dask_simjoin.planning.statistics.estimate import Estimate
+from dask_simjoin.planning.statistics.estimate import Estimate, no_estimate
 from dask_simjoin.planning.tables import Tables
 
 AnyLayout = Any
@@ -163,7 +163,8 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     chunks = min(tables.chunkings(ChunkLimits(goal, budget, have, shuffle)), key=cost)
     check_blocks(chunks.visits[0], len(chunks), budget)
     blocks = chunks.blocks()
-    found = tables.estimate(chunks, blocks, layout)
+    # searches give as many pairs as are asked for: how many are near is of no use
+    found = tables.estimate(chunks, blocks, layout) if goal.k is None else no_estimate(blocks)
     pair_bytes, replicated = tables.pair_bytes, chunks.kind == "replicated"
     most = most_rows(found, chunks, blocks, spec)
     slices, even = whole_slices(most, pair_bytes, budget, have), False

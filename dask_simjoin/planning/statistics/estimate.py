@@ -158,6 +158,11 @@ def _shared(degree: np.ndarray, once: float, others: float) -> float:
     return (both / once**2 - 1) / m
 
 
+def no_estimate(blocks: np.ndarray) -> Estimate:
+    """Return what stands where numbers of pairs are not asked for."""
+    return _nothing_seen(np.zeros(len(blocks)), blocks, False, 0)
+
+
 def _nothing_seen(sizes: np.ndarray, blocks: np.ndarray, unknown: bool, points: int) -> Estimate:
     none = np.zeros(len(blocks))
     most = sizes if unknown else none

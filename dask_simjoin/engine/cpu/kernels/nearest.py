@@ -40,12 +40,12 @@ PREFETCHED = 4096
 """Bytes of a tile that are asked for at once; a core follows longer ones by itself."""
 
 
-@njit(nogil=True, error_model="numpy", inline="always")
+@njit(nogil=True, error_model="numpy", forceinline=True)
 def _before(keys: Array, ties: Array, i: int, j: int) -> bool:
     return bool(keys[i] < keys[j] or (keys[i] == keys[j] and ties[i] < ties[j]))
 
 
-@njit(nogil=True, error_model="numpy", inline="always")
+@njit(nogil=True, error_model="numpy", forceinline=True)
 def _swap(keys: Array, ties: Array, nodes: Array, i: int, j: int) -> None:
     keys[i], keys[j] = keys[j], keys[i]
     ties[i], ties[j] = ties[j], ties[i]
@@ -124,11 +124,11 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
             rows[t] = q_order[i]
             worst[t] = best_d2[rows[t], k - 1]
             own[t] = q_names[i] if same else -1
-        size = 1
+        size = np.int64(1)  # Numba would compile a `_push` for this constant
         keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
         if own_tiles:
             # the own tile comes first: its points are close, and so little is left to be looked at
-            _push(keys, ties, nodes, size, -1.0, -1, a)
+            _push(keys, ties, nodes, size, -1.0, np.int64(-1), a)
             size += 1
         next_guess = np.inf
         changed = valid

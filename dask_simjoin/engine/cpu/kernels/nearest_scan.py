@@ -84,7 +84,7 @@ def _set_limits_overload(q, terms, i, t, d2, first, reach, limit):  # type: igno
     return filtered
 
 
-@njit(nogil=True, error_model="numpy", inline="always")
+@njit(nogil=True, error_model="numpy", forceinline=True)
 def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
     """Whether a neighbour at most `worst` away is a better one, and not the query itself."""
     return bool(name != own and (d2 < worst or np.uint64(name) < np.uint64(worst_name)))

@@ -13,7 +13,7 @@ from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.metrics.types import Array
 
 
-@njit(nogil=True, error_model="numpy", inline="always")
+@njit(nogil=True, error_model="numpy", forceinline=True)
 def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
     """Whether (d2, name) comes after the other."""
     return bool(d2 > other_d2 or (d2 == other_d2 and np.uint64(name) > np.uint64(other)))

@@ -1,0 +1,24 @@
+"""The kernels of OPTICS that take the place of NumPy's functions."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_simjoin.engine.cpu.kernels.optics import kth_smallest
+
+VALUE = st.one_of(st.integers(0, 3).map(float), st.floats(0, allow_nan=False))
+
+
+@given(st.lists(st.lists(VALUE, max_size=40), max_size=6), st.integers(1, 12))
+def test_the_kth_smallest_of_each_row(rows, k):
+    ends = np.cumsum([0, *map(len, rows)])
+    values = np.array([value for row in rows for value in row], float)
+    out = np.full(len(rows), np.inf)
+    kth_smallest(ends, values.copy(), k, out)
+    assert out.tolist() == [sorted(row)[k - 1] if len(row) >= k else np.inf for row in rows]
+
+
+def test_nothing_is_moved():
+    values = np.array([3.0, 1.0, 2.0, 0.0])
+    kth_smallest(np.array([0, 4]), values, 2, np.empty(1))
+    assert values.tolist() == [3.0, 1.0, 2.0, 0.0]
