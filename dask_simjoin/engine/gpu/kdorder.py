@@ -8,13 +8,16 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.index.kdorder import SAMPLE, VALUE_BITS, Cuts, middle
+from dask_simjoin.engine.index.kdorder import MIDDLE, SAMPLE, VALUE_BITS, Cuts, block_sizes
 
 THREADS = 256
+BLOCK = 2048
+"""Points that a block of threads puts in order by itself: their keys fit into shared memory."""
+
 assert SAMPLE == 32  # lanes of a warp
 
 
-def kd_order(x: Any, cuts: Cuts, tile: int, fan_out: int, xp: Any = cupy) -> Any:
+def kd_order(x: Any, cuts: Cuts, tile: int, fan_out: int) -> Any:
     """Positions (n,), int32, of the points of `x` (n, d), float64, in kd order; see the host's."""
     n = len(x)
     if n <= tile:
@@ -22,29 +25,32 @@ def kd_order(x: Any, cuts: Cuts, tile: int, fan_out: int, xp: Any = cupy) -> Any
     blocks = min(-(-n // THREADS), 1 << 16)
 
     def run(name: str, *arguments: Any, grid: int = blocks) -> None:
-        function = load.kernel("order", name, DIMS=1, EXACT=True, VALUE_BITS=VALUE_BITS)
+        constants = {"VALUE_BITS": VALUE_BITS, "SAMPLES": MIDDLE, "BLOCK": BLOCK}
+        function = load.kernel("order", name, DIMS=1, EXACT=True, **constants)
         function((grid,), (THREADS,), arguments)
 
     count, number = np.int32(n), np.int32(len(cuts.dims))
     values = cupy.empty((len(cuts.dims), n), cupy.int32)
     order, keys = cupy.empty(n, cupy.int32), cupy.empty(n, cupy.uint64)
-    steps = (np.int64(step // x.itemsize) for step in x.strides)
-    columns, centre = cupy.asarray(np.array(cuts.dims, np.int32)), middle(x, cuts.dims, cupy)
+    steps = [np.int64(step // x.itemsize) for step in x.strides]
+    columns, centre = cupy.asarray(np.array(cuts.dims, np.int32)), cupy.empty(len(cuts.dims))
+    run("middle", x, *steps, columns, count, number, centre, grid=1)
     run("numbers", x, *steps, columns, centre, np.float64(cuts.scale), count, number, values, order)
     place_bits = (n - 1).bit_length()
-    size, fan = tile << (-(-n // tile) - 1).bit_length(), cuts.parts(fan_out)
-    while size > tile:
+    for size in block_sizes(n, tile, fan_out, cuts, BLOCK):
         parts = -(-n // size)
+        shape = (np.int32(size), np.int32(parts))
+        last, order = order, cupy.empty_like(order)
+        if size <= BLOCK:
+            ends = (np.int32(tile), np.int32(fan_out))
+            run("order_blocks", values, last, count, number, shape[0], *ends, order, grid=parts)
+            break
         widest = cupy.empty(parts, cupy.int32)
         grid = -(-parts * SAMPLE // THREADS)
-        run(
-            "widest_columns", values, order, count, number, np.int32(size), np.int32(parts), widest, grid=grid
-        )
+        run("widest_columns", values, last, count, number, *shape, widest, grid=grid)
         shift = max(0, place_bits + (parts - 1).bit_length() + VALUE_BITS - 64)
         bits = [np.int32(some) for some in (size.bit_length() - 1, shift, place_bits)]
-        run("sort_keys", values, order, widest, count, *bits, keys)
+        run("sort_keys", values, last, widest, count, *bits, keys)
         keys.sort()
-        order, last = cupy.empty_like(order), order
         run("reorder", keys, last, count, bits[-1], order)
-        size, fan = max(tile, size // fan), fan_out
     return order

@@ -35,9 +35,8 @@ CUTS = 3
 """Times that each dimension is cut in two before the next one is.  2 to 4 were tried: 3 is best or next to it
 from 6 to 64-D."""
 
-FAN_OUT = 4
-"""Parts into which blocks are cut at a time: cuts in two made boxes better by 0 to 8 % of a join, and took
-twice as long."""
+FAN_OUT = 2
+"""Parts into which small blocks are cut at a time, where a level costs little; see `kdorder.block_sizes`."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ class Builder:
     """
 
     xp: ArrayModule
-    order: Callable[[Array, Cuts, int, int, ArrayModule], Array]
+    order: Callable[[Array, Cuts, int, int], Array]
     boxed: Callable[[Array, Bounds | None, int, bool], Index]
     vectors: Callable[[Array, Bounds], Index]
     nearest_vectors: Callable[[Array, Bounds], Index]
@@ -252,7 +251,7 @@ def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
 def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
     """Build what the indexes of joins and of searches share: the order, the points, and their boxes."""
     xp, tile = builder.xp, layout.tile
-    order = builder.order(x, layout.cut.first(len(x), tile, CUTS), tile, FAN_OUT, xp)
+    order = builder.order(x, layout.cut.first(len(x), tile, CUTS), tile, FAN_OUT)
     y = xp.ascontiguousarray(x[order])
     index = {"order": order.astype(xp.int32, copy=False), "y": y}
     if not len(x):

@@ -2,8 +2,7 @@
 
 Level by level, one sort a level: every block of points is sorted along the dimension in
 which it is widest and cut into parts.  Blocks hold a power of two of tiles (the last one
-what is left), so any aligned run of tiles is a node of the tree.  Written once for NumPy
-and CuPy (`xp` is either module).
+what is left), so any aligned run of tiles is a node of the tree.
 
 Widths are compared in the unit of the data, for that is the unit of distances: a column that is narrow
 beside others tells few points apart, however its own values spread.  What is sorted are float32 numbers,
@@ -13,11 +12,12 @@ taken from a point amid the data: numbers of fixed steps would all be one where 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from dask_simjoin.metrics.types import Array, ArrayModule
+from dask_simjoin.metrics.types import Array
 
 SAMPLE = 32
 """Points of each block from which its widest dimension is told."""
@@ -29,6 +29,9 @@ MAX_CUT_DIMS = 16
 """Dimensions, those of largest variance, that are cut: there are fewer levels than this."""
 
 VALUE_BITS = 32
+
+MANY = 4
+"""Most levels of cuts in two that one sort makes of large blocks."""
 
 MAX_EXPONENT = 900
 """Of a scale: products with it are numbers."""
@@ -89,10 +92,10 @@ def dims_to_cut(variance: np.ndarray) -> Cuts:
     return Cuts(dims, tuple(math.sqrt(float(variance[k])) for k in dims))
 
 
-def middle(x: Array, dims: tuple[int, ...], xp: ArrayModule) -> Array:
-    """A point (dims,) amid others; no `float`: it would wait for a GPU."""
-    some = x[xp.arange(MIDDLE) * len(x) // MIDDLE]
-    return xp.sort(some[:, xp.asarray(dims)], axis=0)[MIDDLE // 2]
+def middle(x: Array, dims: tuple[int, ...]) -> Array:
+    """A point (dims,) amid others."""
+    some = x[np.arange(MIDDLE) * len(x) // MIDDLE]
+    return np.sort(some[:, np.asarray(dims)], axis=0)[MIDDLE // 2]
 
 
 def _flipped(bits: Array) -> Array:
@@ -100,7 +103,31 @@ def _flipped(bits: Array) -> Array:
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
-def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, xp: ArrayModule = np) -> Array:
+def block_sizes(n: int, tile: int, fan_out: int, cuts: Cuts, block: int | None = None) -> Iterator[int]:
+    """Give the sizes of the blocks that are cut, level by level.
+
+    Parameters
+    ----------
+    n, tile, fan_out, cuts
+        See `kd_order`.
+    block : int, optional
+        Points up to which blocks are cut into `fan_out` parts; larger ones, whose sorts cost most, into up to
+        2**MANY at a time.
+    """
+    size = tile << (-(-n // tile) - 1).bit_length()
+    first = cuts.parts(1)
+    while size > tile:
+        yield size
+        bits = fan_out.bit_length() - 1
+        if block is not None and size > block:
+            levels = (size // block).bit_length() - 1
+            bits = -(-levels // -(-levels // MANY))
+        size = max(tile, size // max(1 << bits, first))
+        first = 1
+
+
+def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, *,
+             block: int | None = None) -> Array:  # fmt: skip
     """Positions of the points of `x` in kd order.
 
     Parameters
@@ -111,40 +138,38 @@ def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, xp: ArrayModule = np
         The dimensions to cut.
     tile, fan_out : int
         Points of a tile; parts into which a block is cut a level: powers of two.
-    xp : module
-        NumPy or CuPy.
+    block : int, optional
+        See `block_sizes`.
 
     Returns
     -------
     array (n,), int64
     """
     n = len(x)
-    order = xp.arange(n)
+    order = np.arange(n)
     if n <= tile:
         return order
-    centre, scale, fan = middle(x, cuts.dims, xp), cuts.scale, cuts.parts(fan_out)
-    values = xp.empty((len(cuts.dims), n), xp.int32)
+    centre, scale = middle(x, cuts.dims), cuts.scale
+    values = np.empty((len(cuts.dims), n), np.int32)
     with np.errstate(over="ignore", invalid="ignore"):
         for number, k in enumerate(cuts.dims):
-            values[number] = _flipped(((x[:, k] - centre[number]) * scale).astype(xp.float32).view(xp.int32))
+            values[number] = _flipped(((x[:, k] - centre[number]) * scale).astype(np.float32).view(np.int32))
         position_bits = (n - 1).bit_length()
-        size = tile << (-(-n // tile) - 1).bit_length()
-        while size > tile:
+        for size in block_sizes(n, tile, fan_out, cuts, block):
             blocks = -(-n // size)
             shift = max(0, position_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
-            block = xp.arange(n) >> (size.bit_length() - 1)
+            own = np.arange(n) >> (size.bit_length() - 1)
             if len(values) == 1:
                 column = values[0][order]
             else:
-                sampled = xp.arange(blocks)[:, None] * size + (xp.arange(SAMPLE) * size // SAMPLE)[None, :]
-                sampled = _flipped(values[:, order[xp.minimum(sampled, n - 1)]]).view(xp.float32)
+                sampled = np.arange(blocks)[:, None] * size + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
+                sampled = _flipped(values[:, order[np.minimum(sampled, n - 1)]]).view(np.float32)
                 widest = sampled.astype(float).var(axis=2).argmax(axis=0)
-                column = values.reshape(-1)[(widest * n)[block] + order]
-            packed = ((column.astype(xp.int64) + (1 << 31)) >> shift).view(xp.uint64)
-            packed |= (block << (VALUE_BITS - shift)).view(xp.uint64)
-            packed <<= xp.uint64(position_bits)
-            packed |= xp.arange(n).view(xp.uint64)
+                column = values.reshape(-1)[(widest * n)[own] + order]
+            packed = ((column.astype(np.int64) + (1 << 31)) >> shift).view(np.uint64)
+            packed |= (own << (VALUE_BITS - shift)).view(np.uint64)
+            packed <<= np.uint64(position_bits)
+            packed |= np.arange(n).view(np.uint64)
             packed.sort()
-            order = order[(packed & xp.uint64((1 << position_bits) - 1)).view(xp.int64)]
-            size, fan = max(tile, size // fan), fan_out
+            order = order[(packed & np.uint64((1 << position_bits) - 1)).view(np.int64)]
     return order

@@ -101,7 +101,7 @@ def variants(name):
         every = itertools.product((1, 200), (0, 1), ({}, *NORMS))
         return [{"DIMS": d, "EXACT": 1, "LABELS": k} | norm for d, k, norm in every]
     if name == "order":
-        return [{"DIMS": 1, "EXACT": 1, "VALUE_BITS": 32}]
+        return [{"DIMS": 1, "EXACT": 1, "VALUE_BITS": 32, "SAMPLES": 33, "BLOCK": 2048}]
     if name == "boxes":
         return [{"DIMS": 1, "EXACT": k} for k in (0, 1)]
     if name == "vectors":

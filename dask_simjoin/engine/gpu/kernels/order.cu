@@ -1,7 +1,8 @@
 // The kd order of dask_simjoin/engine/index/kdorder.py, level by level, in few kernels: with array expressions
 // starting them took most of the time.
 //
-// Constants: VALUE_BITS of a number.  Samples of a block are 32, a warp's lanes.
+// Constants: VALUE_BITS of a number; SAMPLES of which the median is taken; BLOCK, points that a block of threads puts
+// in order by itself.  Samples of a block of points are 32, a warp's lanes.
 
 // The bits of float32 numbers as int32 in their order, and back again.
 __device__ __forceinline__ int flipped(int bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
@@ -20,13 +21,24 @@ extern "C" __global__ void numbers(const double* __restrict__ x, long long row_s
     }
 }
 
-// In which of the columns each block of `size` points is widest, told from 32 of them.
-extern "C" __global__ void widest_columns(const int* __restrict__ values, const int* __restrict__ order, int n,
-                                          int number, int size, int blocks, int* __restrict__ widest) {
-    const int block = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31;
-    if (block >= blocks) return;
-    const long long at = (long long)block * size + (long long)lane * size / 32;
-    const int place = order[at < n ? at : n - 1];
+// A value of each of the columns that lies amid others: the median of `SAMPLES` of them.
+extern "C" __global__ void middle(const double* __restrict__ x, long long row_step, long long column_step,
+                                  const int* __restrict__ columns, int n, int number, double* __restrict__ centre) {
+    for (int m = threadIdx.x; m < number; m += blockDim.x) {
+        double sorted[SAMPLES];
+        for (int k = 0; k < SAMPLES; k++) {
+            const long long row = (long long)k * n / SAMPLES;
+            const double value = x[row * row_step + columns[m] * column_step];
+            int at = k;
+            for (; at > 0 && sorted[at - 1] > value; at--) sorted[at] = sorted[at - 1];
+            sorted[at] = value;
+        }
+        centre[m] = sorted[SAMPLES / 2];
+    }
+}
+
+// In which of the columns 32 points are widest, each lane having the number of one.
+__device__ __forceinline__ int widest_of(const int* __restrict__ values, int place, int n, int number) {
     double most = -1;
     int best = 0;
     for (int m = 0; m < number; m++) {
@@ -43,6 +55,21 @@ extern "C" __global__ void widest_columns(const int* __restrict__ values, const 
             best = m;
         }
     }
+    return best;
+}
+
+// A value as a number without a sign, in the order of values.
+__device__ __forceinline__ u32 rank_of(const int* __restrict__ values, int column, int n, int place) {
+    return (u32)values[(size_t)column * n + place] ^ 0x80000000u;
+}
+
+// In which of the columns each block of `size` points is widest, told from 32 of them.
+extern "C" __global__ void widest_columns(const int* __restrict__ values, const int* __restrict__ order, int n,
+                                          int number, int size, int blocks, int* __restrict__ widest) {
+    const int block = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31;
+    if (block >= blocks) return;
+    const long long at = (long long)block * size + (long long)lane * size / 32;
+    const int best = widest_of(values, order[at < n ? at : n - 1], n, number);
     if (lane == 0) widest[block] = best;
 }
 
@@ -52,8 +79,7 @@ extern "C" __global__ void sort_keys(const int* __restrict__ values, const int* 
                                      int place_bits, u64* __restrict__ keys) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x) {
         const u32 block = i >> size_bits;
-        // from the least int32 on
-        const u64 value = ((u32)values[(size_t)widest[block] * n + order[i]] ^ 0x80000000u) >> shift;
+        const u64 value = rank_of(values, widest[block], n, order[i]) >> shift;
         keys[i] = ((u64)block << (VALUE_BITS - shift) | value) << place_bits | i;
     }
 }
@@ -63,4 +89,54 @@ extern "C" __global__ void reorder(const u64* __restrict__ keys, const int* __re
                                    int place_bits, int* __restrict__ next) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x)
         next[i] = order[keys[i] & ((1ull << place_bits) - 1)];
+}
+
+// Sorts `size` keys, a power of two and at least 64: Batcher's bitonic network.
+__device__ __forceinline__ void sort_block(u64* keys, int size) {
+    for (int k = 2; k <= size; k <<= 1) {
+        for (int j = k >> 1; j; j >>= 1) {
+            for (int i = threadIdx.x; i < size >> 1; i += blockDim.x) {
+                const int a = (i & ~(j - 1)) << 1 | (i & (j - 1)), b = a | j;
+                const u64 first = keys[a], second = keys[b];
+                if ((first > second) == ((a & k) == 0)) {
+                    keys[a] = second;
+                    keys[b] = first;
+                }
+            }
+            if (j > 32 || j == 1) __syncthreads();
+            else __syncwarp(); // a warp's keys are its own
+        }
+    }
+}
+
+// The last levels: each block of `size` points, at most BLOCK, in order down to `tile` by one block of threads.
+extern "C" __global__ void __launch_bounds__(256)
+order_blocks(const int* __restrict__ values, const int* __restrict__ order, int n, int number, int size, int tile,
+             int fan_out, int* __restrict__ next) {
+    __shared__ u64 keys[BLOCK];
+    __shared__ int held[BLOCK], widest[BLOCK / 32];
+    const long long base = (long long)blockIdx.x * size;
+    const int there = n - base < size ? n - base : size, lane = threadIdx.x & 31;
+    for (int i = threadIdx.x; i < there; i += blockDim.x) held[i] = order[base + i];
+    for (int step = size; step > tile; step = step / fan_out > tile ? step / fan_out : tile) {
+        __syncthreads();
+        for (int block = threadIdx.x >> 5; block * step < there; block += blockDim.x >> 5) {
+            const int at = block * step + lane * step / 32;
+            const int best = widest_of(values, held[at < there ? at : there - 1], n, number);
+            if (lane == 0) widest[block] = best;
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < size; i += blockDim.x) {
+            const int block = i / step;
+            keys[i] = ~0ull;
+            if (i < there)
+                keys[i] = ((u64)block << VALUE_BITS | rank_of(values, widest[block], n, held[i])) << 16 | i;
+        }
+        __syncthreads();
+        sort_block(keys, size);
+        for (int i = threadIdx.x; i < there; i += blockDim.x) keys[i] = held[keys[i] & 0xffff];
+        __syncthreads();
+        for (int i = threadIdx.x; i < there; i += blockDim.x) held[i] = keys[i];
+    }
+    for (int i = threadIdx.x; i < there; i += blockDim.x) next[base + i] = held[i];
 }
