@@ -8,16 +8,13 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.index.kdorder import MIDDLE, SAMPLE, VALUE_BITS, Cuts, block_sizes
+from dask_simjoin.engine.index.kdorder import BLOCK, MIDDLE, SAMPLE, VALUE_BITS, Cuts, block_sizes
 
 THREADS = 256
-BLOCK = 2048
-"""Points that a block of threads puts in order by itself: their keys fit into shared memory."""
-
 assert SAMPLE == 32  # lanes of a warp
 
 
-def kd_order(x: Any, cuts: Cuts, tile: int, fan_out: int) -> Any:
+def kd_order(x: Any, cuts: Cuts, tile: int, fan_out: int, many: int) -> Any:
     """Positions (n,), int32, of the points of `x` (n, d), float64, in kd order; see the host's."""
     n = len(x)
     if n <= tile:
@@ -37,7 +34,7 @@ def kd_order(x: Any, cuts: Cuts, tile: int, fan_out: int) -> Any:
     run("middle", x, *steps, columns, count, number, centre, grid=1)
     run("numbers", x, *steps, columns, centre, np.float64(cuts.scale), count, number, values, order)
     place_bits = (n - 1).bit_length()
-    for size in block_sizes(n, tile, fan_out, cuts, BLOCK):
+    for size in block_sizes(n, tile, fan_out, cuts, many):
         parts = -(-n // size)
         shape = (np.int32(size), np.int32(parts))
         last, order = order, cupy.empty_like(order)

@@ -30,8 +30,8 @@ MAX_CUT_DIMS = 16
 
 VALUE_BITS = 32
 
-MANY = 4
-"""Most levels of cuts in two that one sort makes of large blocks."""
+BLOCK = 2048
+"""Points that a block of threads of a GPU puts in order by itself: their keys fit into shared memory."""
 
 MAX_EXPONENT = 900
 """Of a scale: products with it are numbers."""
@@ -103,31 +103,29 @@ def _flipped(bits: Array) -> Array:
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
-def block_sizes(n: int, tile: int, fan_out: int, cuts: Cuts, block: int | None = None) -> Iterator[int]:
+def block_sizes(n: int, tile: int, fan_out: int, cuts: Cuts, many: int | None = None) -> Iterator[int]:
     """Give the sizes of the blocks that are cut, level by level.
 
     Parameters
     ----------
     n, tile, fan_out, cuts
         See `kd_order`.
-    block : int, optional
-        Points up to which blocks are cut into `fan_out` parts; larger ones, whose sorts cost most, into up to
-        2**MANY at a time.
+    many : int, optional
+        Most cuts in two that one sort makes of blocks of more than `BLOCK` points, whose sorts cost most.
     """
     size = tile << (-(-n // tile) - 1).bit_length()
     first = cuts.parts(1)
     while size > tile:
         yield size
         bits = fan_out.bit_length() - 1
-        if block is not None and size > block:
-            levels = (size // block).bit_length() - 1
-            bits = -(-levels // -(-levels // MANY))
+        if many is not None and size > BLOCK:
+            levels = (size // BLOCK).bit_length() - 1
+            bits = -(-levels // -(-levels // many))
         size = max(tile, size // max(1 << bits, first))
         first = 1
 
 
-def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, *,
-             block: int | None = None) -> Array:  # fmt: skip
+def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, many: int | None = None) -> Array:
     """Positions of the points of `x` in kd order.
 
     Parameters
@@ -138,7 +136,7 @@ def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, *,
         The dimensions to cut.
     tile, fan_out : int
         Points of a tile; parts into which a block is cut a level: powers of two.
-    block : int, optional
+    many : int, optional
         See `block_sizes`.
 
     Returns
@@ -155,7 +153,7 @@ def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, *,
         for number, k in enumerate(cuts.dims):
             values[number] = _flipped(((x[:, k] - centre[number]) * scale).astype(np.float32).view(np.int32))
         position_bits = (n - 1).bit_length()
-        for size in block_sizes(n, tile, fan_out, cuts, block):
+        for size in block_sizes(n, tile, fan_out, cuts, many):
             blocks = -(-n // size)
             shift = max(0, position_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
             own = np.arange(n) >> (size.bit_length() - 1)

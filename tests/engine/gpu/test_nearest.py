@@ -10,7 +10,7 @@ from hypothesis import given, settings
 cupy = pytest.importorskip("cupy")
 
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.gpu.kdorder import BLOCK, kd_order
+from dask_simjoin.engine.gpu.kdorder import kd_order
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.nearest import SEARCHER, build
 from dask_simjoin.engine.index.gpu import ENGINES
@@ -95,9 +95,9 @@ def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, engi
 def test_the_order_is_that_of_the_host(n, fan_out):
     x = np.random.default_rng(n).normal(size=(n, 4)) * [1, 5, 0.1, 3]
     cuts = Cuts((1, 3, 0), (5.0, 3.0, 1.0))
-    want = host_order(x, cuts, 64, fan_out, block=BLOCK)
+    want = host_order(x, cuts, 64, fan_out, 3)
     for layout in (np.asfortranarray, np.ascontiguousarray):
-        found = cupy.asnumpy(kd_order(cupy.asarray(layout(x)), cuts, 64, fan_out))
+        found = cupy.asnumpy(kd_order(cupy.asarray(layout(x)), cuts, 64, fan_out, 3))
         assert (found == want).mean() > 0.99 and sorted(found.tolist()) == list(range(n))
 
 

@@ -12,7 +12,7 @@
 #define BUFFER (DIMS > 1024 ? 256 : 512) // pairs that a warp stages
 #define SMALL (DIMS <= 16) // points fit into registers
 #define STRIDE ((DIMS + 3) / 4 * 4)
-#define MIXED 64 // places at which queries are taken side by side: what is done tells what is left
+#define MIXED 1024 // places at which queries are taken side by side: what is done tells what is left
 
 #if SMALL
 constexpr int UNROLL = DIMS, AT_ONCE = 1;
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const real* __restrict__ q_lower,
            const real* __restrict__ q_upper, int q_points, int q_first, int q_last,
            const real* __restrict__ dz, const double* __restrict__ dy, const real* __restrict__ d_lower,
-           const real* __restrict__ d_upper, int d_points, int d_level1, int same, int ranges, int span,
+           const real* __restrict__ d_upper, int d_points, int d_level1, int d_level2, int same, int ranges, int span,
            real reach, real sure, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
            u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
     // state: pairs written, next unit, blocks that stopped, decided, refused
@@ -51,6 +51,7 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
     __shared__ u64 s_mask[FANOUT];
     __shared__ int s_pass[FANOUT];
     __shared__ int s_unit, s_from[WARPS];
+    __shared__ u32 s_ranges[2];
 #if COUNTING
     __shared__ u32 s_count[TILE];
 #else
@@ -108,7 +109,28 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
         __syncthreads();
         int from = s_from[warp];
         again = false;
+        u64 near_ranges = ~0ull; // of those that are children of one node
+        int node = -1;
         for (; r < r_end; r++) {
+            if (d_level2 && r / FANOUT != node) {
+                node = r / FANOUT;
+                __syncthreads();
+                if (tid < FANOUT) {
+                    const size_t at = (size_t)(d_level2 + node) * DIMS * FANOUT;
+                    bool near = node * FANOUT + tid < ranges;
+                    near = near && box_near(d_lower + at, d_upper + at, tid, s_low, s_high, reach);
+                    const u32 half = __ballot_sync(FULL, near);
+                    if (lane == 0) s_ranges[warp] = half;
+                }
+                __syncthreads();
+                near_ranges = (u64)s_ranges[0] | (u64)s_ranges[1] << 32;
+            }
+            const u64 later = near_ranges >> r % FANOUT;
+            if (!(later & 1)) { // on to the next one that is near
+                r += later ? __ffsll(later) - 2 : FANOUT - 1 - r % FANOUT;
+                from = 0;
+                continue;
+            }
             // the groups of the range, then the tiles of those that are near
             const int group0 = r * FANOUT;
             bool pass = false;

@@ -30,7 +30,7 @@ BATCH_SHARE = 32
 FIRST_BATCH = 128
 """Pairs of each point for which there is room at first."""
 
-MIXED = 64
+MIXED = 1024
 """Places at which the kernel without tensor cores takes queries side by side: in kd order dense points lie
 together, and what is done could not tell what is left."""
 
@@ -38,9 +38,9 @@ MAX_UNITS = 1 << 26
 """Units of work: each costs a few box tests, even where no tile is near."""
 
 MANY_BLOCKS = 16
-"""Blocks of queries for each block of threads from which long vectors are joined with all ranges in one unit.
-Blocks of threads then run in step, each a little behind the one before it, and find in the L2 cache what that
-has read: a tenth less time for a million points of 384 dimensions, where power is the limit."""
+"""Blocks of queries for each block of threads from which a unit has all ranges: there are units enough.
+With long vectors, blocks of threads then run in step, each a little behind the one before it, and find in the
+L2 cache what that has read: a tenth less time for a million points of 384 dimensions."""
 
 FANOUT = 64
 TILES_WARPS, TENSOR_WARPS = 4, 8
@@ -59,6 +59,7 @@ class _Launch:
         groups = -(-len(d["y"]) // (layout.tile * FANOUT))
         self.level1 = groups if groups > 1 else 0
         self.ranges = -(-groups // FANOUT)
+        self.level2 = groups + self.ranges if self.ranges > 1 else 0
         blocks = self.last - self.first
         constants = {"DIMS": layout.dims, "EXACT": not self.engine.filters, "COUNTING": counting}
         constants |= sink | norm_constant(layout.norm)
@@ -70,7 +71,7 @@ class _Launch:
             self.function = load.kernel("tiles", "join_tiles", **constants)
         full = load.grid_size(self.function, 32 * self.warps, self.shared)
         self.span = max(1, -(-blocks * self.ranges // MAX_UNITS))
-        if tensor and layout.dims > half.MAX_DIMS and blocks >= MANY_BLOCKS * full:
+        if (layout.dims > half.MAX_DIMS or not tensor) and blocks >= MANY_BLOCKS * full:
             self.span = max(self.span, self.ranges)
         self.blocks = max(1, min(full, blocks * -(-self.ranges // self.span)))
         self.state = cupy.zeros(5, cupy.uint64)
@@ -100,13 +101,14 @@ class _Launch:
             limits: list[Any] = [np.float64(layout.threshold), np.float64(-1)]
         else:
             limits = [layout.bounds.reach, layout.bounds.sure]
+        levels = [np.int32(self.level1), np.int32(self.level2)]
         if self.engine.tensor:
-            limits = limits[:1]
+            limits, levels = limits[:1], levels[:1]
         self.function(
             (self.blocks,),
             (32 * self.warps,),
             (
-                *sides[0], np.int32(self.first), np.int32(self.last), *sides[1], np.int32(self.level1),
+                *sides[0], np.int32(self.first), np.int32(self.last), *sides[1], *levels,
                 np.int32(self.same), np.int32(self.ranges), np.int32(self.span), *limits,
                 np.float64(layout.threshold), np.uint64(room), out, *counts, self.state, self.resume,
             ),
@@ -173,7 +175,7 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
         number, more = join.run(room, out, (none, none))
         written += number
         # as much again for each unit that is left, and a little
-        left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.03) if more else 0
+        left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.05) if more else 0
         yield Found(out[:number], join.told[3], join.told[4], left)
         room = int(min(most, max(room, left)))
 
