@@ -24,6 +24,9 @@ X <= 16,380 nothing of a pair wraps.  The verdict is that both halves together a
 Points so far apart that a half of their squared distance wraps may pass as well, which costs time: w is large
 enough to make this rare, as far as the data's variance tells.
 
+**In 32 bits.**  Where a machine adds four products to a long (VNNI), V_0 + V_1 is summed up at once.  No sum
+of at most 4096 products is beyond 64 * 255 * 4096 < 2**27, nor N, so nothing wraps.
+
 A point with a larger T, whose rest is long, is marked, and meets all.
 
 E is as in `index.bounds`: c, w and 1/w stand for any real numbers.  The roundings of a, less than 2**-51 of

@@ -1,6 +1,8 @@
 """The 8-bit filter loses no pair, whatever the data are, and is of use where they are as usual."""
 
+import functools
 import math
+import operator
 import os
 import subprocess
 import sys
@@ -9,16 +11,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import njit
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.cpu.kernels.quantized_simd import AVAILABLE
+from dask_simjoin.engine.cpu.kernels.quantized_simd import FILTERS, WAYS
 from dask_simjoin.engine.cpu.methods import tiles as cpu_tiles
 from dask_simjoin.engine.filters.int8 import LEAST_DIMS, make_int8_filter
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.planning.statistics.moments import moments
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
 
-needs_avx2 = pytest.mark.skipif(not AVAILABLE, reason="this machine does not multiply bytes in pairs")
+needs_avx2 = pytest.mark.skipif(not WAYS, reason="this machine does not multiply bytes in pairs")
+
+
+@pytest.fixture(params=WAYS or [None])
+def way(request, monkeypatch):
+    """Each way in which this machine can sum up, as if it were the only one."""
+    monkeypatch.setattr(cpu_tiles, "WAYS", (request.param,))
+    return request.param
 
 
 def layout_for(x, eps):
@@ -37,13 +47,20 @@ def unwrapped(terms, near):
 
 
 def sums(index):
-    """What the kernel adds up for each query and point, of both halves, as whole numbers that do not wrap."""
+    """What the kernel adds up for each query and point, (n, n, 2 or 1), as whole numbers that do not wrap."""
     n = len(index["y"])
     b = index["queries"].astype(int)
     a = index["tiles"].transpose(0, 2, 1, 3).reshape(-1, *b.shape[1:])[:n].astype(int)
-    take = unwrapped(index["take"].astype(int), halves_of(b * b + 128 * b))
-    first = unwrapped(index["first"].reshape(-1, 2)[:n].astype(int), -halves_of((a - 128) ** 2 / 4))
     products = np.stack([halves_of(row * a) for row in b])
+    take, first = (
+        index["take"].astype(int),
+        index["first"].reshape(-1, index["first"].shape[-1])[:n].astype(int),
+    )
+    if take.shape[1] == 1:
+        products = products.sum(axis=-1, keepdims=True)
+    else:
+        take = unwrapped(take, halves_of(b * b + 128 * b))
+        first = unwrapped(first, -halves_of((a - 128) ** 2 / 4))
     return products - take[:, None] + first
 
 
@@ -75,22 +92,25 @@ KINDS = ["exponential", "cauchy", "far clusters", "one wide column", "unit", "la
     rank=st.floats(0, 1),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_all_pairs_are_found(kind, n, dims, rank, seed):
+@pytest.mark.parametrize("way", WAYS)
+def test_all_pairs_are_found(way, kind, n, dims, rank, seed):
     """At distances that some pair has exactly."""
     x = points(kind, n, dims, np.random.default_rng(seed))
     d2 = np.sort(squared_distances(x, x)[np.triu_indices(len(x), 1)])
     eps = math.sqrt(d2[int(rank**4 * (len(d2) - 1))]) if len(d2) else 1.0
     layout = layout_for(x, eps)
-    index = JOINER.build(x, layout)
-    found = JOINER.pairs(index, index, layout, same=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu_tiles, "WAYS", (way,))
+        index = JOINER.build(x, layout)
+        found = JOINER.pairs(index, index, layout, same=True)
     assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), brute_force(x, eps))
 
 
 @needs_avx2
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dims", [16, 50, 384])
-def test_the_sums_of_pairs_do_not_wrap(kind, dims):
-    """Of every pair each half stays in 16 bits and both together reach the bound."""
+def test_the_sums_of_pairs_do_not_wrap(kind, dims, way):
+    """Of every pair each half stays in 16 bits, where sums are such, and both together reach the bound."""
     x = points(kind, 5 * TILE, dims, np.random.default_rng(dims))
     d2 = squared_distances(x, x)
     eps = math.sqrt(np.quantile(d2, 0.05)) or 0.5
@@ -98,20 +118,86 @@ def test_the_sums_of_pairs_do_not_wrap(kind, dims):
     if layout.quantized is None:
         pytest.skip("float64 or float32 alone serves these data")
     index = JOINER.build(x, layout)
-    halves = sums(index)
+    totals = sums(index)
     order = index["order"][: len(x)]
     near = d2[np.ix_(order, order)] <= eps * eps
     bits = (index["marked"][:, None] >> np.arange(TILE, dtype=np.uint64)) & np.uint64(1)
     plain = bits.ravel()[: len(x)] == 0
     near &= plain[:, None] & plain[None]
     assert near.any()
-    assert (halves[near] >= -(2**15)).all()
-    assert (halves[near] < 2**15).all()
-    assert (halves[near].sum(axis=1) >= 2 * layout.quantized.bias).all()
+    bits = 31 if way == "longs" else 15
+    assert (totals[near] >= -(2**bits)).all()
+    assert (totals[near] < 2**bits).all()
+    assert (totals[near].sum(axis=1) >= 2 * layout.quantized.bias).all()
 
 
 @needs_avx2
-def test_points_that_are_cut_off_meet_all():
+@pytest.mark.parametrize("dims", [16, 19, 130])
+def test_masks_are_those_of_the_sums(dims, way):
+    """Bit by bit, with places that no point has and queries more than once."""
+    coarse = FILTERS[way]
+
+    @njit
+    def masks(tiles, first, steps, queries, take, chosen, least, passing, out):
+        return coarse(
+            tiles,
+            first,
+            steps,
+            queries,
+            take,
+            chosen[0],
+            chosen[1],
+            chosen[2],
+            chosen[3],
+            least,
+            passing,
+            out,
+        )
+
+    rng = np.random.default_rng(dims)
+    x = points("exponential", 2 * TILE, dims, rng)
+    layout = layout_for(x, math.sqrt(np.quantile(squared_distances(x, x), 0.2)))
+    index = JOINER.build(x, layout)
+    least = 2 * layout.quantized.bias
+    totals = sums(index)
+    if way == "words":
+        totals = (totals + 2**15) % 2**16 - 2**15
+    near = totals.sum(axis=-1) >= least
+    assert 0.05 < near.mean() < 0.95
+    out = np.zeros(4, np.uint64)
+    for tile in range(2):
+        for passing in (0, 1 << 63 | 5):
+            chosen = rng.integers(0, len(x), 4)
+            union = masks(
+                index["tiles"][tile].ctypes.data, index["first"][tile].ctypes.data, index["queries"].shape[1],
+                index["queries"].ctypes.data, index["take"].ctypes.data, chosen, np.int32(least),
+                np.uint64(passing), out.ctypes.data,
+            )  # fmt: skip
+            columns = near[chosen, tile * TILE : (tile + 1) * TILE]
+            want = [
+                int.from_bytes(np.packbits(row, bitorder="little").tobytes(), "little") for row in columns
+            ]
+            assert [int(mask) for mask in out] == [mask | passing for mask in want]
+            assert int(union) == functools.reduce(operator.or_, want) | passing
+
+
+@needs_avx2
+def test_chunks_of_machines_that_sum_up_otherwise_meet():
+    """By the float32 filter alone."""
+    x = np.random.default_rng(6).exponential(size=(500, 20))
+    layout = layout_for(x, 2.5)
+    indexes = []
+    for way in ("longs", "words"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cpu_tiles, "WAYS", (way,))
+            indexes.append(JOINER.build(x, layout))
+    found = JOINER.pairs(*indexes, layout, same=False)
+    pairs = {(a, b) for a, b in zip(found.left.tolist(), found.right.tolist(), strict=True) if a < b}
+    assert_same_pairs(pairs, brute_force(x, 2.5))
+
+
+@needs_avx2
+def test_points_that_are_cut_off_meet_all(way):
     x = np.random.default_rng(4).normal(size=(47 * TILE, 20))
     x[7::500] = 100 + 0.2 * x[7::500]
     eps = 3.0
@@ -126,7 +212,7 @@ def test_points_that_are_cut_off_meet_all():
 
 @needs_avx2
 @pytest.mark.parametrize("dims", [16, 64])
-def test_it_serves_and_refuses_most(dims):
+def test_it_serves_and_refuses_most(dims, way):
     x = np.random.default_rng(1).exponential(size=(4000, dims))
     d2 = squared_distances(x[:500], x)
     eps = math.sqrt(np.quantile(d2, 0.001))
@@ -138,7 +224,7 @@ def test_it_serves_and_refuses_most(dims):
 
 
 @needs_avx2
-def test_where_it_lets_all_through_it_pauses():
+def test_where_it_lets_all_through_it_pauses(way):
     """All points are near each other: decided by the float32 filter, hardly any in float64."""
     x = np.random.default_rng(2).normal(size=(3000, 32))
     layout = layout_for(x, 20.0)
@@ -156,11 +242,11 @@ def test_other_machines_do_without(monkeypatch):
     layout = layout_for(x, 2.5)
     assert layout.quantized is not None
     indexes = [JOINER.build(x, layout)]
-    monkeypatch.setattr(cpu_tiles, "AVAILABLE", False)
+    monkeypatch.setattr(cpu_tiles, "WAYS", ())
     indexes.append(JOINER.build(x, layout))
     assert "queries" not in indexes[1]
-    for available in (False, AVAILABLE):
-        monkeypatch.setattr(cpu_tiles, "AVAILABLE", available)
+    for ways in ((), WAYS):
+        monkeypatch.setattr(cpu_tiles, "WAYS", ways)
         for index in indexes:
             found = JOINER.pairs(index, index, layout, same=True)
             assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want)

@@ -78,10 +78,11 @@ def pack_exact(x: Array, order: Array, y: Array, z: Array, low: Array, high: Arr
 @kernel
 def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: int, bias: int, queries: Array,
                    points: Array, take: Array, first: Array, marked: Array) -> None:  # fmt: skip
-    """Fill the arrays of the 8-bit filter: see `index.quantized`.
+    """Fill the arrays of the 8-bit filter: see `filters.int8`.
 
     `y` (n, d) float64: coordinates in order; `queries` (n, steps, 4) int8 and `points` (tiles, steps, 64, 4)
-    uint8: vectors; `take` (n, 2) and `first` (tiles, 64, 2) int16: their terms of both halves;
+    uint8: vectors; `take` (n, 2) and `first` (tiles, 64, 2) int16, zeros: their terms of both halves, or
+    (n, 1) and (tiles, 64, 1) int32: of all;
     `marked` (tiles,) uint64: which points pass in any case.
     """
     n, d = y.shape
@@ -111,9 +112,10 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
                 own = 2.0 * most
             x = np.ceil(own / 2)
             for half in range(2):
+                place = half % take.shape[1]
                 if side == 0:
-                    take[i, half] = np.int64(square[half] + 128 * total[half] - x) - bias
+                    take[i, place] += np.int64(square[half] + 128 * total[half] - x) - bias
                 else:
-                    first[tile, t, half] = np.int64(x - np.floor(square[half]))
+                    first[tile, t, place] += np.int64(x - np.floor(square[half]))
     if n % TILE:
         marked[n // TILE] = ~np.uint64(0)

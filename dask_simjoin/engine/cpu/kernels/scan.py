@@ -14,8 +14,8 @@ from numba.extending import overload
 from dask_simjoin.engine.cpu.kernels.annotations import Terms
 from dask_simjoin.engine.cpu.kernels.memory import float32_at, mask_at, put_mask
 from dask_simjoin.engine.cpu.kernels.pair_simd import squares, total_of
-from dask_simjoin.engine.cpu.kernels.quantized_simd import quantized_filter
-from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered
+from dask_simjoin.engine.cpu.kernels.quantized_simd import FILTERS, WAYS
+from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, QuantizedLongs
 from dask_simjoin.engine.cpu.kernels.tile_simd import (
     count_bits,
     lowest_bit,
@@ -73,38 +73,44 @@ def _filtered(
     )  # fmt: skip
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
-def _quantized(
-    q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
-) -> np.uint64:
-    """The 8-bit filter, and where it lets through too much the float32 one."""
-    own, other, row = q[1], d[1], d[0].dims * 8
-    passing = mask_at(other.marked, b)
-    union = passing | quantized_filter(
-        other.tiles + b * (own.steps * STEP * TILE), other.first + b * (4 * TILE), own.steps, own.queries,
-        own.take, i0, i1, i2, i3, own.least, passing, masks + 8 * FOUR,
-    )  # fmt: skip
-    score = mask_at(masks, SCORE)
-    fewer = score - ONE if score != NONE else score
-    if union == NONE:
+def _quantized(way: str) -> Any:
+    """The 8-bit filter of this way."""
+    coarse = FILTERS[way]
+
+    @njit(nogil=True, error_model="numpy", forceinline=True)
+    def quantized(
+        q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
+    ) -> np.uint64:
+        """The 8-bit filter, and where it lets through too much the float32 one."""
+        own, other, row = q[1], d[1], d[0].dims * 8
+        passing = mask_at(other.marked, b)
+        union = passing | coarse(
+            other.tiles + b * (own.steps * STEP * TILE), other.first + b * (4 * TILE), own.steps, own.queries,
+            own.take, i0, i1, i2, i3, own.least, passing, masks + 8 * FOUR,
+        )  # fmt: skip
+        score = mask_at(masks, SCORE)
+        fewer = score - ONE if score != NONE else score
+        if union == NONE:
+            put_mask(masks, SCORE, fewer)
+            return NONE
+        number = 0
+        for t in range(FOUR, FOUR + 4):
+            number += count_bits(mask_at(masks, t))
+        if number > FEW:
+            put_mask(masks, SCORE, score + ONE)
+            return _filtered(q, d, b, i0, i1, i2, i3, masks, norm)
         put_mask(masks, SCORE, fewer)
-        return NONE
-    number = 0
-    for t in range(FOUR, FOUR + 4):
-        number += count_bits(mask_at(masks, t))
-    if number > FEW:
-        put_mask(masks, SCORE, score + ONE)
-        return _filtered(q, d, b, i0, i1, i2, i3, masks, norm)
-    put_mask(masks, SCORE, fewer)
-    for t in range(FOUR, FOUR + 4):
-        put_mask(masks, t + 4, NONE)
-        mask = mask_at(masks, t)
-        while mask != NONE:  # they are tried once all queries of the tile are through
-            at = d[0].y + (b * TILE + lowest_bit(mask)) * row
-            mask &= mask - ONE
-            for line in range(0, row, 64):
-                prefetch(at + line)
-    return union
+        for t in range(FOUR, FOUR + 4):
+            put_mask(masks, t + 4, NONE)
+            mask = mask_at(masks, t)
+            while mask != NONE:  # they are tried once all queries of the tile are through
+                at = d[0].y + (b * TILE + lowest_bit(mask)) * row
+                mask &= mask - ONE
+                for line in range(0, row, 64):
+                    prefetch(at + line)
+        return union
+
+    return quantized
 
 
 @njit(nogil=True, error_model="numpy", forceinline=True)
@@ -160,25 +166,36 @@ def _in_fours(some: Any) -> Any:
     return every
 
 
-_all_filtered, _all_quantized, _all_decided = (_in_fours(some) for some in (_filtered, _quantized, _decided))
+_all_filtered, _all_decided = _in_fours(_filtered), _in_fours(_decided)
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
-def _coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
-                  norm: Kind) -> Any:  # fmt: skip
-    """The 8-bit filter for the queries that it serves, while it serves."""
-    marked = mask_at(q[1].marked, a)
-    pause = mask_at(masks, PAUSE)
-    if pause != NONE or mask_at(d[1].marked, b) == ALL:
-        marked = ALL
-        put_mask(masks, PAUSE, pause - ONE if pause != NONE else pause)
-    elif mask_at(masks, SCORE) > WORST:
-        put_mask(masks, SCORE, WORST // np.uint64(2))
-        put_mask(masks, PAUSE, PAUSED)
-    hit = NONE
-    if near & marked != NONE:
-        hit = _all_filtered(q, d, a, b, near & marked, ahead, 0, masks, norm)
-    return hit | _all_quantized(q, d, a, b, near & ~marked, ahead, share, masks, norm)
+def _coarse_first(way: str) -> Any:
+    """The scan that begins with the 8-bit filter of this way."""
+    every = _in_fours(_quantized(way))
+
+    @njit(nogil=True, error_model="numpy", forceinline=True)
+    def coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
+                      norm: Kind) -> Any:  # fmt: skip
+        """The 8-bit filter for the queries that it serves, while it serves."""
+        marked = mask_at(q[1].marked, a)
+        pause = mask_at(masks, PAUSE)
+        if pause != NONE or mask_at(d[1].marked, b) == ALL:
+            marked = ALL
+            put_mask(masks, PAUSE, pause - ONE if pause != NONE else pause)
+        elif mask_at(masks, SCORE) > WORST:
+            put_mask(masks, SCORE, WORST // np.uint64(2))
+            put_mask(masks, PAUSE, PAUSED)
+        hit = NONE
+        if near & marked != NONE:
+            hit = _all_filtered(q, d, a, b, near & marked, ahead, 0, masks, norm)
+        return hit | every(q, d, a, b, near & ~marked, ahead, share, masks, norm)
+
+    return coarse_first
+
+
+_COARSE = {
+    kind: _coarse_first(way) for kind, way in ((QuantizedLongs, "longs"), (Quantized, "words")) if way in WAYS
+}
 
 
 def scan(
@@ -196,7 +213,7 @@ def scan(
 @overload(scan, inline="always")
 def _scan_overload(q, d, a, b, near, ahead, share, masks, norm):  # type: ignore[no-untyped-def]
     first = _all_filtered if q.types[0].instance_class is Filtered else _all_decided
-    chosen = _coarse_first if len(q.types) == 2 else first
+    chosen = _COARSE[q.types[1].instance_class] if len(q.types) == 2 else first
     return lambda q, d, a, b, near, ahead, share, masks, norm: chosen(
         q, d, a, b, near, ahead, share, masks, norm
     )

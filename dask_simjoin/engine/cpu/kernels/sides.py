@@ -1,7 +1,7 @@
 """What a kernel is told of a side of a join of tiles: addresses and numbers.
 
-It is a `Filtered`, or a `Filtered` and a `Quantized`, or a `Decided`.  With arrays in them, every call in the
-innermost loop would count references to each.
+It is a `Filtered`, or a `Filtered` and a `Quantized` or `QuantizedLongs`, or a `Decided`.  With arrays in
+them, every call in the innermost loop would count references to each.
 """
 
 from __future__ import annotations
@@ -29,8 +29,20 @@ class Quantized(NamedTuple):
     """A side's arrays of the 8-bit filter, and what all of them are compared with.
 
     `queries` (n, steps, 4) int8 and `take` (n, 2) int16, `tiles` (tiles, steps, 64, 4) uint8 and `first`
-    (tiles, 64, 2) int16: see `index.quantized`; `marked` (tiles,) uint64: points that pass it in any case.
+    (tiles, 64, 2) int16: see `filters.int8`; `marked` (tiles,) uint64: points that pass it in any case.
     """
+
+    queries: int
+    take: int
+    tiles: int
+    first: int
+    marked: int
+    steps: int
+    least: np.int32
+
+
+class QuantizedLongs(NamedTuple):
+    """The same, but that `take` (n, 1) and `first` (tiles, 64, 1) are int32, and sums do not wrap."""
 
     queries: int
     take: int

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import pack
-from dask_simjoin.engine.cpu.kernels.quantized_simd import AVAILABLE
-from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized
+from dask_simjoin.engine.cpu.kernels.quantized_simd import WAYS
+from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, QuantizedLongs
 from dask_simjoin.engine.cpu.kernels.tiles import join
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
@@ -54,8 +54,8 @@ def build(x: np.ndarray, layout: TilesLayout) -> Index:
             x, order, np.array(f.centre), f.scale, f.kappa, f.eps2, f.sure, y, z,
             index["start"], index["limit"], index["sure"], index["tile_sure"], low, high,
         )  # fmt: skip
-        if layout.quantized is not None and AVAILABLE:
-            index |= _quantized(y, layout.quantized)
+        if layout.quantized is not None and WAYS:
+            index |= _quantized(y, layout.quantized, WAYS[0])
     if n:
         lower, upper, levels = box_tree(low, high)
         index |= {"lower": lower, "upper": upper, "levels": levels}
@@ -65,18 +65,19 @@ def build(x: np.ndarray, layout: TilesLayout) -> Index:
     return index
 
 
-def _quantized(y: np.ndarray, c: Int8Filter) -> Index:
+def _quantized(y: np.ndarray, c: Int8Filter, way: str) -> Index:
     n, d = y.shape
     tile, steps = -(-n // TILE), -(-d // STEP)
+    numbers, kind = ((1,), np.int32) if way == "longs" else ((2,), np.int16)
     found = {
         "queries": np.zeros((n, steps, STEP), np.int8),
         "tiles": aligned_empty((tile, steps, TILE, STEP), np.uint8),
-        "take": np.empty((n, 2), np.int16),
-        "first": aligned_empty((tile, TILE, 2), np.int16),
+        "take": np.zeros((n, *numbers), kind),
+        "first": aligned_empty((tile, TILE, *numbers), kind),
         "marked": np.zeros(tile, np.uint64),
     }
     found["tiles"][...] = 128
-    found["first"][-1:] = 0
+    found["first"][...] = 0
     pack.pack_quantized(y, np.array(c.centre), c.scale, c.outer, c.most, c.bias, *found.values())
     return found
 
@@ -104,6 +105,16 @@ def _at(array: np.ndarray) -> tuple[int, int]:
     return array.ctypes.data, array.strides[0]
 
 
+_KINDS = {"longs": QuantizedLongs, "words": Quantized}
+
+
+def _way(index: Index) -> str:
+    """In which way an index's 8-bit vectors are to be read: chunks may come from another machine."""
+    if "tiles" not in index:
+        return ""
+    return "longs" if index["take"].dtype == np.int32 else "words"
+
+
 def _sides(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[int, int]]:
     """What the kernel is told of both sides, and which vectors it reads first: while the arrays live."""
     dims = q["y"].shape[1]
@@ -115,13 +126,14 @@ def _sides(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[int
         (Filtered(dims, *(side[name].ctypes.data for name in ("z", *names, "y"))),)
         for side, names in zip((q, d), terms, strict=True)
     ]
-    if not AVAILABLE or not ("tiles" in q and "tiles" in d):
+    way = _way(q)
+    if way not in WAYS or way != _way(d):
         return sides[0], sides[1], _at(d["z"])
     assert layout.quantized is not None
     steps, least = q["queries"].shape[1], np.int32(2 * layout.quantized.bias)
     for k, side in enumerate((q, d)):
         at = {name: side[name].ctypes.data for name in ("queries", "take", "tiles", "first", "marked")}
-        sides[k] += (Quantized(**at, steps=steps, least=least),)
+        sides[k] += (_KINDS[way](**at, steps=steps, least=least),)
     return sides[0], sides[1], _at(d["tiles"])
 
 
