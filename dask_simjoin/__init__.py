@@ -3,6 +3,7 @@
 Importing this package gives Dask, pandas and cuDF DataFrames the accessor ``.simjoin``.
 """
 
+from dask_simjoin import methods
 from dask_simjoin.api.accessor import SimJoinAccessor, register
 from dask_simjoin.api.counts import count_pairs, neighbor_counts
 from dask_simjoin.api.join import join
@@ -23,6 +24,7 @@ __all__ = [
     "join",
     "k_distances",
     "knn_join",
+    "methods",
     "neighbor_counts",
     "neighbor_graph",
     "optics",

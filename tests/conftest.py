@@ -49,7 +49,7 @@ def client(two_workers):
         yield client
 
 
-@pytest.fixture(params=["sweep", "tiles"])
+@pytest.fixture(params=["sweep", "tiles", "grid"])
 def method(request):
     """Every engine."""
     return request.param

@@ -56,9 +56,10 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
         What the names of those end in.
     dropna : bool
         Whether to leave out rows with a missing, NaN or infinite coordinate.
-    method : {"auto", "sweep", "tiles"}
+    method : {"auto", "sweep", "tiles", "grid"} or an object of `dask_simjoin.methods`
         The engine: a row sweep over an eps-grid for up to 4 dimensions, or tiles for any
-        number; on GPUs always tiles.  All give the same pairs.
+        number; on GPUs always tiles.  "grid": the grid joins of two papers, for comparison; as an
+        object it takes options, such as ``methods.Grid(indexed=4)``.  All give the same pairs.
     partitioning : {"auto", "entity", "spatial", "replicated"}
         Of a Dask DataFrame.  "entity": rows stay with the rows next to them; small partitions
         are joined together and large ones cut, and every chunk meets every other, unless their

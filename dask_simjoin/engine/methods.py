@@ -2,7 +2,7 @@
 
 What is told here needs no kernels.  What a method does is in its modules, one for each library it serves;
 `dask_simjoin.engine.base.method_module` loads them once it is chosen.  Fields of a method are its options;
-its name alone stands for one without.
+its name alone stands for one with their defaults.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
+
+from dask_simjoin.engine.grid import Grid
 
 AUTO = "auto"
 """The name that leaves the choice to `choose`."""
@@ -60,7 +62,7 @@ class Tiles:
         return True
 
 
-METHODS: dict[str, Method] = {"sweep": Sweep(), "tiles": Tiles()}
+METHODS: dict[str, Method] = {"sweep": Sweep(), "tiles": Tiles(), "grid": Grid()}
 """All methods by name; "auto" takes the first that is best."""
 
 CHOICES = (AUTO, *METHODS)
@@ -78,8 +80,26 @@ def choices_of(dims: int) -> tuple[str, ...]:
     return (*served, AUTO)
 
 
-def choose(name: str, dims: int, library: str) -> str:
+def is_method(asked: object) -> bool:
+    """Tell whether it is a method as an object, not as a name."""
+    return type(asked) in map(type, METHODS.values())
+
+
+def name_of(asked: str | Method) -> str:
+    """Return the name of what was asked for, by name or as an object."""
+    if isinstance(asked, str):
+        return asked
+    return next(name for name, method in METHODS.items() if type(method) is type(asked))
+
+
+def options_of(asked: str | Method, name: str) -> Method:
+    """Return the options of the chosen method of that name: those asked for, or the usual ones."""
+    return METHODS[name] if isinstance(asked, str) else asked
+
+
+def choose(asked: str | Method, dims: int, library: str) -> str:
     """Return the name of a method that serves a library: the one that was asked for, or the best."""
+    name = name_of(asked)
     if name != AUTO:
         return name
     served = ((name, METHODS[name]) for name in choices_for(library) if name != AUTO)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.engine.methods import Method
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Array, ArrayModule, DType, Frame, Ids, Index, Series, Values
 
@@ -142,7 +143,7 @@ class Joiner(Protocol):
     max_dims: int | None
     """Dimensions that it serves; None: any number."""
 
-    def layout(self, method: str, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
+    def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm = 2) -> Layout:  # fmt: skip
         """How to index chunks, from moments (d,) of all points and the decision's threshold and norm."""
 

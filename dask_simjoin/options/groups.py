@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
+from dask_simjoin.engine import methods
 from dask_simjoin.engine.methods import CHOICES
 from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.types import Columns
@@ -14,8 +15,8 @@ MetricName = Literal[
     "euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"
 ]  # fmt: skip
 Pairs = Literal["unique", "both"]
-Method = str
-"""The name of a method: one of `dask_simjoin.engine.methods.CHOICES`."""
+Method = str | methods.Method
+"""The name of a method, one of `dask_simjoin.engine.methods.CHOICES`, or one of `dask_simjoin.methods`."""
 
 Partitioning = Literal["auto", "entity", "spatial", "replicated"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import library
 from dask_simjoin.engine.lists import lists_of
-from dask_simjoin.engine.methods import choices_for
+from dask_simjoin.engine.methods import choices_for, is_method, name_of
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.metrics.types import DType, Frame
 from dask_simjoin.options.chosen_columns import integers_among
@@ -58,9 +58,10 @@ def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
         chosen=integers_among(kinds_of(meta, on)) if asked.on is None else None,
     )  # fmt: skip
     methods = choices_for(name)
-    if spec.method not in methods:
+    asked_method = name_of(spec.method)
+    if asked_method not in methods:
         raise OptionError(
-            f"method={spec.method!r} does not serve frames of {name!r}; use one of "
+            f"method={asked_method!r} does not serve frames of {name!r}; use one of "
             f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
         )
     check_dims(spec)
@@ -71,9 +72,24 @@ def check_choices(asked: MetricRequest) -> None:
     """Refuse a value that is none of an option's choices; `metric` and `how` have checks of their own."""
     found = (option for option in fields(asked) if option.name not in ("metric", "how"))
     for option in sorted(found, key=lambda option: ORDER.index(option.name)):
-        choices = cast(tuple[str, ...], option.metadata["choices"])
-        if choices:
-            check_choice(option.name, getattr(asked, option.name), choices)
+        choices, value = cast(tuple[str, ...], option.metadata["choices"]), getattr(asked, option.name)
+        if option.name == "method":
+            check_method(value, choices)
+        elif choices:
+            check_choice(option.name, value, choices)
+
+
+def check_method(value: object, names: tuple[str, ...]) -> None:
+    """Refuse what is neither a method's name nor a method with its options."""
+    if isinstance(value, str) and value in names:
+        return
+    if isinstance(value, type):
+        raise OptionTypeError(
+            f"method={value.__name__} is a class; use method={value.__name__}(), or one of "
+            f"{', '.join(map(repr, names))}."
+        )
+    if not is_method(value):
+        check_choice("method", value, names)
 
 
 def check_flag(name: str, value: object) -> bool:

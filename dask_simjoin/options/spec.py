@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from dask_simjoin.engine.base import joiner_of_library
-from dask_simjoin.engine.methods import METHODS, choices_of
+from dask_simjoin.engine.methods import METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import Metric, make_metric
 from dask_simjoin.metrics.norms import Norm
@@ -33,7 +33,9 @@ class JoinSpec:
         Dimensions of the space that is joined in; None: only the data tell.
     lists : bool
         Whether `on` is one column of lists.
-    pairs, method : str
+    pairs : str
+    method : str or Method
+        A name, or an object with its options.
     include_self, return_distance, dropna : bool
     partitioning : str
     blocksize : int or None
@@ -70,7 +72,7 @@ class JoinSpec:
     include_self: bool = False
     return_distance: bool = False
     dropna: bool = False
-    method: str = "auto"
+    method: str | Method = "auto"
     partitioning: str = "auto"
     blocksize: int | None = None
     settings: Settings = field(default_factory=current_settings)
@@ -135,10 +137,10 @@ def check_dims(spec: JoinSpec) -> None:
     most = joiner_of_library(spec.library).max_dims
     has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
     what = "numbers" if spec.lists else "columns"
-    served = choices_of(spec.dims)
-    if spec.method not in served:
+    served, asked = choices_of(spec.dims), name_of(spec.method)
+    if asked not in served:
         raise OptionError(
-            f"method={spec.method!r} serves at most {METHODS[spec.method].max_dims} {what}, and {has} "
+            f"method={asked!r} serves at most {METHODS[asked].max_dims} {what}, and {has} "
             f"{spec.dims:,}; use method={' or '.join(map(repr, served))}."
         )
     if most is not None and spec.dims > most:

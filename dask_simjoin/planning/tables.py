@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
+from dask_simjoin.engine.grid import Grid
+from dask_simjoin.engine.index.grid_choice import fitted
 from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.errors import CoordinateError, in_table
@@ -92,8 +94,12 @@ class Tables:
 
     def layout(self) -> Layout:
         """Choose how chunks are indexed to find pairs."""
-        joiner = joiner_of_library(self.spec.library)
-        return joiner.layout(self.spec.method, *self._moments(), self.spec.threshold, self.spec.norm)
+        joiner, spec, method = joiner_of_library(self.spec.library), self.spec, self.spec.method
+        lower, upper, mean, variance = self._moments()
+        if isinstance(method, Grid):
+            x, rows = np.concatenate([table.points.x for table in self.each]), sum(self.rows)
+            method = fitted(method, x, rows, variance, spec.threshold, spec.norm)
+        return joiner.layout(method, lower, upper, mean, variance, spec.threshold, spec.norm)
 
     def search_layout(self) -> SearchLayout:
         """Choose how chunks are indexed to find nearest neighbours."""

@@ -18,7 +18,18 @@ ROOT = Path(dask_simjoin.__file__).parent
 
 IMPORTING_FUNCTIONS = {"import_module", "__import__"}
 
-ROOMS = {"api", "cluster", "engine", "errors", "expressions", "metrics", "options", "planning", "tasks"}
+ROOMS = {
+    "api",
+    "cluster",
+    "engine",
+    "errors",
+    "expressions",
+    "methods",
+    "metrics",
+    "options",
+    "planning",
+    "tasks",
+}
 
 FACES = {"metrics", "cluster"}
 """Packages that users import from."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,9 +21,12 @@ class CpuMethod(Protocol):
     writes_names: bool
     """Whether names may be int64, as the sink's arrays then are, and totals are written where it has room."""
 
-    def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-               threshold: float, norm: Norm) -> Layout:  # fmt: skip
-        """Choose how to index all chunks, from moments (d,) of all points and the decision."""
+    def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
+               variance: np.ndarray, threshold: float, norm: Norm) -> Layout:  # fmt: skip
+        """Choose how to index all chunks, from moments (d,) of all points and the decision.
+
+        `options`: the method as an object, of the class that `METHODS` has.
+        """
 
     def build(self, x: np.ndarray, layout: Layout) -> Index:
         """Index the points (n, d) of a chunk."""

@@ -17,14 +17,15 @@ from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
 from dask_simjoin.engine.index import kdorder
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TilesLayout, make_tiles_layout
 from dask_simjoin.engine.index.tiles import TILE, aligned, aligned_empty, box_tree
+from dask_simjoin.engine.methods import Tiles
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Index
 
 writes_names = False
 
 
-def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, threshold: float,
-           norm: Norm) -> TilesLayout:  # fmt: skip
+def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+           threshold: float, norm: Norm) -> TilesLayout:  # fmt: skip
     return make_tiles_layout(lower, upper, mean, variance, threshold, norm)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -56,9 +56,12 @@ class GpuMethod(Protocol):
     float64): the points, in that order.
     """
 
-    def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-               threshold: float, norm: Norm) -> GpuLayout:  # fmt: skip
-        """Choose how to index all chunks, from moments (d,) of all points and the decision."""
+    def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
+               variance: np.ndarray, threshold: float, norm: Norm) -> GpuLayout:  # fmt: skip
+        """Choose how to index all chunks, from moments (d,) of all points and the decision.
+
+        `options`: the method as an object, of the class that `METHODS` has.
+        """
 
     def build(self, x: Array, layout: GpuLayout) -> Index:
         """Index the points (n, d) of a chunk."""

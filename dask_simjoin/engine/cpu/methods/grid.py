@@ -1,0 +1,100 @@
+"""Finds pairs by looking up the cells of a grid around each point: see `dask_simjoin.engine.grid`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels.grid import join, workloads
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
+from dask_simjoin.engine.cpu.methods.sinks import Sink
+from dask_simjoin.engine.grid import PATTERNS, Grid
+from dask_simjoin.engine.index import grid
+from dask_simjoin.engine.index.grid import GridLayout, make_grid_layout
+from dask_simjoin.metrics.norms import Norm, reach
+from dask_simjoin.metrics.types import Index
+
+writes_names = False
+
+
+def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+           threshold: float, norm: Norm) -> GridLayout:  # fmt: skip
+    return make_grid_layout(options, lower, upper, variance, threshold, norm)
+
+
+def build(x: np.ndarray, layout: GridLayout) -> Index:
+    return grid.build(x, layout, SWEEP_LANES)
+
+
+def part(index: Index, start: int, stop: int) -> Index:
+    return grid.part(index, start, stop, SWEEP_LANES)
+
+
+def points(index: Index) -> np.ndarray:
+    return index["y"]
+
+
+def _pattern(layout: GridLayout, same: bool) -> int:
+    """The number of the pattern; two indexes have cells of their own, so that no half of them is enough."""
+    return PATTERNS.index(layout.options.pattern if same else "full")
+
+
+def workload(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
+    """Count the points that the queries of each cell visit."""
+    work = np.zeros(len(q["keys"]), np.int64)
+    strides = np.array(layout.cells.strides, np.int64)
+    cells = d["mask"], d["mask_starts"], strides, d["keys"], d["starts"]
+    workloads(q["coords"], *cells, _pattern(layout, same), work)
+    return work
+
+
+def sequence(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
+    """Return the places of the queries in the order in which one core takes them."""
+    asked = layout.options
+    work = np.empty(0, np.int64) if asked.order == "given" else workload(q, d, layout, same)
+    places = grid.queries(q, work, asked)
+    if asked.order == "queue":
+        return places
+    return np.concatenate([places[first :: asked.batches] for first in range(asked.batches)])
+
+
+_NO_PAIRS, _NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
+
+
+def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Sink | None,
+        counts: tuple[np.ndarray, np.ndarray] | None, told: np.ndarray) -> None:  # fmt: skip
+    """Write all pairs to a sink, or count them by place; `told`: numbers that the kernels' module names."""
+    order = sequence(q, d, layout, same)
+    strides = np.array(layout.cells.strides, np.int64)
+    state = np.zeros(3, np.int64)
+    while True:
+        left, right, room = (*_NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
+        n = join(
+            order, q["y"], q["coords"], q["starts"], names[0], d["y"], d["keys"], d["starts"], names[1],
+            d["mask"], d["mask_starts"], strides, _pattern(layout, same), layout.sort_dim,
+            layout.options.short_circuit, reach(layout.norm, layout.threshold), layout.threshold,
+            kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or _NO_COUNTS),
+            state, told,
+        )  # fmt: skip
+        if sink is None:
+            return
+        if state[2] == 0:
+            sink.end(n)
+            return
+        sink.full(n, int(state[2]))
+
+
+def pairs(q: Index, d: Index, layout: GridLayout, same: bool, names: list[np.ndarray],
+          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+    """Write all pairs of two indexes to a sink; all are decided in float64, and none by a filter before."""
+    run(q, d, layout, same, names, sink, None, np.zeros(6, np.int64))
+    return 0, 0
+
+
+def counts(q: Index, d: Index, layout: GridLayout, same: bool, q_counts: np.ndarray,
+           d_counts: np.ndarray) -> None:  # fmt: skip
+    """Add up the pairs of each place of both sides."""
+    names = [side["order"] for side in (q, d)]
+    run(q, d, layout, same, names, None, (q_counts, d_counts), np.zeros(6, np.int64))

@@ -1,0 +1,127 @@
+"""The options of the grid joins of two papers, as an object: see `Grid`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dask_simjoin.errors import OptionError
+
+MAX_INDEXED = 12
+"""Dimensions that are indexed at most: a query looks for 3**k cells."""
+
+USUAL_INDEXED = 6
+"""Dimensions that GPU-Join indexes in all its experiments but those on their number."""
+
+PATTERNS = ("full", "unicomp", "lid")
+ORDERS = ("given", "workload", "queue")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Look up the cells of a grid around each point: the joins of two papers, for comparison.
+
+    They are GPU-Join (Gowanlock & Karsin 2019, "GPU Accelerated Similarity Self-Join for Multi-Dimensional
+    Data") and the load balancing for few dimensions that followed it (Gallet & Gowanlock 2019, "Load
+    Imbalance Mitigation Optimizations for GPU-Accelerated Similarity Joins").  Pairs are those of every
+    other method.
+
+    Parameters
+    ----------
+    indexed : int, "auto" or None
+        Dimensions of the grid, at most 12; all, where there are fewer.  "auto": as many as the papers' cost
+        model finds best on a sample (section 5.6 of the first).  None: 6.
+    reorder : bool
+        Whether dimensions of larger variance come first (section 4.2), so that they are indexed.
+    sort : bool or None
+        Whether the points of each cell are sorted by one dimension, the first that is not indexed, and only
+        those within reach in it are compared (section 4.3).  None: where there is such a dimension.
+    short_circuit : bool
+        Whether a sum ends once it is beyond the threshold (section 4.4).
+    pattern : {"full", "unicomp", "lid"}
+        Which cells a query visits besides its own: all around it; those that differ from it last in a
+        dimension where its own coordinate is odd (UNICOMP); or those of higher numbers (LID-UNICOMP, section
+        III-B of the second).  Between two chunks it is always "full".
+    order : {"given", "workload", "queue"}
+        In which order queries are done: as rows are, or by the number of points in the cells that they visit,
+        most first (section III-C), in strided batches; "queue": one after the other (section III-D).
+    batches : int
+        Strided batches at least.
+
+    Notes
+    -----
+    Unlike in the papers, unordered pairs are written once; cells are wider than `eps` by one part in 2**18,
+    so that none is lost to rounding, or twice as wide where their numbers would not fit 62 bits; points are
+    stored in the order of cells; variances are those of all rows; cells that a half pattern leaves out are
+    not enumerated; ties of workloads are broken by cell number, ties of sorted values by position.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dask_simjoin import methods
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 5.0], "y": [0.0, 0.0, 0.0]})
+    >>> df.simjoin.self_join(1.0, method=methods.Grid(pattern="unicomp"))
+       left  right
+    0     0      1
+    >>> methods.Grid.plain()
+    Grid(indexed=12, reorder=False, sort=False, short_circuit=False, pattern='full', order='given', batches=3)
+    """
+
+    modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.methods.grid"}
+    max_dims: ClassVar[int | None] = None
+
+    indexed: int | str | None = None
+    reorder: bool = True
+    sort: bool | None = None
+    short_circuit: bool = True
+    pattern: str = "lid"
+    order: str = "queue"
+    batches: int = 3
+
+    def __post_init__(self) -> None:
+        if self.indexed not in (None, "auto"):
+            _check_whole("indexed", self.indexed, 1, MAX_INDEXED, "'auto', None, or ")
+        for name in ("reorder", "short_circuit"):
+            _check_one_of(name, getattr(self, name), (True, False))
+        _check_one_of("sort", self.sort, (True, False, None))
+        _check_one_of("pattern", self.pattern, PATTERNS)
+        _check_one_of("order", self.order, ORDERS)
+        _check_whole("batches", self.batches, 1, 1 << 20)
+
+    @classmethod
+    def plain(cls) -> Grid:
+        """Return what both papers improve on: all dimensions indexed, all cells visited, rows in order."""
+        return cls(
+            indexed=MAX_INDEXED, reorder=False, sort=False, short_circuit=False, pattern="full", order="given"
+        )
+
+    @classmethod
+    def balanced(cls) -> Grid:
+        """Return the final configuration of the paper on load balance: LID-UNICOMP and the queue of work."""
+        return cls(
+            indexed=MAX_INDEXED, reorder=False, sort=False, short_circuit=False, pattern="lid", order="queue"
+        )
+
+    @classmethod
+    def gpu_join(cls, indexed: int | str = USUAL_INDEXED) -> Grid:
+        """Return GPU-Join with all its optimisations, for many dimensions."""
+        return cls(indexed=indexed, sort=True, pattern="full", order="given")
+
+    def is_best(self, dims: int) -> bool:
+        """Tell that "auto" never takes it: the product's own methods are faster."""
+        return False
+
+
+def _check_whole(name: str, value: Any, least: int, most: int, others: str = "") -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise OptionError(
+            f"Grid({name}={value!r}) is not allowed; use {others}a whole number from {least} to {most:,}."
+        )
+
+
+def _check_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    if not any(value is one or (isinstance(value, str) and value == one) for one in allowed):
+        raise OptionError(
+            f"Grid({name}={value!r}) is not allowed; use one of {', '.join(map(repr, allowed))}."
+        )

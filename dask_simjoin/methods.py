@@ -1,0 +1,6 @@
+"""Methods as objects: what `method=` takes instead of a name, with options of their own."""
+
+from dask_simjoin.engine.grid import Grid
+from dask_simjoin.engine.methods import Sweep, Tiles
+
+__all__ = ["Grid", "Sweep", "Tiles"]
