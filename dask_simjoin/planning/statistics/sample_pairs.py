@@ -138,7 +138,9 @@ def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, join
     left = joiner.build(joiner.xp.asarray(first.x), layout)
     right = left if same else joiner.build(joiner.xp.asarray(second.x), layout)
     made = None if first.limit is None else _itself
-    return _decided(joiner.pairs(left, right, layout, same=same, distance=made), first, second)
+    # named as joins name rows, so that the kernels are those that the join needs
+    names = joiner.xp.arange(len(first.x)), joiner.xp.arange(len(second.x))
+    return _decided(joiner.pairs(left, right, layout, same=same, distance=made, labels=names), first, second)
 
 
 def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner,

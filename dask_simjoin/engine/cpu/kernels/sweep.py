@@ -53,7 +53,8 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
     # names are read 16 at a time: the last ones from where there are more behind them
     last = max(d_names.size - SWEEP_LANES, 0)
     behind = np.zeros(2 * SWEEP_LANES, d_names.dtype)
-    behind[: d_names.size - last] = d_names[last:]
+    for n in range(last, d_names.size):  # for a slice Numba compiles seconds, to say how long both are
+        behind[n - last] = d_names[n]
     names_behind = behind.ctypes.data - last * size
     some = np.empty(SWEEP_LANES)
     some_at = some.ctypes.data if totals.size > 0 else 0

@@ -27,6 +27,7 @@ def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarra
 def build(x: np.ndarray, layout: SweepLayout) -> Index:
     """The index of points for the row sweep: that of `index.sweep.build`, in less time."""
     g, (n, d) = layout.grid, x.shape
+    x = np.asfortranarray(x)  # as chunks have it: kernels are compiled for one order
     if n == 0:
         return grid.build(x, g, SWEEP_LANES)
     lower, upper = np.empty(d), np.empty(d)
