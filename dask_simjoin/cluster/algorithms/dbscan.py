@@ -179,7 +179,8 @@ def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, Bo
     joiner, same = meeting.joiner, meeting.same
     xp = joiner.xp
     low = [xp.full(len(some), NOWHERE) for some in labels[: len(meeting.chunks)]]
-    if any(bool((some < 0).any()) for some in labels):
+    # for `any` of booleans CuPy compiles kernels of CUB, for seconds; their least number has one
+    if any(len(some) and int(some.min()) < 0 for some in labels):
         joiner.lowest(*meeting.operands, (labels[0], labels[1]), (low[0], low[-1]), same=same)
     # few rows have any, and many block pairs give them
     found = [(xp.flatnonzero(some < NOWHERE), some[some < NOWHERE]) for some in low]

@@ -139,7 +139,9 @@ def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, join
     right = left if same else joiner.build(joiner.xp.asarray(second.x), layout)
     made = None if first.limit is None else _itself
     # named as joins name rows, so that the kernels are those that the join needs
-    names = joiner.xp.arange(len(first.x)), joiner.xp.arange(len(second.x))
+    names = tuple(
+        side["order"][: len(of.x)].astype(np.int64) for side, of in ((left, first), (right, second))
+    )
     return _decided(joiner.pairs(left, right, layout, same=same, distance=made, labels=names), first, second)
 
 
