@@ -98,9 +98,16 @@ def middle(x: Array, dims: tuple[int, ...]) -> Array:
     return np.sort(some[:, np.asarray(dims)], axis=0)[MIDDLE // 2]
 
 
-def _flipped(bits: Array) -> Array:
-    """The bits of float32 numbers as int32 in their order, and back again."""
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+def _numbers(values: np.ndarray) -> np.ndarray:
+    """float32 values as numbers (uint32) in their order."""
+    bits = values.view(np.int32)
+    return (bits ^ ((bits >> 31) | np.int32(-(1 << 31)))).view(np.uint32)
+
+
+def _values(numbers: np.ndarray) -> np.ndarray:
+    """The float32 values that `_numbers` made numbers of."""
+    bits = numbers.view(np.int32)
+    return (bits ^ (~(bits >> 31) | np.int32(-(1 << 31)))).view(np.float32)
 
 
 def block_sizes(n: int, tile: int, fan_out: int, cuts: Cuts, many: int | None = None) -> Iterator[int]:
@@ -144,30 +151,35 @@ def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, many: int | None = N
     array (n,), int64
     """
     n = len(x)
-    order = np.arange(n)
+    order = np.arange(n, dtype=np.uint64)
     if n <= tile:
-        return order
+        return order.view(np.int64)
     centre, scale = middle(x, cuts.dims), cuts.scale
-    values = np.empty((len(cuts.dims), n), np.int32)
+    numbers = np.empty((len(cuts.dims), n), np.uint32)
     with np.errstate(over="ignore", invalid="ignore"):
-        for number, k in enumerate(cuts.dims):
-            values[number] = _flipped(((x[:, k] - centre[number]) * scale).astype(np.float32).view(np.int32))
-        position_bits = (n - 1).bit_length()
+        for k, out, from_ in zip(cuts.dims, numbers, centre, strict=True):
+            out[:] = _numbers(((x[:, k] - from_) * scale).astype(np.float32))
+        place_bits = (n - 1).bit_length()
         for size in block_sizes(n, tile, fan_out, cuts, many):
             blocks = -(-n // size)
-            shift = max(0, position_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
-            own = np.arange(n) >> (size.bit_length() - 1)
-            if len(values) == 1:
-                column = values[0][order]
-            else:
+            own = np.arange(blocks, dtype=np.uint64)
+            column = 0 * own
+            if len(numbers) > 1:
                 sampled = np.arange(blocks)[:, None] * size + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
-                sampled = _flipped(values[:, order[np.minimum(sampled, n - 1)]]).view(np.float32)
-                widest = sampled.astype(float).var(axis=2).argmax(axis=0)
-                column = values.reshape(-1)[(widest * n)[own] + order]
-            packed = ((column.astype(np.int64) + (1 << 31)) >> shift).view(np.uint64)
-            packed |= (own << (VALUE_BITS - shift)).view(np.uint64)
-            packed <<= np.uint64(position_bits)
-            packed |= np.arange(n).view(np.uint64)
-            packed.sort()
-            order = order[(packed & np.uint64((1 << position_bits) - 1)).view(np.int64)]
-    return order
+                sampled = _values(numbers[:, order[np.minimum(sampled, n - 1)]])
+                column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(np.uint64) * np.uint64(n)
+            # block, number less its last bits, point: so that what is sorted tells the order
+            keys = numbers.reshape(-1).take(_repeated(column, size, n) + order).astype(np.uint64)
+            bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
+            keys >>= np.uint64(VALUE_BITS - bits)
+            keys <<= np.uint64(place_bits)
+            keys |= _repeated(own << np.uint64(bits + place_bits), size, n)
+            keys |= order
+            keys.sort()
+            order = keys & np.uint64((1 << place_bits) - 1)
+    return order.view(np.int64)
+
+
+def _repeated(values: np.ndarray, size: int, n: int) -> Array:
+    """A number for each of n points, of blocks of so many."""
+    return values[0] if len(values) == 1 else np.repeat(values, size)[:n]
