@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.methods import Method
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Array, ArrayModule, DType, Frame, Ids, Index, Series, Values
@@ -144,8 +145,12 @@ class Joiner(Protocol):
     """Dimensions that it serves; None: any number."""
 
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-               variance: np.ndarray, threshold: float, norm: Norm = 2) -> Layout:  # fmt: skip
-        """How to index chunks, from moments (d,) of all points and the decision's threshold and norm."""
+               variance: np.ndarray, threshold: float, norm: Norm = 2,
+               drawn: Drawn | None = None) -> Layout:  # fmt: skip
+        """How to index chunks, from moments (d,) of all points and the decision's threshold and norm.
+
+        `drawn`: some of the points, if there are any to tell more from.
+        """
 
     def build(self, x: Array, layout: Layout | SearchLayout) -> Index:
         """Index of a chunk, for joins or for searches, as its layout says."""

@@ -18,6 +18,7 @@ from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
 from dask_simjoin.engine.grid import Grid
 from dask_simjoin.engine.index.grid_choice import fitted
 from dask_simjoin.engine.index.regions import Regions, make_regions
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.metrics.norms import reach
@@ -99,7 +100,8 @@ class Tables:
         if isinstance(method, Grid):
             x, rows = np.concatenate([table.points.x for table in self.each]), sum(self.rows)
             method = fitted(method, x, rows, variance, spec.threshold, spec.norm)
-        return joiner.layout(method, lower, upper, mean, variance, spec.threshold, spec.norm)
+        drawn = Drawn(self.left.points.x, self.right.points.x, self.right.rows)
+        return joiner.layout(method, lower, upper, mean, variance, spec.threshold, spec.norm, drawn)
 
     def search_layout(self) -> SearchLayout:
         """Choose how chunks are indexed to find nearest neighbours."""

@@ -17,6 +17,7 @@ from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Named, Posit
 from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.methods import Method, choose, options_of
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows, Visitor
 from dask_simjoin.metrics.norms import Norm
@@ -33,9 +34,11 @@ class CpuJoiner:
     max_dims = None
 
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-               variance: np.ndarray, threshold: float, norm: Norm = 2) -> Layout:  # fmt: skip
+               variance: np.ndarray, threshold: float, norm: Norm = 2,
+               drawn: Drawn | None = None) -> Layout:  # fmt: skip
         name = choose(method, len(lower), HOME)
-        return _module(name).layout(options_of(method, name), lower, upper, mean, variance, threshold, norm)
+        moments = lower, upper, mean, variance
+        return _module(name).layout(options_of(method, name), *moments, threshold, norm, drawn)
 
     def build(self, x: np.ndarray, layout: Layout | NearestLayout) -> Index:
         if isinstance(layout, NearestLayout):

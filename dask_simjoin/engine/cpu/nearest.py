@@ -37,7 +37,7 @@ def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout) -> Index:
     order = kdorder.kd_order(x, layout.cut.first(n, tiles.TILE, CUTS), tiles.TILE, layout.fan_out)
     x = np.ascontiguousarray(x)  # points are gathered row by row
     number = -(-n // tiles.TILE)
-    f = layout.filter
+    f, dims = layout.filter, np.arange(d)
     kind = np.float64 if f is None else np.float32
     z = tiles.aligned_empty((number, d, tiles.TILE), kind)
     low, high = np.empty((number, d), kind), np.empty((number, d), kind)
@@ -50,13 +50,13 @@ def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout) -> Index:
         "order": order,
     }
     if f is None:
-        pack.pack_exact(x, order, y, z, low, high)
+        pack.pack_exact(x, order, dims, y, z, low, high)
     else:
         index["y"] = y
         index["start"] = tiles.aligned_empty((number, tiles.TILE), kind)
         index["half_norm"] = np.empty(n, kind)
         index["norm"] = pack.pack_filter(
-            x, order, np.array(f.centre), f.scale, f.kappa, 0.0, 0.0, y, z, index["start"],
+            x, order, dims, np.array(f.centre), f.scale, f.kappa, 0.0, 0.0, y, z, index["start"],
             index["half_norm"], np.empty(n, kind), np.empty(number, kind), low, high,
         )  # fmt: skip
     if n:

@@ -13,8 +13,8 @@ and the inner product must reach half of (1 - u - 2u**2)(N_i + N_j) - E**2 (1 + 
 The kernel begins a sum with start_j - h_i and adds the d products: m = d + 4 roundings, fused or
 not, g = m*u / (1 - m*u).  Let Q be the sum without its roundings.  A partial sum is Q less the
 products still to come, so at most |Q| + (N_i + N_j)/2 in size, and all roundings together err by at
-most g(|Q| + (N_i + N_j)/2); start_j and h_i were rounded by u(N_i + N_j)/2 at most, towards passing.
-The part g|Q| cannot turn a sign.  With
+most g(|Q| + (N_i + N_j)/2); start_j and h_i were rounded by
+3u(N_i + N_j + E2)/2 at most, towards passing.  The part g|Q| cannot turn a sign.  With
 
     start_j = -N_j (1 - kappa) / 2,    h_i = (N_i (1 - kappa) - E2) / 2,
     kappa = 2g + 3u,                   E2 = E**2 (1 + 8u) + d * 2**-140
@@ -24,7 +24,12 @@ sum is >= 0: the sign is the verdict.  In the same way a sum of at least
 
     sure_i + sure_j,   sure_i = 2 kappa N_i + 16 u E2 + d * 2**-138,   sure_j = 2 kappa N_j
 
-belongs to a pair whatever was rounded; only sums between 0 and that are decided in float64.
+belongs to a pair whatever was rounded: with N = N_i + N_j, |z_i - z_j|**2 is then at most
+
+    E2 (1 - 32u + 3u) - N (4 kappa - kappa - g - 3u)  <=  E**2 (1 - 20u) - N (5g + 6u),
+
+and (|z_i - z_j| + u(|z_i| + |z_j|))**2 <= |z_i - z_j|**2 (1 + u) + 2uN (1 + u) is below E**2 (1 - 8u).  Only
+sums between 0 and that are decided in float64.
 """
 
 from __future__ import annotations

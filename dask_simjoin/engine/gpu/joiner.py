@@ -18,6 +18,7 @@ from dask_simjoin.engine.index import gpu_nearest as device_nearest
 from dask_simjoin.engine.index.gpu import MAX_DIMS
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.methods import Method, choose, options_of
 from dask_simjoin.engine.protocols import Kept, Measured, Pairs, Rows, Visitor
 from dask_simjoin.metrics.norms import Norm
@@ -49,7 +50,8 @@ class GpuJoiner:
         self._lock = threading.Lock()
 
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-               variance: np.ndarray, threshold: float, norm: Norm = 2) -> GpuLayout:  # fmt: skip
+               variance: np.ndarray, threshold: float, norm: Norm = 2,
+               drawn: Drawn | None = None) -> GpuLayout:  # fmt: skip
         name = choose(method, len(lower), LIBRARY)
         return method_of(name).layout(options_of(method, name), lower, upper, mean, variance, threshold, norm)
 

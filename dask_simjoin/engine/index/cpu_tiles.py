@@ -10,6 +10,7 @@ import numpy as np
 from dask_simjoin.engine.filters.float32 import Filter, make_filter
 from dask_simjoin.engine.filters.int8 import Int8Filter, make_int8_filter
 from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut
+from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
 
@@ -36,6 +37,8 @@ class TilesLayout:
         The filter before it.
     norm : int or float
         Of the totals that the decision compares.
+    screen : Screen or None
+        The dimensions that are compared first, before all decide; None: all are.
     """
 
     threshold: float
@@ -43,6 +46,17 @@ class TilesLayout:
     filter: Filter | None = None
     quantized: Int8Filter | None = None
     norm: Norm = 2
+    screen: Screen | None = None
+
+    @property
+    def sure(self) -> float:
+        """What the float32 filter's sums must reach to be a pair's, besides what depends on the points.
+
+        Their halves of squared distances, scaled, must leave room for what other dimensions add.
+        """
+        assert self.filter is not None
+        rest = 0.0 if self.screen is None else self.screen.rest * self.filter.scale**2
+        return self.filter.sure + rest / 2 * (1 + 2.0**-20)
 
     @property
     def method(self) -> str:
@@ -60,7 +74,8 @@ class TilesLayout:
 
 
 def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-                      threshold: float, norm: Norm = 2) -> TilesLayout:  # fmt: skip
+                      threshold: float, norm: Norm = 2,
+                      drawn: Drawn | None = None) -> TilesLayout:  # fmt: skip
     """Choose how to index all chunks.  The results do not depend on it, the speed does.
 
     Parameters
@@ -71,12 +86,20 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
         Of the float64 decision.
     norm : int or float
         Of the totals that it compares; filters serve only 2.
+    drawn : Drawn, optional
+        Some points, from which it is told whether all dimensions must be compared at once.
     """
-    chosen = make_filter(lower, upper, mean, variance, threshold) if norm == 2 else None
+    screen = make_screen(lower, upper, variance, threshold, drawn) if norm == 2 else None
+    some = slice(None) if screen is None else list(screen.dims)
+    chosen = (
+        make_filter(lower[some], upper[some], mean[some], variance[some], threshold) if norm == 2 else None
+    )
+    all_filtered = chosen is not None and screen is None
     return TilesLayout(
         threshold,
         dims_to_cut(variance),
         filter=chosen,
-        quantized=None if chosen is None else make_int8_filter(lower, upper, mean, variance, threshold),
+        quantized=make_int8_filter(lower, upper, mean, variance, threshold) if all_filtered else None,
         norm=norm,
+        screen=screen,
     )

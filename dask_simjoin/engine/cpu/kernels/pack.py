@@ -3,76 +3,103 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.tile_simd import prefetch
 from dask_simjoin.engine.filters.int8 import STEP
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.types import Array
 
+AHEAD = 16
+"""Rows in advance that memory is asked for one."""
+
+AHEAD_BYTES = 1024
+"""Bytes of a row that are asked for; a core follows longer ones by itself."""
+
+
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def _above(value: float) -> np.float32:
+    """A float32 number that is not smaller, by less than 2**-22 of it and 2**-147."""
+    return np.float32(value + abs(value) * 2.0**-23 + 2.0**-148)
+
+
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
+    """Copy the rows of a tile's points to `y`, and ask for those of the next."""
+    base, step = x.ctypes.data, x.strides[0]
+    last = order.size - 1
+    for i in range(first, first + count):
+        row = base + order[min(i + AHEAD, last)] * step
+        for line in range(0, min(step, AHEAD_BYTES) + 64, 64):
+            prefetch(row + line)
+        p = order[i]
+        for k in range(x.shape[1]):
+            y[i, k] = x[p, k]
+
 
 @kernel
-def pack_filter(x: Array, order: Array, centre: Array, scale: float, kappa: float, eps2: float, sure: float,
-                y: Array, z: Array, start: Array, limit: Array, q_sure: Array, d_sure: Array, low: Array,
-                high: Array) -> float:  # fmt: skip
+def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float, kappa: float, eps2: float,
+                sure: float, y: Array, z: Array, start: Array, limit: Array, q_sure: Array, d_sure: Array,
+                low: Array, high: Array) -> float:  # fmt: skip
     """Fill the arrays of a filtering tile index; the largest squared norm.
 
-    `y` (n, d) float64: coordinates in order; `z` (tiles, d, 64) float32: centred and scaled;
+    `dims` (m,) int64: which dimensions are filtered; `y` (n, d) float64: coordinates in order; `z`
+    (tiles, m, 64) float32: centred and scaled;
     `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,) float32: the
-    filter's terms; `low`, `high` (tiles, d) float32: boxes.
+    filter's terms; `low`, `high` (tiles, m) float32: boxes.
     """
-    n, d = x.shape
+    n = len(x)
     largest = 0.0
-    up, down = np.float32(np.inf), np.float32(-np.inf)
+    norms = np.empty(TILE)
     for tile in range(z.shape[0]):
-        norm_here = 0.0
-        for k in range(d):
-            low[tile, k], high[tile, k] = up, down
-        for t in range(TILE):
-            i = tile * TILE + t
-            if i >= n:
-                for k in range(d):
-                    z[tile, k, t] = 0.0
-                start[tile, t] = down
-                continue
-            p = order[i]
-            norm = 0.0
-            for k in range(d):
-                value = x[p, k]
-                y[i, k] = value
-                f = np.float32((value - centre[k]) * scale)
+        first = tile * TILE
+        count = min(TILE, n - first)
+        _gather(x, order, first, count, y)
+        norms[:] = 0.0
+        for k in range(dims.size):
+            own, middle = dims[k], centre[k]
+            least, most = np.float32(np.inf), np.float32(-np.inf)
+            for t in range(count):
+                f = np.float32((y[first + t, own] - middle) * scale)
                 z[tile, k, t] = f
-                low[tile, k] = min(low[tile, k], f)
-                high[tile, k] = max(high[tile, k], f)
-                norm += np.float64(f) * np.float64(f)
-            start[tile, t] = np.nextafter(np.float32(-0.5 * norm * (1 - kappa)), up)
-            limit[i] = np.nextafter(np.float32(0.5 * (norm * (1 - kappa) - eps2)), down)
-            q_sure[i] = np.nextafter(np.float32(2 * kappa * norm + sure), up)
-            norm_here = max(norm_here, norm)
-        d_sure[tile] = np.nextafter(np.float32(2 * kappa * norm_here), up)
-        largest = max(largest, norm_here)
+                least, most = min(least, f), max(most, f)
+                norms[t] += np.float64(f) * np.float64(f)
+            for t in range(count, TILE):
+                z[tile, k, t] = 0.0
+            low[tile, k], high[tile, k] = least, most
+        here = 0.0
+        for t in range(count):
+            norm = norms[t]
+            start[tile, t] = _above(-0.5 * norm * (1 - kappa))
+            limit[first + t] = -_above(-0.5 * (norm * (1 - kappa) - eps2))
+            q_sure[first + t] = _above(2 * kappa * norm + sure)
+            here = max(here, norm)
+        for t in range(count, TILE):
+            start[tile, t] = -np.inf
+        d_sure[tile] = _above(2 * kappa * here)
+        largest = max(largest, here)
     return largest
 
 
 @kernel
-def pack_exact(x: Array, order: Array, y: Array, z: Array, low: Array, high: Array) -> None:
-    """Fill the arrays of a float64 tile index: `y` (n, d), `z` (tiles, d, 64), boxes (tiles, d)."""
-    n, d = x.shape
+def pack_exact(x: Array, order: Array, dims: Array, y: Array, z: Array, low: Array, high: Array) -> None:
+    """Fill the arrays of a float64 tile index: `y` (n, d); of `dims` `z` (tiles, m, 64), boxes (tiles, m)."""
+    n = len(x)
     for tile in range(z.shape[0]):
-        for k in range(d):
-            low[tile, k], high[tile, k] = np.inf, -np.inf
-        for t in range(TILE):
-            i = tile * TILE + t
-            if i >= n:
-                for k in range(d):
-                    z[tile, k, t] = np.nan
-                continue
-            p = order[i]
-            for k in range(d):
-                value = x[p, k]
-                y[i, k] = value
+        first = tile * TILE
+        count = min(TILE, n - first)
+        _gather(x, order, first, count, y)
+        for k in range(dims.size):
+            own = dims[k]
+            least, most = np.inf, -np.inf
+            for t in range(count):
+                value = y[first + t, own]
                 z[tile, k, t] = value
-                low[tile, k] = min(low[tile, k], value)
-                high[tile, k] = max(high[tile, k], value)
+                least, most = min(least, value), max(most, value)
+            for t in range(count, TILE):
+                z[tile, k, t] = np.nan
+            low[tile, k], high[tile, k] = least, most
 
 
 @kernel

@@ -15,7 +15,7 @@ from dask_simjoin.engine.cpu.kernels.annotations import Terms
 from dask_simjoin.engine.cpu.kernels.memory import float32_at, mask_at, put_mask
 from dask_simjoin.engine.cpu.kernels.pair_simd import squares, total_of
 from dask_simjoin.engine.cpu.kernels.quantized_simd import FILTERS, WAYS
-from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, QuantizedLongs
+from dask_simjoin.engine.cpu.kernels.sides import Filtered, Quantized, QuantizedLongs
 from dask_simjoin.engine.cpu.kernels.tile_simd import (
     count_bits,
     lowest_bit,
@@ -82,7 +82,7 @@ def _quantized(way: str) -> Any:
         q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
     ) -> np.uint64:
         """The 8-bit filter, and where it lets through too much the float32 one."""
-        own, other, row = q[1], d[1], d[0].dims * 8
+        own, other, row = q[1], d[1], d[0].width * 8
         passing = mask_at(other.marked, b)
         union = passing | coarse(
             other.tiles + b * (own.steps * STEP * TILE), other.first + b * (4 * TILE), own.steps, own.queries,
@@ -117,7 +117,7 @@ def _quantized(way: str) -> Any:
 def _decided(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
-    """The decision."""
+    """The decision, or the part of it that some dimensions make."""
     own, other = q[0], d[0]
     tile = other.z + b * other.dims * (8 * TILE)
     union = NONE
@@ -127,7 +127,7 @@ def _decided(
         if i != last:
             mask = tile_decide(tile, other.dims, _address(own.z, own.dims, 8, i), own.threshold, norm)
         put_mask(masks, FOUR + t, mask)
-        put_mask(masks, FOUR + t + 4, mask)
+        put_mask(masks, FOUR + t + 4, mask & own.sure)
         union |= mask
         last = i
     return union
@@ -220,22 +220,19 @@ def _scan_overload(q, d, a, b, near, ahead, share, masks, norm):  # type: ignore
 
 
 def within(q: Terms, d: Terms, i: int, j: int, threshold: float) -> bool:
-    """The float64 decision of a pair that a filter let through; of squares, which filters serve."""
+    """The float64 decision of a pair that is not sure; of squares, which alone are filtered."""
     raise NotImplementedError
 
 
 @overload(within, inline="always")
 def _within_overload(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
-    if q.types[0].instance_class is Decided:
-        return lambda q, d, i, j, threshold: True  # all that a scan finds is sure
-
     def one_by_one(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
-        dims = q[0].dims
+        dims = q[0].width
         return total_of(q[0].y + i * dims * 8, d[0].y + j * dims * 8, dims) <= threshold
 
     def at_once(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
         # sums of the same d squares, whatever is added first, differ by a factor of 1 + d 2**-52 at most
-        dims = q[0].dims
+        dims = q[0].width
         one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
         total, slack = squares(one, two, dims), threshold * ((dims + 8) * 2.0**-52)
         if total > threshold + slack:

@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Filtered(NamedTuple):
-    """A side's float32 vectors `z` (tiles, dims, 64), the filter's terms, and float64 `y` (n, dims).
+    """A side's float32 vectors `z` (tiles, dims, 64), the filter's terms, and float64 `y` (n, width).
 
     Terms are float32: `limit` (n,) and `sure` (n,) of queries, `start` (tiles, 64) and `sure` (tiles,) of
     points.
@@ -23,6 +23,7 @@ class Filtered(NamedTuple):
     term: int
     sure: int
     y: int
+    width: int
 
 
 class Quantized(NamedTuple):
@@ -54,8 +55,14 @@ class QuantizedLongs(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A side's float64 vectors (tiles, dims, 64)."""
+    """A side's float64 vectors `z` (tiles, dims, 64), and `y` (n, width).
+
+    `sure`: mask of all where those are all dimensions, so that what they find is decided, and else of none.
+    """
 
     z: int
     dims: int
     threshold: float
+    y: int
+    width: int
+    sure: np.uint64

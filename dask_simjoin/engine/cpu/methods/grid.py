@@ -13,6 +13,7 @@ from dask_simjoin.engine.cpu.methods.sinks import Sink
 from dask_simjoin.engine.grid import PATTERNS, Grid
 from dask_simjoin.engine.index import grid
 from dask_simjoin.engine.index.grid import GridLayout, make_grid_layout
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.metrics.types import Index
 
@@ -20,7 +21,7 @@ writes_names = False
 
 
 def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm) -> GridLayout:  # fmt: skip
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> GridLayout:  # fmt: skip
     return make_grid_layout(options, lower, upper, variance, threshold, norm)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dask_simjoin.engine.cpu.methods.sinks import Sink
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Index
@@ -22,8 +23,9 @@ class CpuMethod(Protocol):
     """Whether names may be int64, as the sink's arrays then are, and totals are written where it has room."""
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-               variance: np.ndarray, threshold: float, norm: Norm) -> Layout:  # fmt: skip
-        """Choose how to index all chunks, from moments (d,) of all points and the decision.
+               variance: np.ndarray, threshold: float, norm: Norm,
+               drawn: Drawn | None = None) -> Layout:  # fmt: skip
+        """Choose how to index all chunks, from moments (d,) of all points, the decision and some points.
 
         `options`: the method as an object, of the class that `METHODS` has.
         """

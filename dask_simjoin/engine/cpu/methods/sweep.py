@@ -11,6 +11,7 @@ from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.sinks import Sink
 from dask_simjoin.engine.index import sweep as grid
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.sweep import SweepLayout, make_sweep_layout
 from dask_simjoin.engine.methods import Sweep
 from dask_simjoin.metrics.norms import Norm, reach
@@ -20,7 +21,7 @@ writes_names = True
 
 
 def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm) -> SweepLayout:  # fmt: skip
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> SweepLayout:  # fmt: skip
     return make_sweep_layout(lower, upper, variance, threshold, norm)
 
 

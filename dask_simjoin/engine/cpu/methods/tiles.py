@@ -16,6 +16,7 @@ from dask_simjoin.engine.cpu.methods.sinks import Sink
 from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
 from dask_simjoin.engine.index import kdorder
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TilesLayout, make_tiles_layout
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.tiles import TILE, aligned, aligned_empty, box_tree
 from dask_simjoin.engine.methods import Tiles
 from dask_simjoin.metrics.norms import Norm
@@ -25,8 +26,8 @@ writes_names = False
 
 
 def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm) -> TilesLayout:  # fmt: skip
-    return make_tiles_layout(lower, upper, mean, variance, threshold, norm)
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> TilesLayout:  # fmt: skip
+    return make_tiles_layout(lower, upper, mean, variance, threshold, norm, drawn)
 
 
 def points(index: Index) -> np.ndarray:
@@ -40,19 +41,20 @@ def build(x: np.ndarray, layout: TilesLayout) -> Index:
     x = np.ascontiguousarray(x)  # points are gathered row by row
     number = -(-n // TILE)
     kind = np.float64 if layout.filter is None else np.float32
-    z = aligned_empty((number, d, TILE), kind)
+    dims = np.arange(d) if layout.screen is None else np.array(layout.screen.dims)
+    z = aligned_empty((number, len(dims), TILE), kind)
     y = np.empty((n, d))
-    low, high = np.empty((number, d), kind), np.empty((number, d), kind)
+    low, high = np.empty((number, len(dims)), kind), np.empty((number, len(dims)), kind)
     index: Index = {"y": y, "z": z, "low": low, "high": high}
     if layout.filter is None:
-        pack.pack_exact(x, order, y, z, low, high)
+        pack.pack_exact(x, order, dims, y, z, low, high)
     else:
         f = layout.filter
         index["start"] = aligned_empty((number, TILE), kind)
         index["limit"], index["sure"] = np.empty(n, kind), np.empty(n, kind)
         index["tile_sure"] = np.empty(number, kind)
         index["norm"] = pack.pack_filter(
-            x, order, np.array(f.centre), f.scale, f.kappa, f.eps2, f.sure, y, z,
+            x, order, dims, np.array(f.centre), f.scale, f.kappa, f.eps2, layout.sure, y, z,
             index["start"], index["limit"], index["sure"], index["tile_sure"], low, high,
         )  # fmt: skip
         if layout.quantized is not None and WAYS:
@@ -118,15 +120,19 @@ def _way(index: Index) -> str:
 
 def _sides(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[int, int]]:
     """What the kernel is told of both sides, and which vectors it reads first: while the arrays live."""
-    dims = q["y"].shape[1]
+    dims, width = q["z"].shape[1], q["y"].shape[1]
     if layout.filter is None:
-        own, other = ((Decided(side["z"].ctypes.data, dims, layout.threshold),) for side in (q, d))
+        sure = np.uint64(0 if dims < width else 2**64 - 1)
+        own, other = (
+            (Decided(side["z"].ctypes.data, dims, layout.threshold, side["y"].ctypes.data, width, sure),)
+            for side in (q, d)
+        )
         return own, other, _at(d["z"])
-    terms = (("limit", "sure"), ("start", "tile_sure"))
-    sides: list[tuple[Any, ...]] = [
-        (Filtered(dims, *(side[name].ctypes.data for name in ("z", *names, "y"))),)
-        for side, names in zip((q, d), terms, strict=True)
-    ]
+    terms = ({"term": "limit", "sure": "sure"}, {"term": "start", "sure": "tile_sure"})
+    sides: list[tuple[Any, ...]] = []
+    for side, names in zip((q, d), terms, strict=True):
+        addresses = {name: side[own].ctypes.data for name, own in ({"z": "z", "y": "y"} | names).items()}
+        sides.append((Filtered(dims=dims, width=width, **addresses),))
     way = _way(q)
     if way not in WAYS or way != _way(d):
         return sides[0], sides[1], _at(d["z"])
