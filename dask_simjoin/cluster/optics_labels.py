@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.extract import steep_clusters, whole_labels
+from dask_simjoin.cluster.algorithms.extract import columns_for, steep_clusters, whole_labels
 from dask_simjoin.cluster.algorithms.optics import COLUMNS
 from dask_simjoin.cluster.expressions.extract import Extracted
 from dask_simjoin.cluster.verbs import LABELS
@@ -123,5 +123,5 @@ def _extracted(optics: Frame, eps: float | None, options: dict[str, Any]) -> Ser
     if not is_dask_collection(optics):
         return whole_labels(optics, eps, options, LABELS)
     example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
-    source = freeze(optics, list(COLUMNS))
+    source = freeze(optics, columns_for(eps))
     return new_collection(Extracted(source.inner, source, eps, options, example))

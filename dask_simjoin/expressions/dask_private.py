@@ -8,9 +8,11 @@ from dask.dataframe.dask_expr._expr import (
     Expr,
     Filter,
     FilterAlign,
+    Head,
     Partitions,
     PartitionsFiltered,
     Projection,
+    Tail,
 )
 from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr._shuffle import Shuffle
@@ -20,9 +22,13 @@ from dask.dataframe.utils import UNKNOWN_CATEGORIES
 MOVES_FILTERS = (_expr, _merge, _shuffle)
 """Modules that ask, by its name in each of them, whether a filter may move."""
 
+TAKES_ENDS = (Head, Tail)
+"""Expressions of the first and the last rows of a frame."""
+
 __all__ = [
     "IO",
     "MOVES_FILTERS",
+    "TAKES_ENDS",
     "UNKNOWN_CATEGORIES",
     "Alias",
     "Blockwise",

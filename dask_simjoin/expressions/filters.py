@@ -1,9 +1,12 @@
-"""Keep filters where their conditions hold.
+"""Keep filters where their conditions hold, and heads and tails above what holds values of rows.
 
 Dask merges two filters, and moves filters beneath other steps, so that fewer rows are read and moved.
 Conditions are rewritten for the rows beneath, which is wrong for those that depend on all rows: values of
 the rows that one filter has left have no meaning among the rows that it is given.  Dask looks for reductions
 only, has no way for an expression to object, and gives wrong rows for its own cumulative sums.
+
+Dask takes the head of a step row by row from the heads of what it is made of, and that of a sorted frame from
+the smallest rows of the frame beneath, in another order than the first of the sorted partitions have.
 """
 
 from __future__ import annotations
@@ -15,7 +18,15 @@ from typing import Any
 import dask
 
 from dask_simjoin.errors import PlanningError
-from dask_simjoin.expressions.dask_private import MOVES_FILTERS, Blockwise, Expr, Filter, FilterAlign
+from dask_simjoin.expressions.base import LabelledExpr
+from dask_simjoin.expressions.dask_private import (
+    MOVES_FILTERS,
+    TAKES_ENDS,
+    Blockwise,
+    Expr,
+    Filter,
+    FilterAlign,
+)
 from dask_simjoin.metrics.types import Series
 
 
@@ -56,12 +67,23 @@ ASKED = "is_filter_pushdown_available"
 """What Dask calls the function that says whether a filter may move."""
 
 
-def guard(modules: Iterable[Any]) -> bool:
-    """Have modules of Dask ask `must_stay` besides; False: one of them has no such function.
+MOVED = "_simplify_down"
+"""What Dask calls the method by which a head moves beneath a step."""
 
-    Filters whose conditions hold no `RowValues` move as before.  A second call changes nothing.
+
+def guard(modules: Iterable[Any], ends: Iterable[Any] = ()) -> bool:
+    """Have modules of Dask ask `must_stay` besides, and heads stay; False: one of them has no such function.
+
+    Filters whose conditions hold no `RowValues`, and heads of what holds none, move as before.  A second call
+    changes nothing.
     """
     known = True
+    for kind in ends:
+        moves = vars(kind).get(MOVED)
+        if moves is None:
+            known = False
+        elif not hasattr(moves, "of_simjoin"):
+            setattr(kind, MOVED, _stays(moves))
     for module in modules:
         available = getattr(module, ASKED, None)
         if available is None:
@@ -83,14 +105,25 @@ def _asked(available: Callable[..., bool]) -> Callable[..., bool]:
     return asked
 
 
-GUARDED = guard(MOVES_FILTERS)
+def _stays(moves: Callable[[Any], Expr | None]) -> Callable[[Any], Expr | None]:
+    @functools.wraps(moves)
+    def stays(expr: Any) -> Expr | None:
+        # values that are planned may be marked no more, and where those are, nothing is to move
+        ours = (RowValues, LabelledExpr) if isinstance(expr, Blockwise) else RowValues
+        return None if any(isinstance(node, ours) for node in expr.frame.walk()) else moves(expr)
+
+    stays.of_simjoin = True  # type: ignore[attr-defined]
+    return stays
+
+
+GUARDED = guard(MOVES_FILTERS, TAKES_ENDS)
 
 
 def check_guarded() -> None:
     """Refuse values of rows where Dask could move filters beneath what their values depend on."""
     if not GUARDED:
         raise PlanningError(
-            f"This version of Dask ({dask.__version__}) has no function {ASKED!r}, without which filters "
-            "cannot be kept above the rows that values are of, and results could be wrong; use an older "
-            "version of Dask, or compute() the frame and ask for the values of that."
+            f"This version of Dask ({dask.__version__}) has no function {ASKED!r}, or moves heads otherwise, "
+            "so that these cannot be kept above the rows that values are of, and results could be wrong; use "
+            "an older version of Dask, or compute() the frame and ask for the values of that."
         )

@@ -25,12 +25,19 @@ from dask_simjoin.expressions.dask_private import (
     FusedIO,
     Partitions,
     PartitionsFiltered,
+    Projection,
     Repartition,
 )
 from dask_simjoin.expressions.filters import RowValues
 from dask_simjoin.expressions.source import FrozenSource, MapPartition, optimise_in_place
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.tasks.fingerprints import Groups, fingerprints, relabelled, values_beside
+from dask_simjoin.tasks.fingerprints import (
+    PREDECESSOR,
+    Groups,
+    fingerprints,
+    relabelled,
+    values_beside,
+)
 
 STEADY = (Blockwise, IO, CumulativeAggregations, Repartition, Partitions)
 """What gives the same rows in the same order each time."""
@@ -140,3 +147,11 @@ class Reconciled(RowValues, Blockwise):
     @property
     def _projection_columns(self) -> list[Any]:
         return list(self.frame.columns)
+
+    def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
+        numbered = PREDECESSOR in getattr(self._meta, "columns", ())
+        if not numbered or not isinstance(parent, Projection) or PREDECESSOR in parent.columns:
+            return None
+        # takes what is no number of a row without those that are, which another order changes
+        chosen = Projection(self.operand("values"), parent.operand("columns"))
+        return Reconciled(self.frame, chosen, *self.operands[2:])

@@ -26,6 +26,7 @@ from dask_simjoin.expressions.dask_private import (
     Task,
     TaskRef,
 )
+from dask_simjoin.expressions.filters import RowValues
 from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.metrics.types import Frame
 
@@ -84,7 +85,7 @@ def optimise_beside(frame: Expr) -> Expr:
     if all(isinstance(node, (Blockwise, IO)) for node in frame.walk()):
         return _held(frame.lower_completely(), {}).simplify()
     columns, whole = list(frame.columns), frame
-    while isinstance(whole, Projection):
+    while isinstance(whole, Projection) and not isinstance(whole.frame, RowValues):
         whole = whole.frame
     return Given(FrozenSource(whole.lower_completely().simplify()))[columns]
 

@@ -13,6 +13,9 @@ from dask_simjoin.metrics.types import Array, Frame, Series
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.partition import points
 
+PREDECESSOR = "predecessor"
+"""The column of a result that holds numbers of rows."""
+
 Groups = tuple[tuple[Hashable, ...], ...]
 """Columns of numbers that are read together; a column of lists is alone."""
 
@@ -108,10 +111,11 @@ def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Gro
     """
     kept = kept_rows(frame, spec)
     places = places_of(_kept_fingerprints(frame, groups, kept), then)
-    if places is not None and "predecessor" in getattr(values, "columns", ()):
+    if places is not None and PREDECESSOR in getattr(values, "columns", ()):
         raise SourceChangedError(
-            "Dask ran what the frame is made of twice and got its rows in another order, so the numbers of "
-            f"rows in 'predecessor' are not those of the rows beside them. {REMEDY}"
+            f"The column {PREDECESSOR!r} tells numbers of rows of all partitions; Dask ran what the frame "
+            "is made of twice and got its rows in another order. Take the other columns of the result "
+            f"without this one, or {REMEDY}"
         )
     return _labelled(values.copy(deep=False) if places is None else values.take(places), frame, kept)
 

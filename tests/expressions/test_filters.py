@@ -10,7 +10,7 @@ import pytest
 
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.expressions import filters
-from dask_simjoin.expressions.dask_private import MOVES_FILTERS
+from dask_simjoin.expressions.dask_private import MOVES_FILTERS, TAKES_ENDS
 
 RIGHT = pd.DataFrame({"k": [0, 1], "z": [1.0, 2.0]})
 PLAIN = {
@@ -23,6 +23,9 @@ PLAIN = {
     "set_index": lambda frame: (lambda moved: moved[moved.x > 1])(frame.set_index("k")),
     "sort_values": lambda frame: (lambda moved: moved[moved.x > 1].x)(frame.sort_values("k")),
     "assign": lambda frame: (lambda more: more[more.y > 1])(frame.assign(y=frame.x + 1)),
+    "head": lambda frame: frame.sort_values("k").assign(y=1).head(3, compute=False),
+    "head of an index": lambda frame: (frame.set_index("k") + 1).head(3, compute=False),
+    "tail": lambda frame: (frame.set_index("k") + 1)[["x"]].tail(3, compute=False),
     "cumsum": lambda frame: frame[frame.x.cumsum() > 1][frame.k < 3],
 }
 
@@ -41,6 +44,8 @@ def test_plain_filters_move_as_without_this_package(use, monkeypatch, tmp_path):
     guarded = names()
     for module in MOVES_FILTERS:
         monkeypatch.setattr(module, filters.ASKED, getattr(module, filters.ASKED).__wrapped__)
+    for kind in TAKES_ENDS:
+        monkeypatch.setattr(kind, filters.MOVED, getattr(kind, filters.MOVED).__wrapped__)
     assert names() == guarded
 
 
@@ -67,3 +72,7 @@ def test_values_are_refused_where_no_guard_can_be(monkeypatch):
     lazy = dd.from_pandas(pd.DataFrame({"x": [0.0, 1.0]}), npartitions=1).simjoin.neighbor_counts(1.0)
     with pytest.raises(PlanningError, match="older version of Dask"):
         lazy.compute()
+
+
+def test_values_are_refused_where_heads_move_otherwise():
+    assert not filters.guard([], [type("Head", (), {})])

@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 
-import dask_simjoin  # noqa: F401
+from dask_simjoin.cluster import cluster_optics_dbscan
+from dask_simjoin.cluster.algorithms.optics import COLUMNS
+from dask_simjoin.tasks.fingerprints import PREDECESSOR
 
 ROWS, ON = 240, ["x", "y"]
 RIGHT = pd.DataFrame({"k": [0, 1, 2, 4, 2], "z": [1.0, 2.0, 3.0, 4.0, 5.0]})
@@ -36,6 +38,7 @@ VALUES = {
     "spatial": lambda f: f.simjoin.neighbor_counts(1.0, on=ON, partitioning="spatial", blocksize="9 kB"),
     "dbscan": lambda frame: (frame.simjoin.dbscan(1.0, 6, on=ON) < 0).astype(int) * 9,
     "k": lambda frame: frame.simjoin.k_distances(2, on=ON) * 9,
+    "core": lambda frame: (frame.simjoin.optics(2.0, 3, on=ON).core_distance <= 1.0).astype(int) * 9,
     "semi": lambda frame: frame.simjoin.join(RIGHT[["k", "z"]], 1.5, left_on=ON, right_on=["k", "z"],
                                              how="leftsemi"),
 }  # fmt: skip
@@ -119,3 +122,64 @@ BY_NETWORK = [
 @pytest.mark.parametrize(("moved", "way"), BY_NETWORK)
 def test_by_network(client, frame, moved, way, tmp_path):
     check(frame, moved, "counts", way, tmp_path)
+
+
+ENDS = {
+    "head": lambda made: made.head(7),
+    "tail": lambda made: made.tail(7),
+    "heads of all": lambda made: made.head(10 * ROWS, npartitions=-1),
+    "of columns": lambda made: made[["name", "v"]].head(7, npartitions=-1),
+    "of a sum": lambda made: made.assign(v=made.v + made.x).head(7, npartitions=-1).eval("v = v - x"),
+}
+
+
+# the first partition of what is merged has no rows
+FIRST = [(moved, end) for moved in ["itself", *MOVED] for end in ENDS if (moved, end) != ("merge", "head")]
+
+
+@pytest.mark.parametrize(("moved", "end"), FIRST)
+def test_first_and_last_rows(frame, moved, end):
+    """Dask takes those of a sorted frame from the frame beneath, in another order."""
+    values = frame.reset_index(drop=True).simjoin.neighbor_counts(1.0, on=ON)
+    with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
+        lazy = dd.from_pandas(frame, npartitions=6, sort=False)
+        lazy = lazy if moved == "itself" else MOVED[moved](lazy)
+        if moved == "merge":  # has rows twice
+            values = MOVED[moved](frame).reset_index(drop=True)
+            values = values.simjoin.neighbor_counts(1.0, on=ON).set_axis(values.name)
+            values = values[~values.index.duplicated()]
+        got = ENDS[end](lazy.assign(v=lazy.simjoin.neighbor_counts(1.0, on=ON)))
+    assert len(got) and got.v.tolist() == values[got.name].tolist()
+
+
+def with_order(moved, options):
+    order = moved.simjoin.optics(3.0, 4, on=ON, **options)
+    columns = {name: order[name] for name in COLUMNS if name != PREDECESSOR}
+    return moved.assign(**columns, near=cluster_optics_dbscan(order, 1.0))
+
+
+def check_order(frame, moved, way, folder, options):
+    """Each row has its own places and distances: ties may be in another order, core distances may not."""
+    made = with_order(MOVED[moved](dd.from_pandas(frame, npartitions=6, sort=False)), options)
+    got = WAYS[way](made, folder).reset_index(drop=True)
+    whole = MOVED[moved](frame).reset_index(drop=True)
+    core = whole.assign(core=whole.simjoin.optics(3.0, 4, on=ON, **options).core_distance)
+    core = core.drop_duplicates(["name", "core"]).set_index("name").core
+    assert len(got) == len(whole) and sorted(got.ordering) == list(range(len(got)))
+    assert got.core_distance.tolist() == core[got.name].tolist()
+    in_order = got.sort_values("ordering")
+    assert in_order.reachability.iloc[0] == np.inf
+    want = cluster_optics_dbscan(got[list(COLUMNS)[:3]].assign(predecessor=-1), 1.0)
+    assert got.near.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "partitions"])  # of which each is a run
+@pytest.mark.parametrize("moved", MOVED)
+def test_order_by_disk(frame, moved, way, tmp_path):
+    with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
+        check_order(frame, moved, way, tmp_path, {"mode": "forest"} if moved == "merge" else {})
+
+
+@pytest.mark.parametrize("moved", MOVED)
+def test_order_by_network(client, frame, moved, tmp_path):
+    check_order(frame, moved, "persist", tmp_path, {})

@@ -13,6 +13,7 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.optional import optional
+from dask_simjoin.tasks.fingerprints import PREDECESSOR
 
 
 def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: float) -> np.ndarray:
@@ -50,10 +51,15 @@ def by_steepness(
     return found.astype(np.int64)
 
 
+def columns_for(eps: float | None) -> list[str]:
+    """List the columns of a result that labels depend on, at a distance or (None) by steepness."""
+    return [name for name in COLUMNS if eps is None or name != PREDECESSOR]
+
+
 def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]) -> np.ndarray:
     """Label the rows of a result of OPTICS in parts, at a distance or (None) by steepness."""
-    place, reach, core, predecessor = (
-        np.concatenate([to_host(part[name].values) for part in parts]) for name in COLUMNS
+    place, reach, core, *predecessor = (
+        np.concatenate([to_host(part[name].values) for part in parts]) for name in columns_for(eps)
     )
     number = len(place)
     if place.min(initial=0) < 0 or (np.bincount(place, minlength=number) != 1).any():
@@ -65,7 +71,7 @@ def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
     order[place] = np.arange(number)
     if eps is not None:
         return at_distance(order, reach, core, eps)
-    return by_steepness(order, reach, predecessor, options)
+    return by_steepness(order, reach, predecessor[0], options)
 
 
 def whole_labels(frame: Frame, eps: float | None, options: dict[str, Any], name: str) -> Series:

@@ -14,13 +14,14 @@ from dask_simjoin.cluster.algorithms.edges import Reachable, Runs, SpillLimits, 
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.types import Array
+from dask_simjoin.tasks.fingerprints import PREDECESSOR
 from dask_simjoin.tasks.meeting import Meeting
 
 COLUMNS = {
     "ordering": np.int64,
     "reachability": np.float64,
     "core_distance": np.float64,
-    "predecessor": np.int64,
+    PREDECESSOR: np.int64,
 }
 """The columns of the result."""
 

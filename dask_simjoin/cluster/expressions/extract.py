@@ -13,6 +13,7 @@ from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.source import FrozenSource, optimise_in_place, pick
 from dask_simjoin.metrics.types import Frame, Series
+from dask_simjoin.tasks.fingerprints import PREDECESSOR, Groups
 
 
 class Extracted(Aligned):
@@ -20,6 +21,11 @@ class Extracted(Aligned):
 
     _label = "simjoin_labels"
     _parameters = ["frame", "source", "eps", "options", "meta", "chosen"]
+
+    @property
+    def _groups(self) -> Groups:
+        # numbers of rows are others in another order of them
+        return (tuple(name for name in self.frame.columns if name != PREDECESSOR),)
 
     def _values(self) -> Expr:
         source = self._source.inner
