@@ -16,21 +16,23 @@ from dask_simjoin.expressions.worker_memory import check_sending
 from dask_simjoin.metrics.types import Frame, Values
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.base import Chunking, Shuffled, Sources, is_shuffled
-from dask_simjoin.tasks.chunks import (
+from dask_simjoin.tasks.chunks import Fingerprint, gather_chunk, make_chunk, read_points
+from dask_simjoin.tasks.meeting import Meeting
+from dask_simjoin.tasks.moving import (
     CELL,
     ID,
     LIMIT,
     POSITION,
-    Fingerprint,
     cell_chunk,
     cell_columns,
-    gather_chunk,
-    make_chunk,
-    read_points,
+    pack,
     send,
     sent_names_of_kept,
+    unpack,
 )
-from dask_simjoin.tasks.meeting import Meeting
+
+MAX_PARCELS = 1 << 17
+"""Partitions times chunks up to which each chunk takes its rows from all partitions' parcels itself."""
 
 
 class Chunks(LabelledExpr):
@@ -64,6 +66,25 @@ class Chunks(LabelledExpr):
         return layer
 
 
+class Unpacked(LabelledExpr):
+    """Index chunks whose rows partitions have packed, in memory that all tasks share: nothing is shuffled."""
+
+    _label = "simjoin_index"
+    _parameters = ["frozen", "number", "example", "spec", "layout"]
+
+    def _divisions(self) -> Any:
+        return (None,) * (1 + self.operand("number"))
+
+    def _layer(self) -> dict[Any, Any]:
+        expr = self.operand("frozen").inner
+        layer = dict(expr.__dask_graph__())
+        parcels = [TaskRef(key) for key in expr.__dask_keys__()]
+        own = self.operand("example"), self.operand("spec"), self.operand("layout")
+        for c in range(self.operand("number")):
+            layer[(self._name, c)] = Task((self._name, c), unpack, c, *own, *parcels)
+        return layer
+
+
 class BothChunks(LabelledExpr):
     """Number the indexed chunks of two tables through."""
 
@@ -79,18 +100,28 @@ class BothChunks(LabelledExpr):
 
 
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
-                   layout: Layout | SearchLayout,                    with_ids: bool) -> Chunks:  # fmt: skip
+                   layout: Layout | SearchLayout, with_ids: bool) -> Chunks | Unpacked:  # fmt: skip
     """Make the chunks of a table.
 
     `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed.
     """
     each = list(enumerate(sources))
     if is_shuffled(chunks):
+        if chunks.method == "tasks" and not spec.settings.cluster and len(each) * len(chunks) <= MAX_PARCELS:
+            packed = _packed(source, spec, chunks, each, with_ids)
+            return Unpacked(packed, len(chunks), source.inner._meta.iloc[:0], spec, layout)
         return Chunks(FrozenSource(_shuffled(source, spec, layout, chunks, each, with_ids)))
     if chunks.are_partitions(sources):
         return Chunks(FrozenSource(map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)))
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
     return Chunks(FrozenSource(read), chunks.pieces, layout)
+
+
+def _packed(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: list[Fingerprint],
+            with_ids: bool) -> FrozenSource:  # fmt: skip
+    regions = Shared("simjoin_regions", chunks)
+    expr = MapPartition(source.inner, "simjoin_send", pack, (spec, with_ids), each, None, regions)
+    return FrozenSource(optimise_in_place(expr))
 
 
 def _shuffled(source: FrozenSource, spec: JoinSpec, layout: Layout | SearchLayout, chunks: Shuffled,

@@ -16,8 +16,9 @@ from dask_simjoin.metrics.types import Frame, Ids, Series
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.base import Shuffled
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.tasks.chunks import CELL, POSITION, check_source
+from dask_simjoin.tasks.chunks import check_source
 from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
+from dask_simjoin.tasks.moving import CELL, POSITION
 
 
 def count_by_cell(source: FrozenSource, spec: JoinSpec, chunks: Expr, plan: Plan, own: Shuffled, meta: Series,

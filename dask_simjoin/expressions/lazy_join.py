@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import BothChunks, Chunks, indexed_chunks
+from dask_simjoin.expressions.chunks import BothChunks, indexed_chunks
 from dask_simjoin.expressions.dask_private import Expr
 from dask_simjoin.expressions.planner import plan_for
 from dask_simjoin.expressions.source import FrozenSource
@@ -65,7 +65,7 @@ class LazyJoin(LabelledExpr):
         ]
         return each[0] if len(each) == 1 else BothChunks(*each)
 
-    def _table(self, source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking) -> Chunks:
+    def _table(self, source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking) -> Expr:
         if chunks.method is not None:
             check_shuffle(chunks.method, self.operand("spec").settings.cluster)
         spec = replace(spec, dims=self.plan.dims)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NotRequired, TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for, joiner_for
-from dask_simjoin.engine.compat import module_of, values_of
+from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.ids import as_id_keys, row_ids
-from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.errors import ListError, SourceChangedError
-from dask_simjoin.metrics.types import Array, DType, Frame, Ids, Values
+from dask_simjoin.metrics.types import Array, Frame, Ids
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.chunking.base import Shuffled
 from dask_simjoin.planning.statistics.moments import box
 from dask_simjoin.planning.statistics.partition import limits, points, radii
 
@@ -65,10 +63,6 @@ Fingerprint = tuple[int, tuple[int, str]]
 """A partition's number, and, as it was planned, its rows and the digest of its box."""
 
 
-CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
-"""Columns of frames that are shuffled; coordinates are called x0, x1, ..., kept columns k0, k1, ..."""
-
-
 def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> ReadRows:
     """Read coordinates and ids of a partition; refuse one that is not like the plan knows it."""
     number, (planned, planned_box) = fingerprint
@@ -86,7 +80,7 @@ def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> ReadR
     if not len(x):
         x = module_of(x).empty((0, spec.dims))  # of lists, which tell it, there are none
     ids = row_ids(frame, spec.id, spec.id_dtype)
-    read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=frame.iloc[:0])
+    read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=frame.iloc[:0].copy())
     if spec.keep:
         read["kept"] = frame[list(spec.keep)]
     if spec.radius is not None:
@@ -127,20 +121,20 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
         x.append(part["x"][start:stop])
         ids.append(part["ids"][start:stop])
         for name, some in extra.items():
-            some.append(_some(part[name], start, stop))  # type: ignore[literal-required]
-    whole = {name: _stacked(some, parts[0]["example"]) for name, some in [("x", x), *extra.items()]}
-    chunk = _indexed(whole.pop("x"), joined(ids), layout, parts[0]["example"], whole)
+            some.append(some_rows(part[name], start, stop))  # type: ignore[literal-required]
+    whole = {name: stacked(some, parts[0]["example"]) for name, some in [("x", x), *extra.items()]}
+    chunk = indexed(whole.pop("x"), joined(ids), layout, parts[0]["example"], whole)
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
 
 
 EXTRA = ("kept", "own_limit")
 
 
-def _some(values: Array | Frame, start: int, stop: int) -> Array | Frame:
+def some_rows(values: Array | Frame, start: int, stop: int) -> Array | Frame:
     return (values.iloc if hasattr(values, "columns") else values)[start:stop]
 
 
-def _stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
+def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
     """Put arrays or frames one after the other."""
     if len(parts) == 1:
         return parts[0]
@@ -149,7 +143,7 @@ def _stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
     return module_of(parts[0]).concatenate(parts)
 
 
-def _indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
+def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
              extra: dict[str, Array | Frame]) -> Chunk:  # fmt: skip
     """Index points; `extra`: what else is known of them, in their order."""
     frames, joiner = frames_for(example), joiner_for(example)
@@ -170,82 +164,3 @@ def _indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
 def joined(parts: Sequence[Ids]) -> Ids:
     """Put ids one after the other."""
     return parts[0] if len(parts) == 1 else parts[0].append(parts[1:])
-
-
-def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
-    """Name the coordinates' columns in a frame that is shuffled, with their dtypes.
-
-    What was float32 in such a frame as it is read is so again, exactly, and float64 later.
-    """
-    assert spec.dims is not None
-    kinds = [frame[name].dtype for name in spec.on]
-    if spec.lists:
-        lists = lists_of(frame[spec.on[0]])
-        kinds = [lists and lists.kind] * spec.dims
-    if spec.measure.embeds:
-        kinds = [np.float64] * spec.dims
-    narrow, wide = np.dtype(np.float32), np.dtype(np.float64)
-    return {f"x{k}": narrow if kind == narrow else wide for k, kind in enumerate(kinds)}
-
-
-def sent_names_of_kept(spec: JoinSpec) -> list[str]:
-    """Name the kept columns in a frame that is shuffled."""
-    return [f"k{k}" for k in range(len(spec.keep))]
-
-
-def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
-         with_ids: bool) -> Frame:  # fmt: skip
-    """Make the rows of a partition as they are to be shuffled: each to its own chunk, and to halos.
-
-    A row in a halo has its position as ``-1 - position``.  `with_ids`: whether ids travel too.
-    """
-    read = read_points(frame, fingerprint, spec)
-    x, places = read["x"], read["places"]
-    frames, joiner = frames_for(read["example"]), joiner_for(read["example"])
-    xp = frames.xp
-    own, rows, needing = joiner.regions(
-        x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
-    )
-    position = (xp.arange(len(x)) if places is None else places) + int(chunks.offsets[fingerprint[0]])
-    if chunks.everywhere:
-        taken, cell, position = rows, chunks.own_chunk(needing, position[rows]), position[rows]
-    else:
-        taken = xp.concatenate([xp.arange(len(x)), rows])
-        halo_cell = chunks.halo_chunk(needing, position[rows])
-        cell = xp.concatenate([chunks.own_chunk(own, position), halo_cell])
-        position = xp.concatenate([position, -1 - position[rows]])
-    columns: dict[str, Values] = {}
-    for k, (name, kind) in enumerate(cell_columns(frame, spec).items()):
-        columns[name] = x[:, k].astype(kind, copy=False)[taken]
-    if with_ids:
-        columns[ID] = read["ids"].take(taken)
-    for name, column in zip(sent_names_of_kept(spec), spec.keep, strict=True):
-        columns[name] = frames.values(read["kept"], column, taken)
-    if spec.radius is not None:
-        columns[LIMIT] = read["own_limit"][taken]
-    return frames.result(columns | {POSITION: position, CELL: cell}, len(cell))
-
-
-def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
-               with_ids: bool) -> Chunk:  # fmt: skip
-    """Index the rows that were sent to one chunk."""
-    frames = frames_for(example)
-    xp = frames.xp
-    position = values_of(frame[POSITION])
-    x = frames.coordinates(frame, tuple(cell_columns(example, spec)))
-    own, halo = xp.flatnonzero(position >= 0), xp.flatnonzero(position < 0)
-    own, halo = own[xp.argsort(position[own])], halo[xp.argsort(-position[halo])]
-    sides: list[Chunk] = []
-    for places, numbers in ((own, position[own]), (halo, -1 - position[halo])):
-        ids = frames.index(numbers)
-        if with_ids:
-            ids = row_ids(frame[[ID]].take(places), ID, spec.id_dtype)
-        extra: dict[str, Array | Frame] = {}
-        if spec.keep:
-            names = zip(spec.keep, sent_names_of_kept(spec), strict=True)
-            kept: dict[Any, Values] = {name: frames.values(frame, column, places) for name, column in names}
-            extra["kept"] = frames.result(kept, len(places))
-        if spec.radius is not None:
-            extra["own_limit"] = values_of(frame[LIMIT])[places]
-        sides.append(_indexed(x[places], ids, layout, example, extra) | {"position": numbers})
-    return sides[0] | {"halo": sides[1]}

@@ -7,9 +7,9 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.protocols import Frames
 from dask_simjoin.metrics.types import Array, Frame
-from dask_simjoin.tasks.chunks import CELL, COUNT, POSITION
 from dask_simjoin.tasks.matches import by_position
 from dask_simjoin.tasks.meeting import Meeting
+from dask_simjoin.tasks.moving import CELL, COUNT, POSITION
 
 
 def count_block(meeting: Meeting) -> tuple[Array, Array | None]:

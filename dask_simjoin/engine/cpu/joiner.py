@@ -9,7 +9,7 @@ import numpy as np
 from dask_simjoin.engine.base import HOME, method_module
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.kernels import components, finish
-from dask_simjoin.engine.cpu.kernels import regions as region_kernels
+from dask_simjoin.engine.cpu.kernels.regions import find_regions
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.method import CpuMethod
@@ -135,16 +135,12 @@ class CpuJoiner:
                 norm: Norm = 2, *,
                 everywhere: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         own = np.empty(len(x), np.int64)
-        region_kernels.own_regions(x, regions.dim, regions.split, regions.child, own)
-        if everywhere and len(regions) == 1:  # whose tree has no node to start from
-            return own, np.arange(len(x)), own
-        until = np.full(len(x), len(regions)) if everywhere else own
-        room = len(x) // 4 + 64
+        tree = *regions.arrays, regions.depth, *regions.walls
+        room = len(x) * (1 + everywhere) // 4 + 64
         while True:
             rows, needing = np.empty(room, np.int64), np.empty(room, np.int64)
-            n = region_kernels.halo_regions(
-                x, *regions.arrays, until, reach, threshold, kind_of(norm), rows, needing
-            )
+            found = own, rows, needing
+            n = find_regions(x, *tree, everywhere, reach, threshold, kind_of(norm), *found)
             if n <= room:
                 return own, rows[:n], needing[:n]
             room = n

@@ -8,6 +8,7 @@ own: then every pair of two regions meets once, in the one of the lower number.
 
 from __future__ import annotations
 
+import functools
 import heapq
 from dataclasses import dataclass
 
@@ -48,7 +49,7 @@ class Regions:
     def __len__(self) -> int:
         return len(self.lower)
 
-    @property
+    @functools.cached_property
     def depth(self) -> int:
         """Levels of the tree."""
         level, deepest = {0: 1}, 0
@@ -61,6 +62,17 @@ class Regions:
     def arrays(self) -> tuple[np.ndarray, ...]:
         """All of it."""
         return self.dim, self.split, self.child, self.middle, self.lower, self.upper
+
+    @functools.cached_property
+    def walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The dimensions that are cut, and between which walls (leaves, cut) each leaf lies there.
+
+        There is no wall where nothing lies behind a leaf.
+        """
+        cut = np.unique(self.dim)
+        lower, upper = self.lower[:, cut], self.upper[:, cut]
+        low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # some leaf ends there or before
+        return cut, low, np.where(upper <= lower.max(axis=0), upper, np.inf)
 
 
 def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np.ndarray, reach: float,

@@ -24,6 +24,8 @@ def dealt(first: np.ndarray, parts: np.ndarray, region: Any, position: Any) -> A
     `first`, `parts`: the first chunk and the number of chunks of each region.
     """
     start, number = (module_of(region).asarray(some) for some in (first, parts))
+    if parts.max(initial=1) == 1:
+        return start[region]
     return start[region] + position % number[region]
 
 

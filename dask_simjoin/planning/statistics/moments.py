@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import module_of, to_host
-
-LONG_ROWS = 16
-"""Coordinates from which NumPy is faster row by row, if those of a row lie side by side."""
+from dask_simjoin.metrics.types import Array
 
 CACHED_ROWS = 1024
-"""Rows whose squares are added at a time."""
+"""Rows whose squares are added at a time, where coordinates of a row lie side by side."""
 
 
 @dataclass(frozen=True)
@@ -33,59 +31,58 @@ class Moments:
         return self.squares / max(self.rows, 1)
 
 
-def bounds(x: Any) -> tuple[np.ndarray, np.ndarray]:
+def bounds(x: Array) -> tuple[np.ndarray, np.ndarray]:
     """Smallest and largest coordinates (d,) of the points `x` (n, d); NaN where one is."""
     if not len(x):
         nowhere = np.full(x.shape[1], np.inf)
         return nowhere, -nowhere
-    if not _by_column(x):
-        return to_host(x.min(axis=0)), to_host(x.max(axis=0))
-    return np.array([c.min() for c in _columns(x)]), np.array([c.max() for c in _columns(x)])
+    compiled = _compiled(x)
+    return compiled[:2] if compiled is not None else _bounds(x)
 
 
-def _by_column(x: Any) -> bool:
-    """Whether column by column is faster: in NumPy, unless columns lie far apart."""
-    return module_of(x) is np and not (x.flags.c_contiguous and x.shape[1] >= LONG_ROWS)
+def _bounds(x: Array) -> tuple[np.ndarray, np.ndarray]:
+    return to_host(x.min(axis=0)), to_host(x.max(axis=0))
 
 
-def _columns(x: Any) -> list[Any]:
-    return [x[:, k] for k in range(x.shape[1])]
+def _compiled(x: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """Lower and upper bounds, means and squares (d,), where a kernel tells them: of finite columns."""
+    if module_of(x) is not np or x.dtype != np.float64 or not x.flags.f_contiguous:
+        return None
+    found = np.empty((4, x.shape[1]))
+    host_kernels("moments").spread(x.T, *found)
+    return tuple(found) if np.isfinite(found).all() else None
 
 
-def box(x: Any) -> str:
+def box(x: Array) -> str:
     """A digest of the box of points (n, d); without any, one that says nothing of d."""
     return box_digest(*bounds(x)) if len(x) else ""
 
 
 def box_digest(lower: np.ndarray, upper: np.ndarray) -> str:
     """A box in a few characters: equal for equal boxes only, as good as certainly."""
-    return hashlib.blake2b(lower.tobytes() + upper.tobytes(), digest_size=12).hexdigest()
+    # -0.0 becomes 0.0: which of them is the smaller one depends on the order of rows
+    text = (lower + 0.0).tobytes() + (upper + 0.0).tobytes()
+    return hashlib.blake2b(text, digest_size=12).hexdigest()
 
 
-def moments(x: Any) -> Moments:
+def moments(x: Array) -> Moments:
     """Moments of the points `x` (n, d); a NaN shows in its column's bounds."""
     n, d = x.shape
-    lower, upper = bounds(x)
     if n == 0:
-        return Moments(0, lower, upper, np.zeros(d), np.zeros(d))
-    by_column = _by_column(x)
+        return Moments(0, *bounds(x), np.zeros(d), np.zeros(d))
+    compiled = _compiled(x)
+    if compiled is not None:
+        return Moments(n, *compiled)
+    lower, upper = _bounds(x)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.array([c.mean() for c in _columns(x)]) if by_column else to_host(x.mean(axis=0))
+        mean = to_host(x.mean(axis=0))
         for k in np.flatnonzero(~np.isfinite(mean)):  # a sum of finite numbers may overflow
             mean[k] = float((x[:, k] * 0.5**10).mean()) * 2.0**10
-        if by_column:
-            squares = np.array([_squares(c - m) for c, m in zip(_columns(x), mean, strict=True)])
-        else:
-            centre, squares = module_of(x).asarray(mean), np.zeros(d)
-            step = n if module_of(x) is not np else CACHED_ROWS
-            for start in range(0, n, step):
-                squares += to_host(((x[start : start + step] - centre) ** 2).sum(axis=0))
+        centre, squares = module_of(x).asarray(mean), np.zeros(d)
+        step = n if module_of(x) is not np else CACHED_ROWS
+        for start in range(0, n, step):
+            squares += to_host(((x[start : start + step] - centre) ** 2).sum(axis=0))
     return Moments(n, lower, upper, mean, squares)
-
-
-def _squares(away: np.ndarray) -> float:
-    # no np.dot: BLAS would start threads, for more than it is worth
-    return float(np.einsum("i,i->", away, away))
 
 
 def merge_moments(parts: list[Moments]) -> Moments:

@@ -10,31 +10,68 @@ from dask_simjoin.metrics.types import Array
 
 
 @kernel
-def own_regions(x: Array, dim: Array, split: Array, child: Array, out: Array) -> None:
-    """Fill `out` with the region of each point of `x` (n, d)."""
+def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, own: Array) -> None:
+    """Fill `own` with the leaf of each point: all go down as many levels, so that no branch is guessed wrong.
+
+    A leaf that is reached before is a node here whose children are itself.
+    """
+    nodes = dim.size
+    if nodes == 0:
+        own[:] = 0
+        return
+    leaves = nodes + 1
+    place, value = np.zeros(nodes + leaves, np.int64), np.zeros(nodes + leaves)
+    below = np.empty(2 * (nodes + leaves), np.int64)
+    for node in range(nodes):
+        place[node], value[node] = dim[node], split[node]
+        for side in range(2):
+            to = child[node, side]
+            below[2 * node + side] = to if to >= 0 else nodes - 1 - to
+    for leaf in range(leaves):
+        below[2 * (nodes + leaf)] = below[2 * (nodes + leaf) + 1] = nodes + leaf
     for i in range(x.shape[0]):
-        node = 0 if dim.size else -1
-        while node >= 0:
-            node = child[node, 1 if x[i, dim[node]] >= split[node] else 0]
-        out[i] = -1 - node
+        node = 0
+        for _ in range(depth):
+            node = below[2 * node + (x[i, place[node]] >= value[node])]
+        own[i] = node - nodes
 
 
 @kernel
-def halo_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array, lower: Array, upper: Array,
-                 own: Array, reach: float, threshold: float, norm: Kind, rows: Array,
-                 regions: Array) -> int:  # fmt: skip
-    """Write the points that other regions need and those regions, as far as they fit; how many.
+def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array, lower: Array, upper: Array,
+                 depth: int, cut: Array, low_wall: Array, high_wall: Array, everywhere: bool, reach: float,
+                 threshold: float, norm: Kind, own: Array, rows: Array, regions: Array) -> int:  # fmt: skip
+    """Fill `own` with the region of each point of `x` (n, d), and tell which other regions need it.
 
-    A point is needed by every region of a lower number than its own whose box is within
-    `threshold`: a gap to a box, computed as a total is, is never larger than the total of any
-    point in it, as rounding is monotone.  `middle`: the first region right of each cut;
-    `norm`: see `totals.kind_of`.
+    Writes the points that other regions need and those regions, as far as they fit; returns how many.
+    A point is needed by every region of a lower number than its own (`everywhere`: by every region)
+    whose box is within `threshold`: a gap to a box, computed as a total is, is never larger than
+    the total of any point in it, as rounding is monotone.  So a point is needed by no other region that is
+    further than `reach` away from all walls of its own: any other lies behind one of them.
+
+    `middle`: the first region right of each cut; `depth`: levels of the tree; `cut`: the dimensions that
+    are cut; `low_wall`, `high_wall` (regions, cut): the walls there; `norm`: see `totals.kind_of`.
     """
     stack = np.empty(dim.size + 2, np.int64)
     dims = x.shape[1]
+    _find_leaves(x, dim, split, child, depth, own)
     n = 0
     for i in range(x.shape[0]):
-        if own[i] == 0:
+        home = own[i]
+        near = False
+        for c in range(cut.size):
+            at = x[i, cut[c]]
+            near = not (at - low_wall[home, c] > reach and high_wall[home, c] - at > reach)
+            if near:
+                break
+        if not near:
+            if everywhere:
+                if n < rows.size:
+                    rows[n] = i
+                    regions[n] = home
+                n += 1
+            continue
+        until = lower.shape[0] if everywhere else home
+        if until == 0:
             continue
         size = 1
         stack[0] = 0
@@ -43,7 +80,7 @@ def halo_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
             node = stack[size]
             if node < 0:
                 region = -1 - node
-                if region >= own[i]:
+                if region >= until:
                     continue
                 total = 0.0
                 for k in range(dims):
@@ -56,7 +93,7 @@ def halo_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
                     n += 1
                 continue
             away = x[i, dim[node]] - split[node]
-            if away >= -reach and middle[node] < own[i]:
+            if away >= -reach and middle[node] < until:
                 stack[size] = child[node, 1]
                 size += 1
             if away <= reach:

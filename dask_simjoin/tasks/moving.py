@@ -1,0 +1,191 @@
+"""Move rows to their chunks: as parcels in memory that tasks share, or as frames that Dask shuffles."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.compat import module_of, to_host, values_of
+from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.lists import lists_of
+from dask_simjoin.engine.protocols import Layout, SearchLayout
+from dask_simjoin.metrics.types import Array, DType, Frame, Ids, Values
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.chunking.base import Shuffled
+from dask_simjoin.tasks.chunks import (
+    EXTRA,
+    Chunk,
+    Fingerprint,
+    indexed,
+    joined,
+    read_points,
+    some_rows,
+    stacked,
+)
+
+CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
+"""Columns of frames that are shuffled; coordinates are called x0, x1, ..., kept columns k0, k1, ..."""
+
+
+class Parcel(TypedDict):
+    """Hold a partition's rows: those of each chunk side by side, in their order, and then those of halos."""
+
+    x: Array
+    """Coordinates (n, d): float32 where all columns are, else float64."""
+    position: Array
+    """The rows' numbers in the whole frame (n,), int64."""
+    ends: np.ndarray
+    """Where the rows of each chunk begin and end (2, chunks + 1): its own, and its halo's."""
+    ids: NotRequired[Ids]
+    kept: NotRequired[Frame]
+    own_limit: NotRequired[Array]
+
+
+def pack(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
+         with_ids: bool) -> Parcel:  # fmt: skip
+    """Put the rows of a partition side by side that go to one chunk; `with_ids`: ids travel too."""
+    read = read_points(frame, fingerprint, spec)
+    x, places = read["x"], read["places"]
+    frames, joiner = frames_for(frame), joiner_for(frame)
+    xp = frames.xp
+    own, rows, needing = joiner.regions(
+        x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
+    )
+    position = (xp.arange(len(x)) if places is None else places) + int(chunks.offsets[fingerprint[0]])
+    if chunks.everywhere:
+        order, ends = _dealt(chunks.own_chunk(needing, position[rows]), len(chunks))
+        taken, halo_ends = rows[order], np.full_like(ends, len(rows))
+    else:
+        taken, ends = _dealt(chunks.own_chunk(own, position), len(chunks))
+        order, halo_ends = _dealt(chunks.halo_chunk(needing, position[rows]), len(chunks))
+        taken, halo_ends = xp.concatenate([taken, rows[order]]), halo_ends + len(x)
+    kinds = set(cell_columns(frame, spec).values())
+    parcel = Parcel(
+        x=_taken(x, taken, kinds.pop() if len(kinds) == 1 else np.dtype(np.float64)),
+        position=position[taken],
+        ends=np.stack([ends, halo_ends]),
+    )
+    if with_ids:
+        parcel["ids"] = read["ids"].take(taken)
+    if spec.keep:
+        kept: dict[Any, Values] = {name: frames.values(read["kept"], name, taken) for name in spec.keep}
+        parcel["kept"] = frames.result(kept, len(taken))
+    if spec.radius is not None:
+        parcel["own_limit"] = read["own_limit"][taken]
+    return parcel
+
+
+def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
+    """Order rows by their chunks, and tell where those of each begin and end (chunks + 1,)."""
+    xp = module_of(chunk)
+    ends = np.zeros(chunks + 1, np.int64)
+    np.cumsum(to_host(xp.bincount(chunk, minlength=chunks)), out=ends[1:])
+    # numbers of up to 16 bits are sorted by radix
+    return xp.argsort(chunk.astype(np.min_scalar_type(chunks)), kind="stable"), ends
+
+
+def _taken(x: Array, places: Array, kind: DType) -> Array:
+    """Take the coordinates (n, d) of some points."""
+    if module_of(x) is not np:
+        return x.astype(kind, copy=False)[places]
+    out = np.empty((len(places), x.shape[1]), kind, order="F")
+    for k in range(x.shape[1]):
+        if kind == x.dtype:
+            x[:, k].take(places, out=out[:, k], mode="clip")  # without a copy to check places by
+        else:
+            out[:, k] = x[:, k].take(places)
+    return out
+
+
+def unpack(c: int, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
+           *parcels: Parcel) -> Chunk:  # fmt: skip
+    """Index the rows that parcels, in the order of their partitions, have for a chunk."""
+    sides: list[Chunk] = []
+    for side in range(2):
+        spans = [parcel["ends"][side, c : c + 2].tolist() for parcel in parcels]
+        parts = [(p, a, b) for p, (a, b) in zip(parcels, spans, strict=True) if b > a] or [(parcels[0], 0, 0)]
+        position = _joined("position", parts, example)
+        ids = frames_for(example).index(position)
+        if "ids" in parcels[0]:
+            ids = joined([parcel["ids"][a:b] for parcel, a, b in parts])
+        extra = {name: _joined(name, parts, example) for name in EXTRA if name in parcels[0]}
+        x = _joined("x", parts, example).astype(np.float64, copy=False)
+        sides.append(indexed(x, ids, layout, example, extra) | {"position": position})
+    return sides[0] | {"halo": sides[1]}
+
+
+def _joined(name: str, parts: list[tuple[Parcel, int, int]], example: Frame) -> Any:
+    """Put what some parcels hold of some of their rows one after the other."""
+    some = [some_rows(parcel[name], a, b) for parcel, a, b in parts]  # type: ignore[literal-required]
+    return stacked(some, example)
+
+
+def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
+    """Name the coordinates' columns in a frame that is shuffled, with their dtypes.
+
+    What was float32 in such a frame as it is read is so again, exactly, and float64 later.
+    """
+    assert spec.dims is not None
+    kinds = [frame[name].dtype for name in spec.on]
+    if spec.lists:
+        lists = lists_of(frame[spec.on[0]])
+        kinds = [lists and lists.kind] * spec.dims
+    if spec.measure.embeds:
+        kinds = [np.float64] * spec.dims
+    narrow, wide = np.dtype(np.float32), np.dtype(np.float64)
+    return {f"x{k}": narrow if kind == narrow else wide for k, kind in enumerate(kinds)}
+
+
+def sent_names_of_kept(spec: JoinSpec) -> list[str]:
+    """Name the kept columns in a frame that is shuffled."""
+    return [f"k{k}" for k in range(len(spec.keep))]
+
+
+def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
+         with_ids: bool) -> Frame:  # fmt: skip
+    """Make the rows of a partition as Dask is to shuffle them: each to its own chunk, and to halos.
+
+    A row in a halo has its position as ``-1 - position``.  `with_ids`: whether ids travel too.
+    """
+    parcel = pack(frame, fingerprint, chunks, spec, with_ids)
+    frames, position, own = frames_for(frame), parcel["position"], int(parcel["ends"][0, -1])
+    position[own:] = -1 - position[own:]
+    columns: dict[str, Values] = {}
+    for k, (name, kind) in enumerate(cell_columns(frame, spec).items()):
+        columns[name] = parcel["x"][:, k].astype(kind, copy=False)
+    if with_ids:
+        columns[ID] = parcel["ids"]
+    for name, column in zip(sent_names_of_kept(spec), spec.keep, strict=True):
+        columns[name] = parcel["kept"][column]
+    if spec.radius is not None:
+        columns[LIMIT] = parcel["own_limit"]
+    sizes = np.diff(parcel["ends"], axis=1).reshape(-1)
+    cell = frames.xp.asarray(np.repeat(np.tile(np.arange(len(chunks)), 2), sizes))
+    return frames.result(columns | {POSITION: position, CELL: cell}, len(cell))
+
+
+def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
+               with_ids: bool) -> Chunk:  # fmt: skip
+    """Index the rows that were sent to one chunk."""
+    frames = frames_for(example)
+    xp = frames.xp
+    position = values_of(frame[POSITION])
+    x = frames.coordinates(frame, tuple(cell_columns(example, spec)))
+    own, halo = xp.flatnonzero(position >= 0), xp.flatnonzero(position < 0)
+    own, halo = own[xp.argsort(position[own])], halo[xp.argsort(-position[halo])]
+    sides: list[Chunk] = []
+    for places, numbers in ((own, position[own]), (halo, -1 - position[halo])):
+        ids = frames.index(numbers)
+        if with_ids:
+            ids = row_ids(frame[[ID]].take(places), ID, spec.id_dtype)
+        extra: dict[str, Array | Frame] = {}
+        if spec.keep:
+            names = zip(spec.keep, sent_names_of_kept(spec), strict=True)
+            kept: dict[Any, Values] = {name: frames.values(frame, column, places) for name, column in names}
+            extra["kept"] = frames.result(kept, len(places))
+        if spec.radius is not None:
+            extra["own_limit"] = values_of(frame[LIMIT])[places]
+        sides.append(indexed(x[places], ids, layout, example, extra) | {"position": numbers})
+    return sides[0] | {"halo": sides[1]}
