@@ -8,13 +8,12 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.engine.gpu import nearest
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
-from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.methods.method import GpuLayout, Sink
-from dask_simjoin.engine.gpu.pairs import LIBRARY, finish, method_of, shape_of
-from dask_simjoin.engine.index import gpu_nearest as device_nearest
+from dask_simjoin.engine.gpu.pairs import LIBRARY, finish, finishing, method_of, shape_of
 from dask_simjoin.engine.index.gpu import MAX_DIMS
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.index.regions import Regions
@@ -59,7 +58,8 @@ class GpuJoiner:
         with self._lock:
             self.built += 1
         if isinstance(layout, NearestDeviceLayout):
-            return device_nearest.build(x, layout, BUILDER)
+            return nearest.build(x, layout)
+        load.begin(finishing(layout, "name_pairs", labels=True))  # while the index is built
         return method_of(layout.method).build(x, layout)
 
     def pairs(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, distance: Measured | None = None,

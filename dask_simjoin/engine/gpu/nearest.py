@@ -36,7 +36,18 @@ SCRATCH_SHARE = 16
 
 def build(x: Any, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
+    load.begin(_program(layout, lists=True))  # which searches for few neighbours, while the index is built
     return device_nearest.build(x, layout, BUILDER)
+
+
+def _program(layout: NearestDeviceLayout, lists: bool) -> load.Program:
+    """What searches; `lists`: queries' neighbours fit into shared memory."""
+    constants = {"DIMS": layout.dims, "LISTS": lists}
+    if layout.engine == "float16":
+        told = {"EXACT": False, "WIDTH": half.width(layout.dims), "ROWS": 32}
+        return "nearest_tensor", "search_tensor", constants | told
+    told = {"EXACT": layout.engine == "float64", "ROWS": TILE}
+    return "nearest", "search_tiles", constants | told | norm_constant(layout.norm)
 
 
 def _shared() -> int:
@@ -108,8 +119,8 @@ def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[A
     levels = len(d["levels"]) - 1
     lists = _tiles_bytes(layout, levels, k) <= _shared() // BLOCKS
     shared = _tiles_bytes(layout, levels, k if lists else 0)
-    constants = {"DIMS": layout.dims, "EXACT": layout.engine == "float64", **norm_constant(layout.norm)}
-    function = load.kernel("nearest", "search_tiles", **constants, ROWS=TILE, LISTS=lists)
+    name, search, constants = _program(layout, lists)
+    function = load.kernel(name, search, **constants)
     sides = [
         q["z"], q["y"], q["lower"], q["upper"], q["order"], q["names"], np.int32(len(q["y"])),
         d["z"], d["y"], d["lower"], d["upper"], d["levels"], np.int32(levels), d["least"], d["names"],
@@ -124,8 +135,8 @@ def _tensor(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[
     blocks = BLOCKS if half.width(layout.dims) <= HALVED else 1
     lists = half.shared_in_search(layout.dims, k) <= _shared() // blocks
     shared = half.search_bytes(layout.dims, k if lists else 0)
-    constants = {"DIMS": layout.dims, "EXACT": False, "WIDTH": half.width(layout.dims)}
-    function = load.kernel("nearest_tensor", "search_tensor", **constants, ROWS=32, LISTS=lists)
+    name, search, constants = _program(layout, lists)
+    function = load.kernel(name, search, **constants)
     sides = [
         q["vectors"], q["norm"], q["error"], q["y"], q["lower"], q["upper"], q["order"], q["names"],
         np.int32(len(q["y"])), d["vectors"], d["most_error"], d["y"], d["lower"], d["upper"], d["names"],

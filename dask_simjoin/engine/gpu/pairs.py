@@ -31,10 +31,16 @@ def shape_of(items: int) -> tuple[tuple[int], tuple[int]]:
     return (min(-(-items // THREADS), 1 << 16),), (THREADS,)
 
 
-def finish(layout: GpuLayout, function: str, *, labels: bool) -> Any:
-    """A kernel of `finish.cu`."""
+def finishing(layout: GpuLayout, function: str, *, labels: bool) -> load.Program:
+    """What finishes the pairs of a join: a function of `finish.cu`."""
     constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(layout.norm)
-    return load.kernel("finish", function, **constants)
+    return "finish", function, constants
+
+
+def finish(layout: GpuLayout, function: str, *, labels: bool) -> Any:
+    """Its kernel."""
+    name, function, constants = finishing(layout, function, labels=labels)
+    return load.kernel(name, function, **constants)
 
 
 def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, same: bool, distance: Measured | None,

@@ -15,7 +15,7 @@ import pytest
 
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
-from dask_simjoin.engine.gpu.kernels.sources import NAMES, options, source
+from dask_simjoin.engine.gpu.kernels.sources import NAMES, OPTIONS, source
 
 DIFFERENT = {"sm_75": 0, "sm_90": 1}
 """Architectures that see different sources; of how many constants they see every combination by default."""
@@ -151,7 +151,7 @@ def programs():
 @pytest.mark.parametrize(("name", "architecture", "some"), list(programs()))
 def test_every_variant_compiles(nvrtc, name, architecture, some):
     for constants in some:
-        said = complaints(nvrtc, source(name), [f"--gpu-architecture={architecture}", *options(**constants)])
+        said = complaints(nvrtc, source(name, **constants), [f"--gpu-architecture={architecture}", *OPTIONS])
         assert not said, f"{constants}: {said}"
 
 
@@ -185,11 +185,9 @@ def test_few_variants_have_every_value_of_every_constant(name):
 
 
 def test_errors_are_seen(nvrtc):
-    assert "DIMS" in complaints(
-        nvrtc, source("finish"), ["--gpu-architecture=sm_90", "-DEXACT=1", "-DLABELS=0"]
-    )
+    assert "DIMS" in complaints(nvrtc, source("finish", EXACT=1, LABELS=0), ["--gpu-architecture=sm_90"])
 
 
 def test_filters_serve_one_norm(nvrtc):
-    constants = options(DIMS=2, EXACT=0, COUNTING=0, NORM=1)
-    assert "norm 2 only" in complaints(nvrtc, source("tiles"), ["--gpu-architecture=sm_90", *constants])
+    text = source("tiles", DIMS=2, EXACT=0, COUNTING=0, NORM=1)
+    assert "norm 2 only" in complaints(nvrtc, text, ["--gpu-architecture=sm_90"])

@@ -15,7 +15,7 @@ pytest.importorskip("cudf")
 from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.gpu.kernels.sources import options, source
+from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
 from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.index.gpu import ENGINES
 from dask_simjoin.engine.index.regions import make_regions
@@ -198,7 +198,7 @@ def test_tensor_cores_round_less_than_is_assumed(dims):
     be."""
     width = half.width(dims)
     told = {"DIMS": dims, "WIDTH": width, "EXACT": 0, "COUNTING": 0}
-    module = cupy.RawModule(code=source("tensor") + PRODUCTS, options=options(**told))
+    module = cupy.RawModule(code=source("tensor", **told) + PRODUCTS, options=OPTIONS)
     rng, worst = np.random.default_rng(0), 0.0
     for trial in range(300):
         x, y = (rng.normal(size=(r, width)) * np.exp(rng.normal(0, trial % 4, (r, width))) for r in (16, 8))
@@ -224,7 +224,7 @@ def test_tensor_cores_round_less_than_is_assumed(dims):
 
 def test_errors_surface():
     with pytest.raises(cupy.cuda.compiler.CompileException, match="DIMS"):
-        cupy.RawModule(code=source("finish"), options=options(EXACT=1, LABELS=0)).get_function("name_pairs")
+        cupy.RawModule(code=source("finish", EXACT=1, LABELS=0), options=OPTIONS).get_function("name_pairs")
 
 
 def test_regions_are_those_of_the_host():

@@ -10,7 +10,7 @@ cupy = pytest.importorskip("cupy")
 
 
 from dask_simjoin.engine.filters import tensor_cores as wide
-from dask_simjoin.engine.gpu.kernels.sources import options, source
+from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
 from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.index.gpu import build
 from tests.support.gpu_kernels import compile_all, layout_for
@@ -235,7 +235,7 @@ def test_tensor_cores_round_less_than_is_assumed(dims):
     _, told, _ = wide.program(dims, 2**20)
     width = told["WIDTH"]
     module = cupy.RawModule(
-        code=source("tensor_wide") + PRODUCTS, options=options(DIMS=dims, EXACT=0, COUNTING=0, **told)
+        code=source("tensor_wide", DIMS=dims, EXACT=0, COUNTING=0, **told) + PRODUCTS, options=OPTIONS
     )
     rng, worst = np.random.default_rng(0), 0.0
     for trial in range(120):

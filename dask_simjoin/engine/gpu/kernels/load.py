@@ -1,25 +1,62 @@
-"""Compiles the kernels and keeps them."""
+"""Compiles the kernels, several at a time, and keeps them."""
 
 from __future__ import annotations
 
 import functools
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import cupy
 
-from dask_simjoin.engine.gpu.kernels.sources import options, source
+from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
+
+Program = tuple[str, str, dict[str, int]]
+"""A file, one of its functions, and the constants that it is compiled with."""
+
+AT_ONCE = min(8, os.cpu_count() or 1)
+"""Programs that are compiled at a time: the compiler lets other threads run."""
+
+_Key = tuple[str, int, tuple[tuple[str, int], ...]]
+
+_lock = threading.Lock()
+_pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="simjoin-compiler")
+_modules: dict[_Key, Future[Any]] = {}
+
+
+def _compile(function: str, name: str, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
+    with cupy.cuda.Device(device):
+        module = cupy.RawModule(code=source(name, **dict(constants)), options=OPTIONS)
+        module.get_function(function)  # which compiles all of it
+        return module
+
+
+def _begun(name: str, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
+    """The module that has a function, or is being compiled."""
+    key = name, cupy.cuda.runtime.getDevice(), tuple(sorted(constants.items()))
+    with _lock:
+        if key not in _modules:
+            _modules[key] = _pool.submit(_compile, function, *key)
+        return _modules[key], key
+
+
+def begin(*programs: Program) -> None:
+    """Begin to compile what the current device is going to run: work goes on meanwhile."""
+    for name, function, constants in programs:
+        _begun(name, function, constants)
 
 
 @functools.cache
-def _compiled(name: str, function: str, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
-    module = cupy.RawModule(code=source(name), options=options(**dict(constants)))
-    return module.get_function(function)
+def _function(name: str, function: str, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
+    module, _ = _begun(name, function, dict(constants))
+    return module.result().get_function(function)
 
 
 def kernel(name: str, function: str, **constants: int) -> Any:
     """A kernel for the current device; compiled once, and kept on disk by CuPy."""
     device = cupy.cuda.runtime.getDevice()
-    return _compiled(name, function, device, tuple(sorted(constants.items())))
+    return _function(name, function, device, tuple(sorted(constants.items())))
 
 
 @functools.cache

@@ -25,19 +25,24 @@ SHARED = {
 
 NAMES = tuple(SHARED)
 
+OPTIONS = ("-std=c++17",)
+"""What NVRTC is told, the same for all: each process asks it for its version for each choice of options, also
+where all has been compiled already.  CuPy adds that numbers below 2**-126 are flushed to 0, in float32 only:
+points are scaled so that the filters' bounds are far above (see `engine.filters.bounds`)."""
+
 
 @functools.cache
-def source(name: str) -> str:
+def _text(name: str) -> str:
     """The text of one of them, with what it shares with others before it."""
     here = resources.files("dask_simjoin.engine.gpu.kernels")
     return "\n".join((here / file).read_text() for file in ("common.cuh", *SHARED[name], f"{name}.cu"))
 
 
+def source(name: str, **constants: int) -> str:
+    """The text of one of them, made for these values of the constants in it."""
+    return "".join(f"#define {key} {int(value)}\n" for key, value in constants.items()) + _text(name)
+
+
 def norm_constant(norm: Norm) -> dict[str, int]:
     """The constant that tells kernels a norm, if it is another than 2."""
     return {} if norm == 2 else {"NORM": 0 if norm == math.inf else int(norm)}
-
-
-def options(**constants: int) -> tuple[str, ...]:
-    """What NVRTC is told: named constants, and to keep subnormal numbers."""
-    return ("-std=c++17", "-ftz=false", *(f"-D{name}={int(value)}" for name, value in constants.items()))

@@ -62,14 +62,11 @@ class _Launch:
         self.ranges = -(-groups // FANOUT)
         self.level2 = groups + self.ranges if self.ranges > 1 else 0
         blocks = self.last - self.first
-        constants = {"DIMS": layout.dims, "EXACT": not self.engine.filters, "COUNTING": counting}
-        constants |= sink | norm_constant(layout.norm)
         self.warps = TENSOR_WARPS if tensor else TILES_WARPS
-        self.shared = 0
+        (name, function, constants), self.shared = _program(layout, counting, **sink)
+        self.function = load.kernel(name, function, **constants)
         if tensor:
-            self.function, self.shared = _tensor(layout.dims, counting, constants)
-        else:
-            self.function = load.kernel("tiles", "join_tiles", **constants)
+            self.function.max_dynamic_shared_size_bytes = self.shared
         full = load.grid_size(self.function, 32 * self.warps, self.shared)
         self.span = max(1, -(-blocks * self.ranges // MAX_UNITS))
         if (layout.dims > half.MAX_DIMS or not tensor) and blocks >= MANY_BLOCKS * full:
@@ -128,19 +125,22 @@ class _Launch:
         return min(1.0, self.told[1] / max(1, units))
 
 
-def _tensor(dims: int, counting: bool, constants: dict[str, Any]) -> tuple[Any, int]:
-    """The tensor cores' kernel, and the shared memory it is launched with."""
+def _program(layout: DeviceLayout, counting: bool, **sink: int) -> tuple[load.Program, int]:
+    """What joins, and the shared memory that it is launched with."""
+    engine = ENGINES[layout.engine]
+    constants = {"DIMS": layout.dims, "EXACT": not engine.filters, "COUNTING": counting}
+    constants |= sink | norm_constant(layout.norm)
+    if not engine.tensor:
+        return ("tiles", "join_tiles", constants), 0
     there = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-    program = wide.program(dims, there, counting=counting)
+    program = wide.program(layout.dims, there, counting=counting)
     if program is None:
         raise UnsupportedFrameError(
             f"The join was planned for GPUs with more shared memory than this one has ({there} bytes "
             "a block); plan it on a machine with a GPU like the workers' smallest."
         )
     name, told, shared = program
-    function = load.kernel(name, f"join_{name}", **constants, **told)
-    function.max_dynamic_shared_size_bytes = shared
-    return function, shared
+    return (name, f"join_{name}", constants | told), shared
 
 
 def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
@@ -151,6 +151,8 @@ def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarra
 
 
 def build(x: Array, layout: DeviceLayout) -> Index:
+    # while the index is built; also where pairs are counted its sample's are found
+    load.begin(_program(layout, False)[0])
     return device.build(x, layout, BUILDER)
 
 

@@ -1,0 +1,72 @@
+"""Programs are compiled once, several at a time, whichever function and thread asks first; needs no GPU."""
+
+import importlib.util
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support.paths import ROOT
+
+FILE = ROOT / "dask_simjoin" / "engine" / "gpu" / "kernels" / "load.py"
+
+
+class Device:
+    def __init__(self, number):
+        self.number = number
+
+    def __enter__(self):
+        here.device = self.number
+
+    def __exit__(self, *error):
+        here.device = None
+
+
+here = threading.local()
+compiled = []
+
+
+class RawModule:
+    """A stand-in for CuPy's: compiles when a function is asked for."""
+
+    def __init__(self, code, options):
+        self.code, self.told = code, None
+
+    def get_function(self, name):
+        if "#define DIMS 13\n" in self.code:
+            raise ValueError("13 dimensions")
+        if self.told is None:
+            self.told = here.device
+            compiled.append((self.code, here.device))
+        return name, self.code, self.told
+
+
+@pytest.fixture
+def load(monkeypatch):
+    runtime = SimpleNamespace(getDevice=lambda: 0)
+    cupy = SimpleNamespace(RawModule=RawModule, cuda=SimpleNamespace(Device=Device, runtime=runtime))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    spec = importlib.util.spec_from_file_location("load_for_a_test", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    compiled.clear()
+    return module
+
+
+def test_a_program_is_compiled_once(load):
+    load.begin(("finish", "name_pairs", {"DIMS": 2, "EXACT": True}))
+    asked = [("name_pairs", 2), ("measure_pairs", 2), ("name_pairs", 3)] * 5
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda one: load.kernel("finish", one[0], EXACT=True, DIMS=one[1]), asked))
+    assert len(compiled) == 2 and {device for _, device in compiled} == {0}
+    for (function, dims), (name, code, _) in zip(asked, found, strict=True):
+        assert name == function and f"#define DIMS {dims}\n" in code and "#define EXACT 1\n" in code
+
+
+def test_what_does_not_compile_is_told_to_all_who_ask(load):
+    load.begin(("tiles", "join_tiles", {"DIMS": 13}))  # not here: nobody asked for it yet
+    for _ in range(2):
+        with pytest.raises(ValueError, match="13 dimensions"):
+            load.kernel("tiles", "join_tiles", DIMS=13)
