@@ -27,7 +27,7 @@ from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.requests import Dbscan, Optics
 from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.planning.checks import check_edges
-from dask_simjoin.planning.goal import COUNTS
+from dask_simjoin.planning.goal import CLUSTERS, COUNTS
 from dask_simjoin.tasks.meeting import whole_meeting
 from dask_simjoin.tasks.whole import whole_chunk
 
@@ -87,7 +87,7 @@ def dbscan(frame: Frame, asked: Dbscan) -> Series:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(Labels(source.inner, source, spec, samples, example))
-    chunk, plan = whole_chunk(frame, spec, COUNTS)
+    chunk, plan = whole_chunk(frame, spec, CLUSTERS)
     if not len(plan):
         return example
     labels = dbscan_of_chunk(whole_meeting(chunk, spec, plan.layout), samples)

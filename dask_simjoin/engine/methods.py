@@ -65,6 +65,9 @@ class Tiles:
 METHODS: dict[str, Method] = {"sweep": Sweep(), "tiles": Tiles(), "grid": Grid()}
 """All methods by name; "auto" takes the first that is best."""
 
+DENSE = "tiles"
+"""The name of the one that need not find each pair to count or to connect them."""
+
 CHOICES = (AUTO, *METHODS)
 """What the option `method` may be."""
 

@@ -198,8 +198,12 @@ class Joiner(Protocol):
         All by position, int64, of both sides; of one index with itself twice the same.
         """
 
-    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool) -> list[Array]:
-        """Numbers of neighbours (int64) of the rows of both chunks, by position."""
+    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool,
+               enough: int | None = None) -> list[Array]:  # fmt: skip
+        """Numbers of neighbours (int64) of the rows of both chunks, by position.
+
+        `enough`: from there on a number need not be right, but for being at least that.
+        """
 
     def weights(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Array:
         """Numbers of pairs (int64) that the places of the first side give in `pairs`, in their order."""

@@ -122,15 +122,19 @@ def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tup
 
 
 def add_counts(
-    layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int]
-) -> dict[int, Any]:
-    """Put tasks into the layer that count neighbours of the rows of the wanted chunks; their keys."""
+    layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int],
+    enough: int | None = None,
+) -> dict[int, Any]:  # fmt: skip
+    """Put tasks into the layer that count neighbours of the rows of the wanted chunks; their keys.
+
+    `enough`: from there on counts need not be right.
+    """
     block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
     parts: dict[int, list[Task | TaskRef]] = {c: [] for c in wanted}
     for b, (i, j) in enumerate(plan.blocks.tolist()):
         if i not in parts and j not in parts:
             continue
-        layer[(block, b)] = Task((block, b), count_block, meeting_of(chunks, i, j, spec, plan.layout))
+        layer[(block, b)] = Task((block, b), count_block, meeting_of(chunks, i, j, spec, plan.layout), enough)
         for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
             if c in parts:
                 parts[c].append(picked(TaskRef((block, b)), side))

@@ -26,6 +26,9 @@ class Goal:
         Nearest neighbours that are sought of each row; None: pairs within a distance are.
     max_total : float
         The largest total of a neighbour.
+    dense : float
+        Neighbours of a row from which on, in all dimensions, tiles serve best: they tell of many pairs at
+        once what is asked of them.
     """
 
     with_ids: bool = False
@@ -36,14 +39,18 @@ class Goal:
     single_home: bool = False
     k: int | None = None
     max_total: float = math.inf
+    dense: float = math.inf
 
     def found_bytes(self, rows: int) -> int:
         """Bytes that tasks find out of each row of a table of so many."""
         return self.result_bytes_per_row + self.bytes_per_other * min(self.others_per_row, rows)
 
 
-COUNTS = Goal()
-"""Numbers of pairs, of whatever rows."""
+COUNTS = Goal(dense=4096)
+"""Numbers of pairs, of whatever rows; as measured in 2 and 3 dimensions."""
+
+CLUSTERS = Goal(dense=128)
+"""Numbers of pairs, and what rows they connect; as measured in the same way."""
 
 PAIRS = Goal(with_ids=True, materialise=True)
 """Pairs, as rows that name their rows."""

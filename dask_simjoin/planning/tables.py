@@ -19,6 +19,7 @@ from dask_simjoin.engine.grid import Grid
 from dask_simjoin.engine.index.grid_choice import fitted
 from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.methods import AUTO, DENSE
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.metrics.norms import reach
@@ -93,13 +94,15 @@ class Tables:
         more = goal.found_bytes(self.left.rows)
         return (self.left.row_bytes + more, *(table.row_bytes for table in self.each[1:]))
 
-    def layout(self) -> Layout:
-        """Choose how chunks are indexed to find pairs."""
+    def layout(self, dense: bool = False) -> Layout:
+        """Choose how chunks are indexed to find pairs; `dense`: so many that it is not done one by one."""
         joiner, spec, method = joiner_of_library(self.spec.library), self.spec, self.spec.method
         lower, upper, mean, variance = self._moments()
         if isinstance(method, Grid):
             x, rows = np.concatenate([table.points.x for table in self.each]), sum(self.rows)
             method = fitted(method, x, rows, variance, spec.threshold, spec.norm)
+        elif dense and method == AUTO:
+            method = DENSE
         drawn = Drawn(self.left.points.x, self.right.points.x, self.right.rows)
         return joiner.layout(method, lower, upper, mean, variance, spec.threshold, spec.norm, drawn)
 

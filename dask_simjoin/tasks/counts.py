@@ -12,21 +12,21 @@ from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.moving import CELL, COUNT, POSITION
 
 
-def count_block(meeting: Meeting) -> tuple[Array, Array | None]:
-    """Count the neighbours that the rows of two chunks have in each other.
+def count_block(meeting: Meeting, enough: int | None = None) -> tuple[Array, Array | None]:
+    """Count the neighbours that the rows of two chunks have in each other; `enough`: as of `Joiner.counts`.
 
     For one chunk with itself the second array is None.
     """
-    counts = _counts(meeting)
+    counts = _counts(meeting, enough)
     return counts[0], None if meeting.same else counts[1]
 
 
-def _counts(meeting: Meeting) -> list[Array]:
+def _counts(meeting: Meeting, enough: int | None = None) -> list[Array]:
     """Count the neighbours of the rows of both chunks, by position."""
     q, d, same, spec, _ = meeting
     joiner = meeting.joiner
     if spec.radius is None:
-        return joiner.counts(*meeting.operands, same=same)
+        return joiner.counts(*meeting.operands, same=same, enough=enough)
     xp = joiner.xp
     with_radii = (q,) if spec.other is not None else (q, d)
     limits = [by_position(side, side["own_limit"], xp) for side in with_radii]

@@ -199,7 +199,7 @@ def final_labels(labels: Array, *borders: Border) -> Array:
 
 def dbscan_of_chunk(meeting: Meeting, min_samples: int) -> Array:
     """Label the rows of one chunk that is all there is, and meets itself."""
-    counts = meeting.joiner.counts(*meeting.operands, same=True)[0]
+    counts = meeting.joiner.counts(*meeting.operands, same=True, enough=min_samples - 1)[0]
     within = components_within(meeting, counts, min_samples)
     forest = no_edges(meeting.xp)
     numbering = number_clusters(True, begun_clusters(within, 0, forest))

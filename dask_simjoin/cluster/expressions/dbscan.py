@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 from dask_simjoin.cluster.algorithms.dbscan import (
@@ -22,7 +23,7 @@ from dask_simjoin.expressions.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.expressions.row_values import FoundByChunk
 from dask_simjoin.expressions.source import picked
 from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
-from dask_simjoin.planning.goal import Goal
+from dask_simjoin.planning.goal import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 
 MERGED = 4
@@ -36,7 +37,7 @@ class Labels(FoundByChunk):
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
     # a row's name, its count, components and labels
-    _goal = Goal(result_bytes_per_row=40, single_home=True)
+    _goal = replace(CLUSTERS, result_bytes_per_row=40, single_home=True)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         return ChunkLabels(chunks, plan, self.operand("spec"), self.operand("min_samples"))
@@ -62,8 +63,10 @@ class ChunkLabels(LabelledExpr):
         add, spec = steps.add, self.operand("spec")
         every = range(len(plan.chunks))
         refs = [chunk_ref(self.chunks, c) for c in every]
-        counts = add_counts(steps.layer, self.deterministic_token, self.chunks, plan, spec, set(every))
         samples = self.operand("min_samples")
+        counts = add_counts(
+            steps.layer, self.deterministic_token, self.chunks, plan, spec, set(every), samples - 1
+        )
 
         def meeting(i: int, j: int) -> Task:
             return meeting_of(self.chunks, i, j, spec, plan.layout)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from dask_simjoin.engine.base import HOME, method_module
@@ -12,7 +10,8 @@ from dask_simjoin.engine.cpu.kernels import components, finish
 from dask_simjoin.engine.cpu.kernels.regions import find_regions
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
-from dask_simjoin.engine.cpu.methods.method import CpuMethod
+from dask_simjoin.engine.cpu.methods import one_by_one
+from dask_simjoin.engine.cpu.methods.method import CpuMethod, ManyAtOnce
 from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Named, Positions, Shown
 from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
@@ -89,33 +88,53 @@ class CpuJoiner:
             visitor(q["order"][left], d["order"][right], totals)
 
         places = [np.arange(len(s["order"]), dtype=np.int32) for s in (q, d)]
-        _show(q, d, layout, same, places, show)
+        if all(len(some) > SWEEP_LANES for some in places):
+            _module(layout.method).pairs(q, d, layout, same, places, Shown(show), False)
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
                 taking: tuple[np.ndarray, np.ndarray], offset: int, *, same: bool) -> None:  # fmt: skip
-        def link(left: np.ndarray, right: np.ndarray) -> None:
-            components.link(parent, left, right, *taking, offset)
-
-        _show(q, d, layout, same, [s["order"] for s in (q, d)], link)
+        if not (len(taking[0]) and len(taking[1])):
+            return
+        nodes = [
+            np.where(some[order], order + first, np.int64(-1))
+            for some, order, first in zip(taking, _orders(q, d), (0, offset), strict=True)
+        ]
+        sides = nodes[0], nodes[0] if same else nodes[1]
+        module = _module(layout.method)
+        if isinstance(module, ManyAtOnce):
+            module.connect(q, d, layout, same, sides, parent)
+        else:
+            one_by_one.connect(module, q, d, layout, same, sides, parent)
 
     def link(self, parent: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
-        every = np.ones(len(parent), bool)
-        components.link(parent, left, right, every, every, 0)
+        every = np.arange(len(parent))
+        components.link(parent, left, right, every, every)
 
     def roots(self, parent: np.ndarray) -> None:
         components.roots(parent)
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
                low: tuple[np.ndarray, np.ndarray], *, same: bool) -> None:  # fmt: skip
-        def lower(left: np.ndarray, right: np.ndarray) -> None:
-            components.lowest(left, right, *labels, *low)
+        if not (len(labels[0]) and len(labels[1])):
+            return
+        orders = _orders(q, d)
+        by_place = [[some[order] for some, order in zip(each, orders, strict=True)] for each in (labels, low)]
+        if same:
+            by_place = [[each[0], each[0]] for each in by_place]
+        names, found = ((each[0], each[1]) for each in by_place)
+        module = _module(layout.method)
+        if isinstance(module, ManyAtOnce):
+            module.lowest(q, d, layout, same, names, found)
+        else:
+            one_by_one.lowest(module, q, d, layout, same, names, found)
+        for some, order, own in zip(low, orders, found, strict=True):
+            some[order] = own
 
-        _show(q, d, layout, same, [s["order"] for s in (q, d)], lower)
-
-    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool) -> list[np.ndarray]:
+    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool,
+               enough: int | None = None) -> list[np.ndarray]:  # fmt: skip
         counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if same else (q, d))]
         if all(len(c) > SWEEP_LANES for c in counts):
-            _module(layout.method).counts(q, d, layout, same, counts[0], counts[-1])
+            _module(layout.method).counts(q, d, layout, same, counts[0], counts[-1], enough)
         by_position = []
         for side, count in zip((q, d), counts, strict=False):
             n = len(count) - SWEEP_LANES
@@ -128,7 +147,7 @@ class CpuJoiner:
         counts = [np.zeros(len(s["order"]), np.int64) for s in (q, d)]
         if all(len(c) > SWEEP_LANES for c in counts):
             # of one index with itself the kernels meet each pair once, from its earlier place
-            _module(layout.method).counts(q, d, layout, same, *counts)
+            _module(layout.method).counts(q, d, layout, same, counts[0], counts[1])
         return counts[0][: len(counts[0]) - SWEEP_LANES]
 
     def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
@@ -195,8 +214,6 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
     return Pairs(left, right, away, decided, refused, more)
 
 
-def _show(q: Index, d: Index, layout: Layout, same: bool, names: list[np.ndarray],
-          function: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
-    """Show all pairs to a function, some at a time, by these names of the places of both sides."""
-    if all(len(s["order"]) > SWEEP_LANES for s in (q, d)):
-        _module(layout.method).pairs(q, d, layout, same, names, Shown(function), False)
+def _orders(*sides: Index) -> list[np.ndarray]:
+    """The positions of both sides' rows, by their places."""
+    return [side["order"][: len(side["order"]) - SWEEP_LANES] for side in sides]

@@ -98,7 +98,8 @@ class GpuJoiner:
                low: tuple[Array, Array], *, same: bool) -> None:  # fmt: skip
         method_of(layout.method).pass_to(Sink.LOWEST, q, d, layout, [*labels, *low], same=same)
 
-    def counts(self, q: Index, d: Index, layout: GpuLayout, *, same: bool) -> list[Array]:
+    def counts(self, q: Index, d: Index, layout: GpuLayout, *, same: bool,
+               enough: int | None = None) -> list[Array]:  # fmt: skip
         by_position = []
         found = method_of(layout.method).count(q, d, layout, same=same)
         for side, count in zip((q, d), found, strict=False):

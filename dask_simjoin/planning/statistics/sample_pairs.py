@@ -149,12 +149,13 @@ def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, j
                     random: np.random.Generator) -> float:  # fmt: skip
     """Tell from some points of the first sample how many pairs all of it gives; few points give few."""
     m, same = len(first.x), second is first
-    if m <= PROBE:
+    if m <= PROBE // 2:
         return 0.0
-    some = joiner.build(joiner.xp.asarray(first.x[random.choice(m, PROBE, replace=False)]), layout)
+    fewer = min(m, PROBE)
+    some = joiner.build(joiner.xp.asarray(first.x[random.choice(m, fewer, replace=False)]), layout)
     whole = some if same else joiner.build(joiner.xp.asarray(second.x), layout)
     found = float(joiner.counts(some, whole, layout, same=same)[0].sum())
-    return found / 2 * (m / PROBE) ** 2 if same else found * m / PROBE
+    return found / 2 * (m / fewer) ** 2 if same else found * m / fewer
 
 
 def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> SamplePoints:

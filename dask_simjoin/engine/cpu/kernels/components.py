@@ -16,15 +16,12 @@ def find(parent: Array, i: int) -> int:
 
 
 @kernel
-def link(parent: Array, left: Array, right: Array, left_in: Array, right_in: Array, offset: int) -> None:
-    """Join the components of pairs of which both rows take part; the smaller root becomes the root.
-
-    `offset`: the node of the right side's first row.
-    """
+def link(parent: Array, left: Array, right: Array, left_nodes: Array, right_nodes: Array) -> None:
+    """Join the components of pairs of rows that have nodes (not -1); the smaller root becomes the root."""
     for n in range(left.size):
-        i, j = left[n], right[n]
-        if left_in[i] and right_in[j]:
-            a, b = find(parent, i), find(parent, j + offset)
+        i, j = left_nodes[left[n]], right_nodes[right[n]]
+        if i >= 0 and j >= 0:
+            a, b = find(parent, i), find(parent, j)
             if a < b:
                 parent[b] = a
             elif b < a:

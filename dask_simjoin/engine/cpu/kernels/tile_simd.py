@@ -223,6 +223,42 @@ def tile_decide(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, poin
     return sig, codegen
 
 
+def _compare_boxes(builder: Builder, sig: Signature, args: Values,
+                   between: Callable[..., Value]) -> Value:  # fmt: skip
+    """Mask of the 64 boxes of which totals of what is `between` them and one box are within a limit."""
+    lower_, upper_, dims_, low_, high_, limit_, norm_ = args
+    kind, norm = (F32 if sig.args[5] == types.float32 else F64), sig.args[6]
+    vector, groups, size = _lanes(kind)
+    slots = zeros(builder, vector, groups)
+
+    def step(k: Value) -> None:
+        offset = builder.mul(k, const(size))
+        lo = splat(builder, load(builder, builder.add(low_, offset), kind, size), vector)
+        hi = splat(builder, load(builder, builder.add(high_, offset), kind, size), vector)
+        row = builder.mul(k, const(TILE * size))
+
+        def of_boxes(g: int) -> Value:
+            at = builder.add(row, const(g * vector.count * size))
+            bounds = (load(builder, builder.add(side, at), vector, size) for side in (lower_, upper_))
+            return between(builder, *bounds, lo, hi)
+
+        add_terms(builder, norm, norm_, slots, of_boxes)
+
+    _accumulate(builder, dims_, step, 2)
+    bound = splat(builder, limit_, vector)
+    near = [builder.fcmp_ordered("<=", builder.load(slot), bound) for slot in slots]
+    return _join_bits(builder, near)
+
+
+def _gap(builder: Builder, lower: Value, upper: Value, lo: Value, hi: Value) -> Value:
+    zero = ir.Constant(lower.type, [0.0] * lower.type.count)
+    return larger(builder, larger(builder, builder.fsub(lower, hi), builder.fsub(lo, upper)), zero)
+
+
+def _span(builder: Builder, lower: Value, upper: Value, lo: Value, hi: Value) -> Value:
+    return larger(builder, builder.fsub(upper, lo), builder.fsub(hi, lower))
+
+
 @intrinsic
 def boxes_near(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims: NumbaType, low: NumbaType,
                high: NumbaType, limit: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
@@ -237,29 +273,23 @@ def boxes_near(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dim
     sig = types.uint64(*(types.int64,) * 5, limit, norm)
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        lower_, upper_, dims_, low_, high_, limit_, norm_ = args
-        kind = F32 if sig.args[5] == types.float32 else F64
-        vector, groups, size = _lanes(kind)
-        zero = ir.Constant(vector, [0.0] * vector.count)
-        slots = zeros(builder, vector, groups)
+        return _compare_boxes(builder, sig, args, _gap)
 
-        def step(k: Value) -> None:
-            offset = builder.mul(k, const(size))
-            lo = splat(builder, load(builder, builder.add(low_, offset), kind, size), vector)
-            hi = splat(builder, load(builder, builder.add(high_, offset), kind, size), vector)
-            row = builder.mul(k, const(TILE * size))
+    return sig, codegen
 
-            def gap(g: int) -> Value:
-                at = builder.add(row, const(g * vector.count * size))
-                a = builder.fsub(load(builder, builder.add(lower_, at), vector, size), hi)
-                b = builder.fsub(lo, load(builder, builder.add(upper_, at), vector, size))
-                return larger(builder, larger(builder, a, b), zero)
 
-            add_terms(builder, norm, norm_, slots, gap)
+@intrinsic
+def boxes_within(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims: NumbaType,
+                 low: NumbaType, high: NumbaType, limit: NumbaType,
+                 norm: NumbaType) -> Intrinsic:  # fmt: skip
+    """Mask of the 64 boxes whose points are all within a limit of all points of one box; see `boxes_near`.
 
-        _accumulate(builder, dims_, step, 2)
-        bound = splat(builder, limit_, vector)
-        near = [builder.fcmp_ordered("<=", builder.load(slot), bound) for slot in slots]
-        return _join_bits(builder, near)
+    No difference of two of their points is larger than what the boxes span together, so by the same reason
+    in float64 no total of theirs is larger than that of the spans.
+    """
+    sig = types.uint64(*(types.int64,) * 5, limit, norm)
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        return _compare_boxes(builder, sig, args, _span)
 
     return sig, codegen

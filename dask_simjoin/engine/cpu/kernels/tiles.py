@@ -12,9 +12,25 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.components import find
+from dask_simjoin.engine.cpu.kernels.marks import (
+    ASK,
+    COUNT,
+    ENDLESS,
+    LINK,
+    LOWEST,
+    MIXED,
+    PAIRS,
+    all_pairs,
+    mark_nodes,
+    mark_tile,
+    mark_tiles,
+    own_pairs,
+    settled,
+)
 from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, STATES, scan, within
-from dask_simjoin.engine.cpu.kernels.tile_simd import boxes_near, count_bits, lowest_bit
-from dask_simjoin.engine.cpu.kernels.totals import Kind
+from dask_simjoin.engine.cpu.kernels.tile_simd import boxes_near, boxes_within, count_bits, lowest_bit
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.types import Array
 
@@ -29,17 +45,31 @@ PREFETCHED = 16384
 GROUPS = 16
 """Groups of four queries in a tile, over which the next tile's prefetch is spread."""
 
+MANY = 16
+"""Neighbours of a point in a tile from which on all 64 counts are added to at once."""
+
 WORTHWHILE = 58
 """A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""
 
 
 @kernel
-def candidates(lower: Array, upper: Array, levels: Array, low: Any, high: Any, reach: Any, tiles: int,
-               least: int, norm: Kind, found: Array) -> int:  # fmt: skip
-    """Write the numbers of the tiles >= `least` within `reach` of a box to `found`; how many.
+def _within_itself(low: Any, high: Any, sure: Any, norm: Kind) -> bool:
+    """Whether all points of a box are within a limit of each other: see `boxes_within`."""
+    total = 0.0
+    for k in range(low.size):
+        total = add_term(total, np.float64(high[k]) - np.float64(low[k]), norm)
+    return bool(total <= sure)
 
-    `levels`: for each level of boxes, where its groups begin in `lower` and `upper`.
+
+@kernel
+def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: int, least: int, norm: Kind,
+               notes: Any, a: int, q_points: int, d_points: int, found: Array) -> int:  # fmt: skip
+    """Write the numbers of the tiles >= `least` within `reach` of tile `a` to `found`; how many.
+
+    `low`, `high`: the tile's box.  Of a task but `PAIRS` those are left out of which nothing is to be found
+    out, and those of which all pairs are within `sure` are noted at once.
     """
+    lower, upper, levels = tree
     stack = np.empty(STACK, np.int64)
     depth = np.empty(STACK, np.int64)
     d = lower.shape[1]
@@ -48,6 +78,7 @@ def candidates(lower: Array, upper: Array, levels: Array, low: Any, high: Any, r
     n = 0
     size = 1
     stack[0], depth[0] = 0, top
+    task, q_marks, d_marks, parent = notes.task, notes.q_marks, notes.d_marks, notes.parent
     while size > 0:
         size -= 1
         group, level = stack[size], depth[size]
@@ -58,30 +89,42 @@ def candidates(lower: Array, upper: Array, levels: Array, low: Any, high: Any, r
         if first > group * TILE:
             skip = first - group * TILE
             mask = mask & (ALL << np.uint64(skip)) if skip < TILE else NONE
-        if level == 0:
-            while mask != NONE:
-                tile = group * TILE + lowest_bit(mask)
-                mask &= mask - ONE
-                if tile < tiles:
-                    found[n] = tile
-                    n += 1
-        else:
-            limit = levels[level] - levels[level - 1]
-            while mask != NONE:
-                child = group * TILE + lowest_bit(mask)
-                mask &= mask - ONE
-                if child < limit:
-                    stack[size], depth[size] = child, level - 1
-                    size += 1
+        whole = NONE
+        if mask != NONE and task in (COUNT, LINK):
+            whole = mask & boxes_within(lower.ctypes.data + at, upper.ctypes.data + at, d, low.ctypes.data,
+                                        high.ctypes.data, sure, norm)  # fmt: skip
+        limit = tiles if level == 0 else levels[level] - levels[level - 1]
+        marks = 0 if level == 0 else tiles + levels[level - 1]
+        while mask != NONE:
+            bit = lowest_bit(mask)
+            child = group * TILE + bit
+            mask &= mask - ONE
+            if child >= limit:
+                break
+            if task != PAIRS:
+                x, y = q_marks[a], d_marks[marks + child]
+                told = settled(task, x, y)
+                if told == 1 or (told == ASK and find(parent, x) == find(parent, y)):
+                    continue
+                begin = child << (6 * level)
+                if (whole >> np.uint64(bit)) & ONE and begin >= least:
+                    end = min((child + 1) << (6 * level), tiles)
+                    all_pairs(notes, a, q_points, marks + child, begin, end, d_points)
+                    continue
+            if level == 0:
+                found[n] = child
+                n += 1
+            else:
+                stack[size], depth[size] = child, level - 1
+                size += 1
     return n
 
 
 @kernel
-def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, points: int, d: Terms,
-         swept: tuple[int, int], d_low: Array, d_high: Array, d_tree: Tree, d_names: Array,
-         reach: Any, threshold: float, norm: Kind, same: bool,
-         left: Array, right: Array, n: int, cap: int, counting: bool, q_counts: Array,
-         d_counts: Array, state: Array) -> int:  # fmt: skip
+def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_points: int, d: Terms,
+         swept: tuple[int, int], d_low: Array, d_high: Array, d_tree: Tree, d_names: Array, d_points: int,
+         reach: Any, sure_span: Any, threshold: float, norm: Kind, same: bool,
+         left: Array, right: Array, n: int, cap: int, notes: Any, state: Array) -> int:  # fmt: skip
     """Append pairs of names to `left` and `right`; the new number of pairs.
 
     Stops where the pairs of two tiles might not fit into `cap`: ``state[0]`` is the tile of
@@ -89,15 +132,14 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, poin
     the room it needs (0: the join is complete).  ``state[3]`` and ``state[4]`` count the
     pairs that only float64 could decide and those of them that it refused.
 
-    With `counting` each pair adds 1 to its two points' numbers in `q_counts` and `d_counts` (one
-    array if `same`) instead.
+    Of a task but `PAIRS` nothing is written but `notes`, which is of one side twice if `same`.
 
-    `q` and `d` are what is known of the two sides: see `sides`; `points`: how many queries.  `q_z`: address
+    `q` and `d` are what is known of the two sides: see `sides`; `q_z`: address
     of the queries' vectors and bytes of a tile, and `swept` of the vectors that are read first; `norm`: see
-    `totals.kind_of`.
+    `totals.kind_of`; `reach`: largest gap of boxes that hold a pair, and `sure_span`: largest span of those
+    that hold nothing else, as totals.
     """
     dims = q_low.shape[1]
-    lower, upper, levels = d_tree
     tiles = d_low.shape[0]
     found = np.empty(tiles, np.int64)
     masks = np.zeros(STATES, np.uint64)
@@ -105,17 +147,49 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, poin
     state[2] = 0
     z_base, z_step = swept
     share = z_step // (64 * GROUPS) if z_step <= PREFETCHED else 0
-    for a in range(state[0], q_low.shape[0]):
-        count = candidates(lower, upper, levels, q_low[a], q_high[a], reach, tiles,
-                           a if same else 0, norm, found)  # fmt: skip
-        valid = ALL if (a + 1) * TILE <= points else (ONE << np.uint64(points - a * TILE)) - ONE
+    task, enough, levels = notes.task, notes.enough, d_tree[2]
+    q_values, d_values, q_lowest, d_lowest = notes.q_values, notes.d_values, notes.q_low, notes.d_low
+    q_marks, d_marks, parent = notes.q_marks, notes.d_marks, notes.parent
+    marking = task == LINK or (task == COUNT and enough != ENDLESS)
+    unsettled = MIXED if task == LINK else 0
+    # tiles meet themselves first, where that tells much of them
+    own_round = q_low.shape[0] if same and task != PAIRS else 0
+    again = own_round  # when marks of nodes are made anew
+    if task != PAIRS:
+        mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
+        if not same:
+            mark_tiles(notes, notes.d_values, notes.d_marks, d_points)
+    for turn in range(state[0], own_round + q_low.shape[0]):
+        a = turn if turn < own_round else turn - own_round
+        if task != PAIRS and turn == again:
+            mark_nodes(notes, notes.d_marks, tiles, levels)
+            again = own_round + max(2 * a, 1) if marking else -1
+        if turn < own_round:
+            count, found[0] = 1, a
+            if settled(task, q_marks[a], q_marks[a]) == 1:
+                count = 0
+            elif task != LOWEST and _within_itself(q_low[a], q_high[a], sure_span, norm):
+                own_pairs(notes, a, q_points)
+                count = 0
+        else:
+            least = 0 if not same else (a if task == PAIRS else a + 1)
+            count = candidates(d_tree, q_low[a], q_high[a], reach, sure_span, tiles, least, norm, notes, a,
+                               q_points, d_points, found)  # fmt: skip
+        valid = ALL if (a + 1) * TILE <= q_points else (ONE << np.uint64(q_points - a * TILE)) - ONE
         at = q_z[0] + a * q_z[1]
         tested, kept = 0, 0
         for c in range(state[1], count):
-            if not counting and n + TILE * TILE > cap:
-                state[0], state[1], state[2] = a, c, TILE * TILE
+            if task == PAIRS and n + TILE * TILE > cap:
+                state[0], state[1], state[2] = turn, c, TILE * TILE
                 return n
             b = found[c]
+            alike = False
+            if task != PAIRS:
+                x, y = q_marks[a], d_marks[b]
+                told = settled(task, x, y)
+                if told == 1 or (told == ASK and find(parent, x) == find(parent, y)):
+                    continue
+                alike = task == LINK and x >= 0 and y >= 0  # two sets: one pair is enough
             near = valid
             if c % PROBE == 0:
                 tested, kept = 0, 0
@@ -126,6 +200,7 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, poin
                 kept += count_bits(near)
             ahead = z_base + found[min(c + 1, count - 1)] * z_step
             hit = scan(q, d, a, b, near, ahead, share, at_masks, norm)
+            hits = 0
             while hit != NONE:
                 t = lowest_bit(hit)
                 hit &= hit - ONE
@@ -135,6 +210,12 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, poin
                     # later points only: each pair once, and no point with itself
                     upto = ONE << np.uint64(t)
                     mask &= ~(upto | (upto - ONE))
+                if task == COUNT and mask & ~sure == NONE and count_bits(mask) >= MANY:
+                    hits += 1
+                    q_values[i] += count_bits(mask)
+                    for k in range(min(TILE, d_points - b * TILE)):
+                        d_values[b * TILE + k] += np.int64((mask >> np.uint64(k)) & ONE)
+                    continue
                 name = q_names[i]
                 while mask != NONE:
                     bit = lowest_bit(mask)
@@ -145,9 +226,28 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, poin
                         if not within(q, d, i, j, threshold):
                             state[4] += 1
                             continue
-                    if counting:
-                        q_counts[i] += 1
-                        d_counts[j] += 1
+                    if task != PAIRS:
+                        # no function is called here: references to arrays would be counted with every pair
+                        x, y = q_values[i], d_values[j]
+                        if task == COUNT:
+                            q_values[i] += 1
+                            d_values[j] += 1
+                        elif task == LOWEST:
+                            if x < 0 <= y:
+                                q_lowest[i] = min(q_lowest[i], y)
+                            elif y < 0 <= x:
+                                d_lowest[j] = min(d_lowest[j], x)
+                        elif x >= 0 and y >= 0:
+                            while parent[x] != x:
+                                parent[x] = parent[parent[x]]
+                                x = parent[x]
+                            while parent[y] != y:
+                                parent[y] = parent[parent[y]]
+                                y = parent[y]
+                            parent[max(x, y)] = min(x, y)
+                            if alike:
+                                mask, hit = NONE, NONE
+                        hits += 1
                         continue
                     other = d_names[j]
                     if same and other < name:
@@ -155,6 +255,11 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, poin
                     else:
                         left[n], right[n] = name, other
                     n += 1
+            if marking and hits >= MANY:
+                if q_marks[a] == unsettled:
+                    q_marks[a] = mark_tile(task, enough, parent, q_values, a, q_points)
+                if d_marks[b] == unsettled:
+                    d_marks[b] = mark_tile(task, enough, parent, d_values, b, d_points)
         state[1] = 0
-    state[0] = q_low.shape[0]
+    state[0] = own_round + q_low.shape[0]
     return n

@@ -95,7 +95,7 @@ def pairs(q: Index, d: Index, layout: GridLayout, same: bool, names: list[np.nda
 
 
 def counts(q: Index, d: Index, layout: GridLayout, same: bool, q_counts: np.ndarray,
-           d_counts: np.ndarray) -> None:  # fmt: skip
+           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
     """Add up the pairs of each place of both sides."""
     names = [side["order"] for side in (q, d)]
     run(q, d, layout, same, names, None, (q_counts, d_counts), np.zeros(6, np.int64))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Index
+
+Sides = tuple[np.ndarray, np.ndarray]
+"""An array of each side, by place: one, where both are one index."""
 
 
 class CpuMethod(Protocol):
@@ -48,5 +51,26 @@ class CpuMethod(Protocol):
         """
 
     def counts(self, q: Index, d: Index, layout: Layout, same: bool, q_counts: np.ndarray,
-               d_counts: np.ndarray) -> None:  # fmt: skip
-        """Add up the pairs of each place of both sides; of `same` in one array, or the first side's only."""
+               d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+        """Add up the pairs of each place of both sides; of `same` in one array, or the first side's only.
+
+        From `enough` on they need not be right.
+        """
+
+
+@runtime_checkable
+class ManyAtOnce(Protocol):
+    """The functions of one that need not find each pair to tell what pairs connect: else `one_by_one` does.
+
+    Arrays of both sides are by place, and one where both are one index.
+    """
+
+    def connect(self, q: Index, d: Index, layout: Layout, same: bool, nodes: Sides,
+                parent: np.ndarray) -> None:  # fmt: skip
+        """Join the sets of both ends of pairs in a forest of nodes: see `Joiner.connect`.
+
+        `nodes`: int64, of each place, or -1 if it takes no part.
+        """
+
+    def lowest(self, q: Index, d: Index, layout: Layout, same: bool, labels: Sides, low: Sides) -> None:
+        """Lower what places without a label (-1) have in `low` to their neighbours' labels; all int64."""

@@ -88,7 +88,7 @@ def pairs(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.nd
 
 
 def counts(q: Index, d: Index, layout: SweepLayout, same: bool, q_counts: np.ndarray,
-                  d_counts: np.ndarray) -> None:  # fmt: skip
+                  d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
     # adding to both points of a pair would take longer than to meet it from both
     half = same and d_counts is not q_counts
     _count(q, d, layout, half, q_counts)

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import pack
+from dask_simjoin.engine.cpu.kernels.marks import COUNT, ENDLESS, LINK, LOWEST, PAIRS, Notes
 from dask_simjoin.engine.cpu.kernels.quantized_simd import WAYS
 from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, QuantizedLongs
 from dask_simjoin.engine.cpu.kernels.tiles import join
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
+from dask_simjoin.engine.cpu.methods.method import Sides
 from dask_simjoin.engine.cpu.methods.sinks import Sink
 from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
 from dask_simjoin.engine.index import kdorder
@@ -144,21 +146,25 @@ def _sides(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[int
     return sides[0], sides[1], _at(d["tiles"])
 
 
-_NO_PAIRS, _NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
+_NO_PAIRS, _NONE, _NO_NODES = (np.empty(0, np.int32),) * 2, np.empty(0, np.int64), np.empty(0, np.int32)
+
+_NO_NOTES = Notes(PAIRS, 0, *(_NONE,) * 6, _NO_NODES, _NONE)
 
 
 def _tile_join(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
                state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = _NO_PAIRS, room: int = 0,
-               counts: tuple[np.ndarray, np.ndarray] | None = None) -> int:  # fmt: skip
+               notes: Notes = _NO_NOTES) -> int:  # fmt: skip
     most: Any = layout.threshold
+    sure = most
     if layout.filter is not None:
-        most = layout.filter.box_reach(max(q["norm"], d["norm"]))
+        norm = max(q["norm"], d["norm"])
+        most, sure = layout.filter.box_reach(norm), layout.filter.box_sure(norm)
     q_terms, d_terms, swept = _sides(q, d, layout)
     tree = (d["lower"], d["upper"], d["levels"])
     done: int = join(
         q_terms, _at(q["z"]), q["low"], q["high"], names[0], len(q["y"]), d_terms, swept, d["low"],
-        d["high"], tree, names[1], most, layout.threshold, kind_of(layout.norm), same, *out, 0, room,
-        counts is not None, *(counts or _NO_COUNTS), state,
+        d["high"], tree, names[1], len(d["y"]), most, sure, layout.threshold, kind_of(layout.norm), same,
+        *out, 0, room, notes, state,
     )  # fmt: skip
     return done
 
@@ -183,10 +189,33 @@ def pairs(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.nd
         sink.full(n, int(state[2]))
 
 
-def counts(q: Index, d: Index, layout: TilesLayout, same: bool, q_counts: np.ndarray,
-                d_counts: np.ndarray) -> None:  # fmt: skip
-    """Add up the pairs of each place of both sides."""
+def _noted(q: Index, d: Index, layout: TilesLayout, same: bool, task: int, values: Sides, *,
+           low: Sides = (_NONE, _NONE), parent: np.ndarray = _NO_NODES,
+           enough: int = ENDLESS) -> Notes:  # fmt: skip
+    """Do what a task does with pairs, none of which is kept; `values`: by place."""
     q, d = _align(q, d)
-    names = [s["order"] for s in (q, d)]
-    state = np.zeros(5, np.int64)
-    _tile_join(q, d, layout, same, names, state, counts=(q_counts, d_counts))
+    tiles = len(d["z"])
+    d_marks = np.zeros(tiles + len(d["lower"]), np.int64)
+    q_marks = d_marks if same else np.zeros(len(q["z"]), np.int64)
+    notes = Notes(task, enough, *values, *low, q_marks, d_marks, parent, np.zeros(tiles + 1, np.int64))
+    _tile_join(q, d, layout, same, [q["order"], d["order"]], np.zeros(5, np.int64), notes=notes)
+    return notes
+
+
+def counts(q: Index, d: Index, layout: TilesLayout, same: bool, q_counts: np.ndarray,
+           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+    """Add up the pairs of each place of both sides; from `enough` on they need not be right."""
+    most = ENDLESS if enough is None else enough
+    notes = _noted(q, d, layout, same, COUNT, (q_counts, d_counts), enough=most)
+    n = len(d["y"])
+    d_counts[:n] += np.repeat(np.cumsum(notes.more[:-1]), TILE)[:n]
+
+
+def connect(q: Index, d: Index, layout: TilesLayout, same: bool, nodes: Sides, parent: np.ndarray) -> None:
+    """Join the sets of both ends of pairs; `nodes`: of each place, or -1."""
+    _noted(q, d, layout, same, LINK, nodes, parent=parent)
+
+
+def lowest(q: Index, d: Index, layout: TilesLayout, same: bool, labels: Sides, low: Sides) -> None:
+    """Lower what places without a label have in `low` to the labels of their neighbours."""
+    _noted(q, d, layout, same, LOWEST, labels, low=low)

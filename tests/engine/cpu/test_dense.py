@@ -1,0 +1,146 @@
+"""What is told of many pairs at once is what is told of them one by one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.engine.cpu.joiner import JOINER
+from dask_simjoin.engine.filters.float32 import make_filter
+from dask_simjoin.metrics.norms import Norm, add
+from tests.support.profiles import examples
+
+NORMS = (1, 2, 3, math.inf)
+
+
+def totals(x: np.ndarray, y: np.ndarray, norm: Norm) -> np.ndarray:
+    """All totals (n, m), by the definition."""
+    total = np.zeros((len(x), len(y)))
+    for k in range(x.shape[1]):
+        total = np.asarray(add(total, np.abs(x[:, None, k] - y[None, :, k]), norm))
+    return total
+
+
+@st.composite
+def clumps(draw: st.DrawFn) -> tuple[np.ndarray, float, Norm]:
+    """Points in clumps, some of them all equal or just within eps of each other, and a threshold."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    dims, norm = draw(st.integers(1, 6)), draw(st.sampled_from(NORMS))
+    step = draw(st.sampled_from([0.0, 1e-3, 1.0, 1 / 3]))
+    parts = []
+    for _ in range(draw(st.integers(1, 5))):
+        size = draw(st.integers(1, 150))
+        grid = random.integers(0, draw(st.integers(1, 4)), (size, dims)) * step
+        parts.append(grid + random.integers(0, 3, dims) * draw(st.sampled_from([0.0, 1.0, 7.0])))
+    x = np.concatenate(parts) + draw(st.sampled_from([0.0, -3.5, 1e6, 1e12]))
+    random.shuffle(x)
+    away = totals(x[:40], x[:40], norm)
+    exact = draw(st.sampled_from(sorted(set(away.ravel().tolist()))))  # ties at the threshold
+    nudged = draw(st.sampled_from([exact, math.nextafter(exact, math.inf), math.nextafter(exact, 0.0)]))
+    return x, max(nudged, 0.0), norm
+
+
+def layout_of(x: np.ndarray, threshold: float, norm: Norm):  # type: ignore[no-untyped-def]
+    return JOINER.layout("tiles", x.min(0), x.max(0), x.mean(0), x.var(0), threshold, norm)
+
+
+def sets_of(near: np.ndarray, taking: np.ndarray) -> np.ndarray:
+    """The smallest row of each row's component among those that take part."""
+    root = np.arange(len(near))
+    joined = near & taking[:, None] & taking[None, :]
+    while True:
+        low = np.where(joined, root[None, :], len(near)).min(1, initial=len(near))
+        new = np.minimum(root, low)
+        if (new == root).all():
+            return root
+        root = new
+
+
+@settings(max_examples=examples(60))
+@given(clumps(), st.integers(0, 80))
+def test_one_chunk(case: tuple[np.ndarray, float, Norm], enough: int) -> None:
+    x, threshold, norm = case
+    near = totals(x, x, norm) <= threshold
+    np.fill_diagonal(near, False)
+    layout = layout_of(x, threshold, norm)
+    index = JOINER.build(x, layout)
+    true = near.sum(1)
+    assert (JOINER.counts(index, index, layout, same=True)[0] == true).all()
+    some = JOINER.counts(index, index, layout, same=True, enough=enough)[0]
+    assert (np.minimum(some, enough) == np.minimum(true, enough)).all()
+    weights = JOINER.weights(index, index, layout, same=True)
+    pairs = JOINER.pairs(index, index, layout, same=True)
+    assert weights.sum() == len(pairs.left) == near.sum() // 2
+
+    core = true >= enough
+    parent = np.arange(len(x), dtype=np.int32)
+    JOINER.connect(index, index, layout, parent, (core, core), 0, same=True)
+    JOINER.roots(parent)
+    root = sets_of(near, core)
+    assert (parent == root).all()
+
+    labels = np.where(core, root, -1)
+    low = np.full(len(x), len(x))
+    JOINER.lowest(index, index, layout, (labels, labels), (low, low), same=True)
+    expected = np.where(near & core[None, :], labels[None, :], len(x)).min(1, initial=len(x))
+    assert (low[~core] == expected[~core]).all()
+
+
+@settings(max_examples=examples(40))
+@given(clumps(), st.integers(0, 80), st.randoms(use_true_random=False))
+def test_two_chunks(case: tuple[np.ndarray, float, Norm], enough: int, random) -> None:  # type: ignore[no-untyped-def]
+    x, threshold, norm = case
+    cut = random.randint(0, len(x))
+    layout = layout_of(x, threshold, norm)
+    sides = x[:cut], x[cut:]
+    one, two = (JOINER.build(side, layout) for side in sides)
+    near = totals(*sides, norm) <= threshold
+    for told in (None, enough):
+        found = JOINER.counts(one, two, layout, same=False, enough=told)
+        for counts, true in zip(found, (near.sum(1), near.sum(0)), strict=True):
+            most = len(x) if told is None else told
+            assert (np.minimum(counts, most) == np.minimum(true, most)).all()
+
+    taking = np.array([random.random() < 0.8 for _ in x], bool)
+    whole = np.zeros((len(x), len(x)), bool)
+    whole[:cut, cut:] = near
+    whole |= whole.T
+    parent = np.arange(len(x), dtype=np.int32)
+    JOINER.connect(one, two, layout, parent, (taking[:cut], taking[cut:]), cut, same=False)
+    JOINER.roots(parent)
+    assert (parent == sets_of(whole, taking)).all()
+
+    labels = np.where(taking, np.arange(len(x)), -1)
+    low = np.full(len(x), len(x))
+    sides_low = low[:cut].copy(), low[cut:].copy()
+    JOINER.lowest(one, two, layout, (labels[:cut], labels[cut:]), sides_low, same=False)
+    expected = np.where(whole & taking[None, :], labels[None, :], len(x)).min(1, initial=len(x))
+    assert (np.concatenate(sides_low)[~taking] == expected[~taking]).all()
+
+
+@pytest.mark.parametrize("dims", [1, 3, 16, 128])
+def test_boxes_that_hold_nothing_but_pairs(dims: int) -> None:
+    """No span that is sure is of points further apart than eps, one ulp around its limit included."""
+    random = np.random.default_rng(dims)
+    x = random.normal(0, 1, (400, dims)) + 100.0
+    told = 0
+    for eps in (0.5, 2.0 * math.sqrt(dims), 40.0):
+        made = make_filter(x.min(0), x.max(0), x.mean(0), x.var(0), eps * eps)
+        if made is None:
+            continue
+        z = ((x - np.array(made.centre)) * made.scale).astype(np.float32)
+        norm = float((z.astype(float) ** 2).sum(1).max())
+        limit = made.box_sure(norm)
+        assert limit <= made.box_reach(norm)
+        span = np.zeros((len(z), len(z)), np.float32)
+        for k in range(dims):
+            t = np.abs(z[:, None, k] - z[None, :, k])
+            span += t * t
+        surely = span <= limit
+        told += int(surely.sum()) - len(z)
+        assert (totals(x, x, 2)[surely] <= eps * eps).all()
+    assert told > 0
