@@ -58,7 +58,7 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
         Whether to leave out rows with a missing, NaN or infinite coordinate.
     method : {"auto", "sweep", "tiles", "grid"} or an object of `dask_simjoin.methods`
         The engine: a row sweep over an eps-grid for up to 4 dimensions, or tiles for any
-        number; on GPUs always tiles.  "grid": the grid joins of two papers, for comparison; as an
+        number; on GPUs tiles.  "grid": the grid joins of two papers, for comparison; as an
         object it takes options, such as ``methods.Grid(indexed=4)``.  All give the same pairs.
     partitioning : {"auto", "entity", "spatial", "replicated"}
         Of a Dask DataFrame.  "entity": rows stay with the rows next to them; small partitions

@@ -16,6 +16,7 @@ USUAL_INDEXED = 6
 
 PATTERNS = ("full", "unicomp", "lid")
 ORDERS = ("given", "workload", "queue")
+THREADS = (1, 2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,15 +47,28 @@ class Grid:
     order : {"given", "workload", "queue"}
         In which order queries are done: as rows are, or by the number of points in the cells that they visit,
         most first (section III-C), in strided batches; "queue": one after the other (section III-D).
-    batches : int
-        Strided batches at least.
+    threads : int
+        On GPUs: threads of a query, which share the points of each cell (section III-A): 1, 2, 4, 8, 16
+        or 32.
+    precision : {"float32", "float64"}
+        On GPUs: what candidates are compared in, before float64 decides what float32 leaves open; other
+        norms than squares always are in float64.
+    buffer : int
+        On GPUs: pairs of a batch at most, of which there are as many as an estimate says; a batch of more is
+        done again in two.
+    batches, streams : int
+        Batches at least, and how many of them a GPU does at a time.
+    sample : float
+        On GPUs: the share of the queries of which the estimate is made; the first ones of a queue.
 
     Notes
     -----
     Unlike in the papers, unordered pairs are written once; cells are wider than `eps` by one part in 2**18,
     so that none is lost to rounding, or twice as wide where their numbers would not fit 62 bits; points are
     stored in the order of cells; variances are those of all rows; cells that a half pattern leaves out are
-    not enumerated; ties of workloads are broken by cell number, ties of sorted values by position.
+    not enumerated; a batch has a queue of its own, and one that overflows is done again in two; float32
+    only leaves out, and what is near the threshold is decided in float64; ties of workloads are broken by
+    cell number, ties of sorted values by position.
 
     Examples
     --------
@@ -64,11 +78,14 @@ class Grid:
     >>> df.simjoin.self_join(1.0, method=methods.Grid(pattern="unicomp"))
        left  right
     0     0      1
-    >>> methods.Grid.plain()
-    Grid(indexed=12, reorder=False, sort=False, short_circuit=False, pattern='full', order='given', batches=3)
+    >>> methods.Grid.balanced().threads
+    8
     """
 
-    modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.methods.grid"}
+    modules: ClassVar[Mapping[str, str]] = {
+        "pandas": "dask_simjoin.engine.cpu.methods.grid",
+        "cudf": "dask_simjoin.engine.gpu.methods.grid",
+    }
     max_dims: ClassVar[int | None] = None
 
     indexed: int | str | None = None
@@ -77,7 +94,12 @@ class Grid:
     short_circuit: bool = True
     pattern: str = "lid"
     order: str = "queue"
+    threads: int = 8
+    precision: str = "float32"
+    buffer: int = 10**8
     batches: int = 3
+    streams: int = 3
+    sample: float = 0.01
 
     def __post_init__(self) -> None:
         if self.indexed not in (None, "auto"):
@@ -87,26 +109,36 @@ class Grid:
         _check_one_of("sort", self.sort, (True, False, None))
         _check_one_of("pattern", self.pattern, PATTERNS)
         _check_one_of("order", self.order, ORDERS)
+        _check_one_of("threads", self.threads, THREADS)
+        _check_one_of("precision", self.precision, ("float32", "float64"))
+        _check_whole("buffer", self.buffer, 1, 1 << 40)
         _check_whole("batches", self.batches, 1, 1 << 20)
+        _check_whole("streams", self.streams, 1, 64)
+        if not isinstance(self.sample, float) or not 0 < self.sample <= 1:
+            raise OptionError(
+                f"Grid(sample={self.sample!r}) is not allowed; use a float above 0 and up to 1.0."
+            )
 
     @classmethod
     def plain(cls) -> Grid:
         """Return what both papers improve on: all dimensions indexed, all cells visited, rows in order."""
         return cls(
-            indexed=MAX_INDEXED, reorder=False, sort=False, short_circuit=False, pattern="full", order="given"
-        )
+            indexed=MAX_INDEXED, reorder=False, sort=False, short_circuit=False, pattern="full",
+            order="given", threads=1, precision="float64",
+        )  # fmt: skip
 
     @classmethod
     def balanced(cls) -> Grid:
-        """Return the final configuration of the paper on load balance: LID-UNICOMP and the queue of work."""
+        """Return the final configuration of the paper on load balance: LID-UNICOMP, a queue, 8 threads."""
         return cls(
-            indexed=MAX_INDEXED, reorder=False, sort=False, short_circuit=False, pattern="lid", order="queue"
-        )
+            indexed=MAX_INDEXED, reorder=False, sort=False, short_circuit=False, pattern="lid",
+            order="queue", threads=8, precision="float64",
+        )  # fmt: skip
 
     @classmethod
     def gpu_join(cls, indexed: int | str = USUAL_INDEXED) -> Grid:
         """Return GPU-Join with all its optimisations, for many dimensions."""
-        return cls(indexed=indexed, sort=True, pattern="full", order="given")
+        return cls(indexed=indexed, sort=True, pattern="full", order="given", threads=1)
 
     def is_best(self, dims: int) -> bool:
         """Tell that "auto" never takes it: the product's own methods are faster."""
@@ -121,7 +153,7 @@ def _check_whole(name: str, value: Any, least: int, most: int, others: str = "")
 
 
 def _check_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
-    if not any(value is one or (isinstance(value, str) and value == one) for one in allowed):
+    if not any(type(value) is type(one) and value == one for one in allowed):
         raise OptionError(
             f"Grid({name}={value!r}) is not allowed; use one of {', '.join(map(repr, allowed))}."
         )

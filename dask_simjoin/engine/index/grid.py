@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.grid import USUAL_INDEXED, Grid
-from dask_simjoin.engine.index.sweep import KEY_BITS, MAX_CELL_BITS, WIDEN, order_by_key
+from dask_simjoin.engine.index.sweep import KEY_BITS, MAX_CELL_BITS, WIDEN
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.metrics.types import Array, ArrayModule, Index
 
@@ -65,6 +66,10 @@ class GridLayout:
         The dimension by which the points of a cell are sorted; -1: none.
     norm : int or float
         Of the totals that the decision compares.
+    order : tuple of int
+        All dimensions, the ones of largest variance first.
+    bounds : Bounds or None
+        Of the float32 filter, where there is one: on GPUs.
     """
 
     threshold: float
@@ -73,6 +78,8 @@ class GridLayout:
     cells: Cells
     sort_dim: int
     norm: Norm = 2
+    order: tuple[int, ...] = ()
+    bounds: Bounds | None = None
 
     @property
     def method(self) -> str:
@@ -91,11 +98,14 @@ class GridLayout:
         if self.sort_dim >= 0:
             words.append(f"sorted by {names([self.sort_dim])}")
         words += ["short circuit"] * asked.short_circuit
+        if self.bounds is not None:
+            words.append("float32")
         return "; ".join([*words, f"pattern {asked.pattern}", f"order {asked.order}"])
 
 
 def make_grid_layout(options: Grid, lower: np.ndarray, upper: np.ndarray, variance: np.ndarray,
-                     threshold: float, norm: Norm = 2) -> GridLayout:  # fmt: skip
+                     threshold: float, norm: Norm = 2,
+                     bounds: Bounds | None = None) -> GridLayout:  # fmt: skip
     """Choose the cells for points within the box [lower, upper], of this variance (d,)."""
     dims, order = len(lower), dims_in_order(options, variance)
     # "auto" is decided where there is a sample: see `grid_choice`
@@ -103,7 +113,8 @@ def make_grid_layout(options: Grid, lower: np.ndarray, upper: np.ndarray, varian
     k = min(asked, dims)
     sort = k < dims if options.sort is None else options.sort
     cells = make_cells(lower, upper, order[:k], reach(norm, threshold))
-    return GridLayout(threshold, options, dims, cells, order[k % dims] if sort else -1, norm)
+    widest = dims_in_order(replace(options, reorder=True), variance)
+    return GridLayout(threshold, options, dims, cells, order[k % dims] if sort else -1, norm, widest, bounds)
 
 
 def dims_in_order(options: Grid, variance: np.ndarray) -> tuple[int, ...]:
@@ -174,8 +185,10 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
     if layout.sort_dim < 0 or not n:
         positions = xp.argsort(keys, kind="stable")
         keys = keys[positions]
-    else:
-        positions, keys = order_by_key(xp.ascontiguousarray(x[:, layout.sort_dim]), keys, xp)
+    else:  # two stable sorts
+        positions = xp.argsort(xp.ascontiguousarray(x[:, layout.sort_dim]), kind="stable")
+        positions = positions[xp.argsort(keys[positions], kind="stable")]
+        keys = keys[positions]
     order = xp.zeros(n + pad, xp.int32)
     order[:n] = positions
     one = xp.ones(1, bool)

@@ -167,7 +167,7 @@ def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
     return shifted.astype(xp.int64)
 
 
-def order_by_key(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
+def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
     """Order by row key, then by value: positions and keys, both in that order; `keys` are used up.
 
     One sort of (key, fixed-point value, position) in 64 bits, and a second one of the points
@@ -224,7 +224,7 @@ def build(x: Array, grid: Grid, pad: int, xp: ArrayModule = np) -> Index:
     n, d = x.shape
     columns = [xp.ascontiguousarray(x[:, k]) for k in range(d)]
     keys = row_keys(x, grid, xp)
-    positions, keys = order_by_key(columns[grid.sweep], keys, xp) if n else (keys, keys)
+    positions, keys = _order(columns[grid.sweep], keys, xp) if n else (keys, keys)
     cols = xp.zeros((d, n + pad))
     for column, out in zip(columns, cols, strict=True):
         column.take(positions, out=out[:n], **UNCHECKED.get(xp.__name__, {}))

@@ -11,6 +11,7 @@ from dask_simjoin.cluster.algorithms.components import component_roots, new_node
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.nearest import SEARCHER
+from dask_simjoin.engine.grid import Grid
 from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
 from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
 from dask_simjoin.engine.index.regions import make_regions
@@ -66,6 +67,18 @@ def main() -> None:
             assert int(low[0][:250].min()) < 10**6 == int(low[0][250:].min())
             assert int(JOINER.counts(whole, whole, layout, same=True)[0].sum()) == 2 * len(expected)
             assert int(JOINER.counts(*parts, layout, same=False)[0].sum()) == len(across.left)
+        for options in (Grid(buffer=1000), Grid.plain(), Grid.gpu_join(2), Grid(order="workload")):
+            m = x.min(0), x.max(0), x.mean(0), x.var(0)
+            grid = JOINER.layout(options, *m, eps * eps)
+            whole, few = JOINER.build(cupy.asarray(x), grid), JOINER.build(cupy.asarray(x[:500]), grid)
+            pairs = JOINER.pairs(whole, whole, grid, same=True, distance=cupy.sqrt)
+            assert set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)) == expected
+            assert int(JOINER.counts(whole, whole, grid, same=True)[0].sum()) == 2 * len(expected)
+            across = JOINER.pairs(few, whole, grid, same=False, labels=tuple(
+                side["order"].astype(cupy.int64) for side in (few, whole)
+            ))  # fmt: skip
+            assert len(across.left) == 500 + sum((a < 500) + (b < 500) for a, b in expected)
+            joins += 2
         regions = make_regions(x[::3], np.full(len(x[::3]), 3.0), x.min(0), x.max(0), eps / 8, 50, 32)
         JOINER.regions(cupy.asarray(x), regions, eps / 8, eps * eps / 64)
     print(f"{joins} joins are right")

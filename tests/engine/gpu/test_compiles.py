@@ -73,6 +73,16 @@ def variants(name):
         plain = [{"DIMS": d, "EXACT": e} | purpose for d, e, purpose in every]
         several = itertools.product(NORMS, ((2, PURPOSES[0]), (17, PURPOSES[1]), (3, SINKS[0])))
         return plain + [{"DIMS": d, "EXACT": 1} | purpose | norm for norm, (d, purpose) in several]
+    if name == "grid":
+        shapes = [(1, 1), (2, 2), (3, 3), (6, 6), (16, 1), (16, 6), (17, 6), (64, 12), (2048, 2)]
+        every = [
+            *itertools.product(shapes, (0, 1), PURPOSES),
+            *itertools.product(((2, 2), (17, 6)), (0, 1), SINKS),
+        ]
+        every += [(shape, 1, PURPOSES[0] | {"TELLING": 1}) for shape in shapes]
+        every += [((6, 6), 0, PURPOSES[0] | {"TELLING": 1})]
+        every += [((2, 2), 1, norm | PURPOSES[0]) for norm in NORMS] + [((17, 6), 1, NORMS[2] | PURPOSES[1])]
+        return [{"DIMS": d, "INDEXED": k, "EXACT": e} | rest for (d, k), e, rest in every]
     if name == "tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]

@@ -10,6 +10,7 @@ from dask_simjoin.metrics.norms import Norm
 
 SHARED = {
     "tiles": ("components.cuh",),
+    "grid": ("components.cuh",),
     "tensor": ("components.cuh", "tensor.cuh", "near.cuh"),
     "tensor_wide": ("components.cuh", "tensor.cuh", "near.cuh"),
     "finish": (),

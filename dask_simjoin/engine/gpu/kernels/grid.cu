@@ -1,0 +1,279 @@
+// The grid joins of two papers: see dask_simjoin/engine/grid.py.  P1 is GPU-Join (Gowanlock & Karsin 2019), P2 the
+// load balancing for few dimensions (Gallet & Gowanlock 2019).
+//
+// A group of `threads` lanes has one query and ends with it.  Each of them looks up the cells around it, and they
+// share the points of every cell (P2, III-A).  Queries are `places[first + number * step]`: strided batches, or with
+// `queue` the next one that no group has (P2, III-D), of a batch of its own, so that batches are deterministic.
+//
+// Pairs are counted behind `room` without being written: a batch of too many is done again in parts.
+//
+// Constants: DIMS; INDEXED; NORM; EXACT 0 or 1 (of other norms than 2: 1); COUNTING 0 (pairs) or 1 (numbers of
+// neighbours); TELLING 0 or 1 (what was done is counted); SINK.
+
+#define THREADS 256
+#define FULL_PATTERN 0
+#define UNICOMP 1
+#define LID 2
+#define TERMS 8            // summed before a sum is looked at
+#define SMALL (DIMS <= 16) // queries fit into registers
+
+#if SMALL
+constexpr int AT_ONCE = (DIMS + TERMS - 1) / TERMS;
+#else
+constexpr int AT_ONCE = 1;
+#endif
+
+#ifndef TELLING
+#define TELLING 0
+#endif
+
+typedef long long i64;
+
+// What `state` holds: pairs, the queue's head, pairs that float64 decided and refused, then what TELLING counts.
+#define PAIRS 0
+#define HEAD 1
+#define DECIDED 2
+#define REFUSED 3
+#define LOOKUPS 4
+#define FOUND 5
+#define CANDIDATES 6
+#define COMPARISONS 7
+#define SUMMED 8
+#define ACTIVE 9
+#define LANES 10
+
+__device__ __forceinline__ int find(const i64* __restrict__ numbers, int begin, int end, i64 number) {
+    const int stop = end;
+    while (begin < end) {
+        const int middle = begin + (end - begin) / 2;
+        if (numbers[middle] < number) begin = middle + 1;
+        else end = middle;
+    }
+    return begin < stop && numbers[begin] == number ? begin : -1;
+}
+
+// Shows the cells that a pattern visits from the cell of coordinates `own` to `visit`; returns how many it looked for.
+// Those that differ from it last in dimension i are one stage: in it UNICOMP visits those of an odd own coordinate,
+// and LID those of a larger one, whose numbers are larger as the first dimension is the fastest.
+template <class Visit>
+__device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i64* __restrict__ mask,
+                                           const i64* __restrict__ mask_starts, const i64* __restrict__ strides,
+                                           const i64* __restrict__ keys, int cells, int pattern, Visit visit) {
+    u64 there = 0;  // of each dimension 3 bits: whether the coordinates -1, 0, +1 of it are
+    u32 odd = 0, lookups = 0;
+    i64 key = 0;
+    int from = 0;
+    bool missing = false;
+#pragma unroll
+    for (int j = 0; j < INDEXED; j++) {
+        const i64 c = own[j];
+        key += c * strides[j];
+        odd |= (u32)(c & 1) << j;
+#pragma unroll
+        for (int s = 0; s < 3; s++)
+            if (find(mask, (int)mask_starts[j], (int)mask_starts[j + 1], c + s - 1) >= 0) there |= 1ull << (3 * j + s);
+        // another index may have no cell of this coordinate: then only this stage and later ones visit any
+        if (!(there >> (3 * j + 1) & 1)) {
+            from = j;
+            missing = true;
+        }
+    }
+    if (!missing) {
+        lookups++;
+        const int at = find(keys, 0, cells, key);
+        if (at >= 0) visit(at);
+    }
+    for (int i = from; i < INDEXED; i++) {
+        if (pattern == UNICOMP && !(odd >> i & 1)) continue;
+        for (int s = pattern == LID ? 2 : 0; s < 3; s += 2) {
+            if (!(there >> (3 * i + s) & 1)) continue;
+            i64 target = key + (s - 1) * strides[i];
+            u32 digits = 0;  // 2 bits for each dimension before
+            bool more = true;
+            for (int j = 0; j < i; j++) {
+                const u32 bits = (u32)(there >> (3 * j)) & 7;
+                if (!bits) {
+                    more = false;
+                    break;
+                }
+                const int digit = __ffs(bits) - 1;
+                digits |= (u32)digit << (2 * j);
+                target += (digit - 1) * strides[j];
+            }
+            while (more) {
+                lookups++;
+                const int at = find(keys, 0, cells, target);
+                if (at >= 0) visit(at);
+                int j = 0;
+                for (; j < i; j++) {  // the next combination of the dimensions before
+                    const u32 bits = (u32)(there >> (3 * j)) & 7, old = digits >> (2 * j) & 3;
+                    const u32 rest = bits >> (old + 1);
+                    if (rest) {
+                        const int up = __ffs(rest);
+                        digits += (u32)up << (2 * j);
+                        target += up * strides[j];
+                        break;
+                    }
+                    const u32 down = old - (__ffs(bits) - 1);
+                    digits -= down << (2 * j);
+                    target -= (i64)down * strides[j];
+                }
+                more = j < i;
+            }
+        }
+    }
+    return lookups;
+}
+
+// The number of points in all cells that a pattern visits from each cell (P2, III-C).
+extern "C" __global__ void __launch_bounds__(THREADS)
+grid_work(const i64* __restrict__ coords, int number, const i64* __restrict__ mask,
+          const i64* __restrict__ mask_starts, const i64* __restrict__ strides, const i64* __restrict__ keys,
+          const i64* __restrict__ starts, int cells, int pattern, i64* __restrict__ work) {
+    const i64 c = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (c >= number) return;
+    i64 total = 0;
+    visit_cells(coords + c * INDEXED, mask, mask_starts, strides, keys, cells, pattern,
+                [&](int at) { total += starts[at + 1] - starts[at]; });
+    work[c] = total;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int threads, int queue,
+          const real* __restrict__ qz, const double* __restrict__ qy, const i64* __restrict__ q_starts, int q_cells,
+          const i64* __restrict__ q_coords, const real* __restrict__ dz, const double* __restrict__ dy,
+          const i64* __restrict__ keys, const i64* __restrict__ starts, int cells, const i64* __restrict__ mask,
+          const i64* __restrict__ mask_starts, const i64* __restrict__ strides, int same, int pattern, int sort_dim,
+          int short_circuit, double window, real reach, real sure, double threshold, u64 room,
+          int2* __restrict__ out, u64* __restrict__ q_counts, u64* __restrict__ d_counts, u64* __restrict__ state) {
+    const int lane = threadIdx.x & 31, rank = lane % threads;
+    const u32 group = (threads == 32 ? FULL : (1u << threads) - 1) << (lane - rank);
+    u32 taken;
+    if (queue) {
+        taken = 0;
+        if (rank == 0) taken = (u32)min(atomicAdd(state + HEAD, (u64)1), (u64)0xffffffffu);
+        taken = __shfl_sync(group, taken, lane - rank);
+    } else {
+        taken = (u32)(((u64)blockIdx.x * THREADS + threadIdx.x) / threads);
+    }
+    if (taken >= number) return;  // all lanes of the group
+    const int p = places[first + taken * step];
+    int low = 0, high = q_cells;  // the last cell that begins at p or before
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        if (q_starts[middle] <= p) low = middle;
+        else high = middle;
+    }
+    const int cell = low;
+    const real* my = qz + (size_t)p * DIMS;
+#if SMALL
+    real query[DIMS];
+#pragma unroll
+    for (int k = 0; k < DIMS; k++) query[k] = my[k];
+#endif
+    u32 decided = 0, refused = 0;
+#if COUNTING
+    u64 mine = 0;
+#endif
+#if TELLING
+    u64 found = 0, candidates = 0, comparisons = 0, summed = 0;
+#endif
+    const u32 lookups = visit_cells(
+        q_coords + (size_t)cell * INDEXED, mask, mask_starts, strides, keys, cells, pattern, [&](int c) {
+            int lo = (int)starts[c], hi = (int)starts[c + 1];
+#if TELLING
+            found++;
+            candidates += hi - lo;
+#endif
+            if (sort_dim >= 0) {  // P1, 4.3: a difference is monotone in either number, so no slack is needed
+                const double x = qy[(size_t)p * DIMS + sort_dim];
+                const double* u = dy + sort_dim;
+                int end = hi;
+                while (lo < end) {
+                    const int middle = lo + (end - lo) / 2;
+                    if (__dsub_rn(x, u[(size_t)middle * DIMS]) > window) lo = middle + 1;
+                    else end = middle;
+                }
+                int begin = lo;
+                while (begin < hi) {
+                    const int middle = begin + (hi - begin) / 2;
+                    if (__dsub_rn(u[(size_t)middle * DIMS], x) > window) hi = middle;
+                    else begin = middle + 1;
+                }
+            }
+            const bool twice = same && (pattern == FULL_PATTERN || c == cell);  // both points meet the pair
+            const int size = (hi - lo) / threads, extra = (hi - lo) % threads;
+            const int begin = lo + rank * size + min(rank, extra);
+            const int end = begin + size + (rank < extra);
+            for (int j = begin; j < end; j++) {
+                const real* other = dz + (size_t)j * DIMS;
+                real sum = 0;
+#if TELLING
+                {
+                    const u32 active = __activemask();
+                    comparisons++;
+                    if (lane == __ffs(active) - 1) {
+                        atomicAdd(state + ACTIVE, (u64)__popc(active));
+                        atomicAdd(state + LANES, (u64)32);
+                    }
+                }
+#endif
+                // sums of squares only grow, however they are rounded: beyond `reach` they stay so
+#pragma unroll AT_ONCE
+                for (int k0 = 0; k0 < DIMS; k0 += TERMS) {
+#pragma unroll
+                    for (int k = k0; k < k0 + TERMS; k++)
+                        if (k < DIMS) {
+#if SMALL
+                            sum = add_term(sum, minus(query[k], other[k]));
+#else
+                            sum = add_term(sum, minus(my[k], other[k]));
+#endif
+                        }
+#if TELLING
+                    summed += min(TERMS, DIMS - k0);
+#endif
+                    if (short_circuit && sum > reach) break;
+                }
+                bool hit = sum <= reach && !(twice && j <= p);
+#if !EXACT
+                if (hit && sum > sure) {
+                    hit = squared_distance(qy + (size_t)p * DIMS, dy + (size_t)j * DIMS) <= threshold;
+                    decided++;
+                    refused += !hit;
+                }
+#endif
+                if (!hit) continue;
+#if COUNTING
+                mine++;
+                if (d_counts) atomicAdd(d_counts + j, (u64)1);
+#elif SINK
+                take(p, j, (const u64*)out);
+#else
+                // lanes that have a pair now add them up: which ones is free
+                const u32 active = __activemask();
+                const int leader = __ffs(active) - 1;
+                u64 slot = 0;
+                if (lane == leader) slot = atomicAdd(state + PAIRS, (u64)__popc(active));
+                slot = __shfl_sync(active, slot, leader) + __popc(active & ((1u << lane) - 1));
+                if (slot < room) out[slot] = make_int2(p, j);
+#endif
+            }
+        });
+#if COUNTING
+    if (mine) atomicAdd(q_counts + p, mine);
+#endif
+    if (decided) {
+        atomicAdd(state + DECIDED, (u64)decided);
+        if (refused) atomicAdd(state + REFUSED, (u64)refused);
+    }
+#if TELLING
+    if (rank == 0) {
+        atomicAdd(state + LOOKUPS, (u64)lookups);
+        atomicAdd(state + FOUND, found);
+        atomicAdd(state + CANDIDATES, candidates);
+    }
+    atomicAdd(state + COMPARISONS, comparisons);
+    atomicAdd(state + SUMMED, summed);
+#endif
+}

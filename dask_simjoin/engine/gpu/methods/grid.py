@@ -1,0 +1,224 @@
+"""Finds pairs by looking up the cells of a grid around points, on GPUs: see `dask_simjoin.engine.grid`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.filters.bounds import make_bounds
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.methods.method import Found, Sink
+from dask_simjoin.engine.grid import PATTERNS, Grid
+from dask_simjoin.engine.index import grid
+from dask_simjoin.engine.index.grid import GridLayout, make_grid_layout
+from dask_simjoin.engine.index.grid_batches import Batch, Flow
+from dask_simjoin.engine.index.grid_batches import batches as cut
+from dask_simjoin.engine.index.grid_batches import sample as sampled
+from dask_simjoin.engine.protocols import Rows
+from dask_simjoin.metrics.norms import Norm, reach
+from dask_simjoin.metrics.types import Array, Index
+
+BATCH_SHARE = 32
+"""Part of a GPU's memory that the buffers of all streams may take."""
+
+THREADS = 256
+"""Of a block, as in the papers."""
+
+TOLD = 11
+"""Numbers that the kernel keeps: see `grid.cu`."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One join of two indexes, or of one with itself, of whose queries any can be asked for."""
+
+    q: Index
+    d: Index
+    layout: GridLayout
+    same: bool
+    places: Array
+    strides: Array
+    constants: dict[str, int]
+
+    @classmethod
+    def of(cls, q: Index, d: Index, layout: GridLayout, same: bool, rows: Rows | None = None,
+           **constants: int) -> Launch:  # fmt: skip
+        """Put the queries in order, those of `rows` if there are such."""
+        strides = cupy.asarray(np.array(layout.cells.strides, np.int64))
+        join = cls(q, d, layout, same, cupy.empty(0, cupy.int32), strides, constants)
+        asked = layout.options
+        work = cupy.empty(0, cupy.int64) if asked.order == "given" else join.workload()
+        places = grid.queries(q, work, asked, cupy)
+        if rows is not None:
+            places = places[(places >= rows[0]) & (places < rows[1])]
+        return cls(q, d, layout, same, places, strides, constants)
+
+    @property
+    def _pattern(self) -> np.int32:
+        """The number of the pattern; two indexes have cells of their own: half of them is not enough."""
+        return np.int32(PATTERNS.index(self.layout.options.pattern if self.same else "full"))
+
+    def _kernel(self, function: str) -> Any:
+        layout = self.layout
+        constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
+        shape = {"DIMS": layout.dims, "INDEXED": len(layout.cells.dims), "EXACT": layout.bounds is None}
+        return load.kernel("grid", function, **shape, **constants)
+
+    def workload(self) -> Array:
+        """Count the points that the queries of each cell visit."""
+        q, d, number = self.q, self.d, len(self.q["keys"])
+        work = cupy.zeros(number, cupy.int64)
+        cells = d["mask"], d["mask_starts"], self.strides, d["keys"], d["starts"], np.int32(len(d["keys"]))
+        arguments = (q["coords"], np.int32(number), *cells, self._pattern, work)
+        self._kernel("grid_work")((-(-number // THREADS),), (THREADS,), arguments)
+        return work
+
+    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+            state: Array) -> None:  # fmt: skip
+        """Launch a batch on the current stream; `state`: zeros, and afterwards what the kernel tells."""
+        layout, asked, q, d = self.layout, self.layout.options, self.q, self.d
+        name = "y" if layout.bounds is None else "z"
+        limits: list[Any] = [np.float64(layout.threshold), np.float64(-1)]
+        if layout.bounds is not None:
+            limits = [layout.bounds.reach, layout.bounds.sure]
+        sides = (
+            q[name], q["y"], q["starts"], np.int32(len(q["keys"])), q["coords"], d[name], d["y"], d["keys"],
+            d["starts"], np.int32(len(d["keys"])), d["mask"], d["mask_starts"], self.strides,
+        )  # fmt: skip
+        arguments = (
+            self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
+            np.int32(asked.threads), np.int32(asked.order == "queue"), *sides, np.int32(self.same),
+            self._pattern, np.int32(layout.sort_dim), np.int32(asked.short_circuit),
+            np.float64(reach(layout.norm, layout.threshold)), *limits, np.float64(layout.threshold),
+            np.uint64(room), out, *counts, state,
+        )  # fmt: skip
+        blocks = -(-batch.number * asked.threads // THREADS)
+        self._kernel("join_grid")((blocks,), (THREADS,), arguments)
+
+    def estimate(self) -> float:
+        """Estimate the pairs from some queries, as the papers do: their kernel, which writes none."""
+        some, state = sampled(self.layout.options, len(self.places)), cupy.zeros(TOLD, cupy.uint64)
+        self.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
+        return int(state[0]) * len(self.places) / some.number
+
+
+class Stream:
+    """A stream of the GPU with a buffer of pairs of its own: a `Lane`.
+
+    Parameters
+    ----------
+    join : Launch
+    room : int
+        Pairs of the buffer.
+    """
+
+    def __init__(self, join: Launch, room: int) -> None:
+        self._join, self.room = join, room
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.out = cupy.empty((room, 2), cupy.int32)
+        self._state = cupy.zeros(TOLD, cupy.uint64)
+        self.told = cupy.cuda.alloc_pinned_memory(8 * TOLD)
+        self.numbers = np.frombuffer(self.told, np.uint64, TOLD)
+        self.release()
+
+    def launch(self, batch: Batch) -> None:
+        """Begin a batch."""
+        with self.stream:
+            self._state.fill(0)
+            none = np.uint64(0)
+            self._join.run(batch, self.room, self.out, (none, none), self._state)
+            self._state.get(stream=self.stream, out=self.numbers, blocking=False)
+
+    def wait(self) -> int:
+        """Return the number of its pairs once it is done."""
+        self.stream.synchronize()
+        return int(self.numbers[0])
+
+    def grow(self, room: int) -> None:
+        """Make the buffer larger."""
+        self.out, self.room = cupy.empty((room, 2), cupy.int32), room
+        self.release()
+
+    def release(self) -> None:
+        """Let what comes next wait for all that was asked of the current stream so far."""
+        self.stream.wait_event(cupy.cuda.get_current_stream().record())
+
+
+def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+           threshold: float, norm: Norm) -> GridLayout:  # fmt: skip
+    filtered = options.precision == "float32" and norm == 2
+    bounds = make_bounds(lower, upper, mean, threshold) if filtered else None
+    return make_grid_layout(options, lower, upper, variance, threshold, norm, bounds)
+
+
+def build(x: Array, layout: GridLayout) -> Index:
+    """Index a chunk; ``z`` (n, d, float32): the points as the filter sees them, columns by variance.
+
+    Then sums end soonest; bounds of float32 hold whatever is added first.
+    """
+    index = grid.build(x, layout, 0, cupy)
+    if layout.bounds is not None:
+        scaled = (index["y"] - cupy.asarray(np.array(layout.bounds.centre))) * layout.bounds.scale
+        index["z"] = cupy.ascontiguousarray(scaled[:, list(layout.order)].astype(cupy.float32))
+    return index
+
+
+def batches(q: Index, d: Index, layout: GridLayout, *, same: bool,
+            rows: Rows | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
+    """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
+
+    `rows`: only the pairs that the queries at these places meet.  `most`: pairs of a batch.
+    """
+    if not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1]):
+        return
+    join = Launch.of(q, d, layout, same, rows)
+    asked, queries = layout.options, len(join.places)
+    memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // asked.streams
+    made, room = cut(asked, queries, join.estimate(), min(asked.buffer, memory, most or memory))
+    lanes = [Stream(join, room) for _ in range(min(asked.streams, len(made)))]
+    decided = refused = written = 0
+    try:
+        for lane, pairs, left in Flow(lanes).run(made):
+            _, _, new, no = lane.numbers[:4].tolist()
+            decided, refused, written = decided + new, refused + no, written + pairs
+            expected = int(written * left / max(1, queries - left))
+            yield Found(lane.out[:pairs], decided, refused, expected)
+    finally:  # what is still running writes to the buffers
+        for lane in lanes:
+            lane.stream.synchronize()
+
+
+def count(q: Index, d: Index, layout: GridLayout, *, same: bool, both: bool = True) -> list[Array]:
+    """Numbers of pairs of each place of the queries, and (`both`) of each place of the other side.
+
+    Of one index with itself they are one array: pairs of each place, or (not `both`) only those that
+    `batches` gives for it.
+    """
+    counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
+    if len(q["y"]) and len(d["y"]):
+        join = Launch.of(q, d, layout, same, COUNTING=1)
+        other = counts[-1] if both else np.uint64(0)
+        _at_once(join, np.uint64(0), (counts[0], other))
+    return [c.view(cupy.int64) for c in counts]
+
+
+def pass_to(sink: Sink, q: Index, d: Index, layout: GridLayout, arguments: Sequence[Array | int], *,
+            same: bool, nodes_64: bool = False) -> None:  # fmt: skip
+    """Show all pairs to one of the sinks of `components.cuh`, with the arguments that it says."""
+    if not len(q["y"]) or not len(d["y"]):
+        return
+    join = Launch.of(q, d, layout, same, SINK=sink.value, NODES_64=int(nodes_64))
+    given = [q["order"], d["order"], *arguments]
+    at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
+    _at_once(join, at, (np.uint64(0), np.uint64(0)))
+
+
+def _at_once(join: Launch, out: Array | np.uint64, counts: tuple[Any, Any]) -> None:
+    """Do all queries in one batch, whose pairs are not written."""
+    state = cupy.zeros(TOLD, cupy.uint64)
+    join.run(Batch(0, 1, len(join.places)), 0, out, counts, state)

@@ -1,0 +1,163 @@
+"""CUDA C++ without a GPU: what has no barriers is compiled for the host, and run thread by thread.
+
+Lanes run one after the other, so one is active at a time, and what a group's first lane hands on is there.
+"""
+
+import ctypes
+import re
+import shutil
+import subprocess
+import sys
+import types
+from contextlib import contextmanager
+
+import numpy as np
+
+from dask_simjoin.engine.gpu.kernels.sources import source
+
+HOST = """
+#include <cmath>
+#include <cstring>
+struct Place { unsigned x; };
+static Place threadIdx, blockIdx;
+struct int2 { int x, y; };
+static int2 make_int2(int x, int y) { return {x, y}; }
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(n)
+#define __restrict__ __restrict
+static double __dadd_rn(double a, double b) { return a + b; }
+static double __dsub_rn(double a, double b) { return a - b; }
+static double __dmul_rn(double a, double b) { return a * b; }
+template <class T> T min(T a, T b) { return a < b ? a : b; }
+static int __popc(unsigned a) { return __builtin_popcount(a); }
+static int __ffs(int a) { return __builtin_ffs(a); }
+static unsigned __activemask() { return 1u << (threadIdx.x & 31); }
+template <class T> T atomicAdd(T* at, T more) { T old = *at; *at += more; return old; }
+template <class T> T atomicMin(T* at, T other) { T old = *at; if (other < old) *at = other; return old; }
+template <class T> T atomicCAS(T* at, T was, T now) { T old = *at; if (old == was) *at = now; return old; }
+template <class T> T __shfl_sync(unsigned, T value, int lane) {
+    static T kept[32];
+    kept[threadIdx.x & 31] = value;
+    return kept[lane];
+}
+using std::fabs;
+"""
+
+
+def available():
+    """Whether there is a compiler."""
+    return shutil.which("g++") is not None
+
+
+def compiled(name, function, folder, **constants):
+    """Compile a kernel for the host; a function of blocks, threads and the kernel's arguments."""
+    text = source(name)
+    signature = re.search(rf"\n{function}\(([^{{]*)\) {{", text).group(1)
+    names = ", ".join(re.findall(r"(\w+)(?:,|$)", signature.replace("\n", " ")))
+    loop = f"""
+    extern "C" void run_{function}(unsigned host_blocks, unsigned host_threads, {signature}) {{
+        for (blockIdx.x = 0; blockIdx.x < host_blocks; blockIdx.x++)
+            for (threadIdx.x = 0; threadIdx.x < host_threads; threadIdx.x++) {function}({names});
+    }}
+    """
+    label = "-".join(f"{key}{int(value)}" for key, value in sorted(constants.items()))
+    path, library = folder / f"{function}-{label}.cpp", folder / f"{function}-{label}.so"
+    if not library.exists():
+        defined = "".join(f"#define {key} {int(value)}\n" for key, value in constants.items())
+        path.write_text(HOST + defined + text + loop)
+        subprocess.run(
+            ["g++", "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC", path, "-o", library],
+            check=True,
+        )
+    run = getattr(ctypes.CDLL(str(library)), f"run_{function}")
+
+    def launch(blocks, threads, arguments):
+        run(ctypes.c_uint(blocks[0]), ctypes.c_uint(threads[0]), *map(_argument, arguments))
+
+    return launch
+
+
+def _argument(value):
+    if isinstance(value, np.ndarray):
+        assert value.flags.c_contiguous
+        return ctypes.c_void_p(value.ctypes.data)
+    return np.ctypeslib.as_ctypes_type(value.dtype)(value.item())
+
+
+class Array(np.ndarray):
+    """An array of NumPy that is asked for what CuPy's have."""
+
+    def get(self, stream=None, out=None, blocking=True):
+        if out is None:
+            return np.array(self)
+        out[...] = self
+        return out
+
+    @property
+    def data(self):
+        return types.SimpleNamespace(ptr=self.ctypes.data)
+
+
+class Stream:
+    """One that is done at once."""
+
+    def __init__(self, non_blocking=False):
+        assert non_blocking
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def synchronize(self):
+        pass
+
+    def wait_event(self, event):
+        assert event == "event"
+
+    def record(self):
+        return "event"
+
+
+def _made(function):
+    return lambda *given, **named: np.asarray(function(*given, **named)).view(Array)
+
+
+@contextmanager
+def like_cupy(folder, memory=1 << 34):
+    """Give a module `cupy` made of NumPy, whose kernels run on the host, while this lasts."""
+    fake = types.ModuleType("cupy")
+    for name in dir(np):
+        if not name.startswith("__"):
+            setattr(fake, name, getattr(np, name))
+    for name in ("zeros", "empty", "full", "asarray", "ones", "arange", "ascontiguousarray"):
+        setattr(fake, name, _made(getattr(np, name)))
+    fake.cuda = types.SimpleNamespace(
+        Stream=Stream, get_current_stream=lambda: Stream(non_blocking=True), alloc_pinned_memory=bytearray,
+        Device=lambda: types.SimpleNamespace(mem_info=(memory, memory)),
+    )  # fmt: skip
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "cupy"}
+    own = [name for name in sys.modules if name.startswith("dask_simjoin.engine.gpu")]
+    kept = {
+        name: sys.modules.pop(name)
+        for name in own
+        if not name.endswith(("sources", "gpu", "kernels", "methods"))
+    }
+    sys.modules["cupy"] = fake
+    try:
+        from dask_simjoin.engine.gpu.kernels import load
+
+        load.kernel = lambda name, function, **constants: compiled(name, function, folder, **constants)
+        from dask_simjoin.engine.gpu.methods import grid
+
+        yield fake, grid
+    finally:
+        new = [name for name in sys.modules if name.startswith("dask_simjoin.engine.gpu")]
+        for name in new:
+            if not name.endswith(("sources", "gpu", "kernels", "methods")):
+                del sys.modules[name]
+        del sys.modules["cupy"]
+        sys.modules |= before | kept
