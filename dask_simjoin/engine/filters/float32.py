@@ -70,14 +70,17 @@ class Filter:
         slack = 1 + self.kappa + 8 * U
         return _above((math.sqrt(self.eps2) + 2 * U * math.sqrt(largest_norm)) ** 2 * slack)
 
-    def box_sure(self, largest_norm: float) -> np.float32:
+    def box_sure(self, largest_norm: float, rest: float = 0.0) -> np.float32:
         """Largest squared span of two boxes, as float32 computes it, that hold nothing but pairs; -1: none.
+
+        `rest`: what dimensions that the boxes do not have add at most to a squared distance, unscaled.
 
         Points of the boxes have |z_i - z_j|**2 at most the span's, whose d squares and sums err by a factor
         of 1 + g at most, and by d 2**-149 where squares underflow; |a_i - a_j| is larger by at most
         u(|a_i| + |a_j|).  E2 is above E**2 by a factor of 1 + 8u and a little, far below another u of it.
         """
-        inner = math.sqrt(self.eps2 * (1 - 16 * U)) - 3 * U * math.sqrt(largest_norm)
+        left = self.eps2 * (1 - 16 * U) - rest * self.scale**2 * (1 + 2.0**-20)
+        inner = math.sqrt(max(left, 0.0)) - 3 * U * math.sqrt(largest_norm)
         value = max(inner, 0.0) ** 2 * (1 - self.kappa - 8 * U) - len(self.centre) * 2.0**-140
         return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-126 else np.float32(-1)
 

@@ -13,6 +13,7 @@ from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut
 from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Index
 
 CUTS = 2.5
 """Times that each dimension is cut in two before the next one is."""
@@ -47,6 +48,27 @@ class TilesLayout:
     quantized: Int8Filter | None = None
     norm: Norm = 2
     screen: Screen | None = None
+
+    def box_reach(self, q: Index, d: Index) -> float | np.float32:
+        """Largest total of the gaps of two boxes that hold a pair, of the kind that boxes are of."""
+        if self.filter is None:
+            return self.threshold
+        return self.filter.box_reach(max(q["norm"], d["norm"]))
+
+    def box_sure(self, q: Index, d: Index) -> float | np.float32:
+        """Largest total of what two boxes span together that hold nothing but pairs; less than 0: none.
+
+        In float64 no total is larger than that of the spans as computed.  Where other dimensions add to it,
+        there must be room for them, and for the rounding of d squares and sums: 2**-52 for each of both.
+        """
+        rest = 0.0 if self.screen is None else self.screen.rest
+        if self.filter is not None:
+            return self.filter.box_sure(max(q["norm"], d["norm"]), rest)
+        if self.screen is None:
+            return self.threshold
+        dims = q["y"].shape[1]
+        left = self.threshold * (1 - (dims + 16) * 2.0**-50) - rest * (1 + 2.0**-40) - dims * 2.0**-1070
+        return left if left > 0 else -1.0
 
     @property
     def sure(self) -> float:

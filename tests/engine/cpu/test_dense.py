@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.filters.float32 import make_filter
+from dask_simjoin.engine.index.cpu_tiles import make_tiles_layout
+from dask_simjoin.engine.index.screen import Screen
 from dask_simjoin.metrics.norms import Norm, add
 from tests.support.profiles import examples
 
@@ -120,6 +123,32 @@ def test_two_chunks(case: tuple[np.ndarray, float, Norm], enough: int, random) -
     JOINER.lowest(one, two, layout, (labels[:cut], labels[cut:]), sides_low, same=False)
     expected = np.where(whole & taking[None, :], labels[None, :], len(x)).min(1, initial=len(x))
     assert (np.concatenate(sides_low)[~taking] == expected[~taking]).all()
+
+
+@settings(max_examples=examples(60))
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 1e-3, 0.4, 0.7]), st.booleans())
+def test_screened(seed: int, narrow: float, far: bool) -> None:
+    """Boxes of some dimensions leave room for what the others add."""
+    random = np.random.default_rng(seed)
+    x = np.concatenate([
+        random.integers(0, 12, (600, 1)) * 3.0, random.integers(0, 12, (600, 1)) * 3.0,
+        random.integers(0, 3, (600, 3)) * narrow + (1e6 if far else 0.0),
+    ], axis=1)  # fmt: skip
+    threshold = float(random.choice(totals(x[:60], x[:60], 2).ravel()))
+    moments = x.min(0), x.max(0), x.mean(0), x.var(0)
+    layout = make_tiles_layout(*moments, threshold)
+    least = make_tiles_layout(*(some[:2] for some in moments), threshold)
+    rest = float((np.ptp(x[:, 2:], axis=0) ** 2).sum()) * (1 + 1e-9)
+    layout = replace(layout, screen=Screen((0, 1), rest), filter=least.filter, quantized=None)
+    index = JOINER.build(x, layout)
+    near = totals(x, x, 2) <= threshold
+    np.fill_diagonal(near, False)
+    assert (JOINER.counts(index, index, layout, same=True)[0] == near.sum(1)).all()
+    parent = np.arange(len(x), dtype=np.int32)
+    every = np.ones(len(x), bool)
+    JOINER.connect(index, index, layout, parent, (every, every), 0, same=True)
+    JOINER.roots(parent)
+    assert (parent == sets_of(near, every)).all()
 
 
 @pytest.mark.parametrize("dims", [1, 3, 16, 128])

@@ -154,11 +154,7 @@ _NO_NOTES = Notes(PAIRS, 0, *(_NONE,) * 6, _NO_NODES, _NONE)
 def _tile_join(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
                state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = _NO_PAIRS, room: int = 0,
                notes: Notes = _NO_NOTES) -> int:  # fmt: skip
-    most: Any = layout.threshold
-    sure = most
-    if layout.filter is not None:
-        norm = max(q["norm"], d["norm"])
-        most, sure = layout.filter.box_reach(norm), layout.filter.box_sure(norm)
+    most, sure = layout.box_reach(q, d), layout.box_sure(q, d)
     q_terms, d_terms, swept = _sides(q, d, layout)
     tree = (d["lower"], d["upper"], d["levels"])
     done: int = join(
