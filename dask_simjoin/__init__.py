@@ -5,6 +5,7 @@ Importing this package gives Dask, pandas and cuDF DataFrames the accessor ``.si
 
 from dask_simjoin import methods
 from dask_simjoin.api.accessor import SimJoinAccessor, register
+from dask_simjoin.api.compile_kernels import compile_kernels
 from dask_simjoin.api.counts import count_pairs, neighbor_counts
 from dask_simjoin.api.join import join
 from dask_simjoin.api.knn import k_distances, knn_join
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "SimJoinAccessor",
+    "compile_kernels",
     "connected_components",
     "count_pairs",
     "dbscan",

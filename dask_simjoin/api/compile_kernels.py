@@ -1,0 +1,131 @@
+"""Compile kernels before they are needed."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.cluster.verbs import connected_components
+from dask_simjoin.engine.base import LIBRARIES, frames_of_library
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.validate import check_choice, check_whole
+
+DIMS = (2, 6, 16)
+"""On CPUs these have all kernels of the Euclidean distance; on GPUs each number of columns has its own."""
+
+ROWS, NEIGHBORS = 3000, 10
+
+_WITH_EPS = {
+    name: {"eps": True} for name in ("self_join", "join", "neighbor_counts", "count_pairs", "dbscan")
+}
+OPTIONS: dict[str, dict[str, Any]] = _WITH_EPS | {
+    "optics": {"max_eps": True},
+    "neighbor_graph": {"eps": True},
+    "knn_join": {"k": NEIGHBORS},
+    "k_distances": {"k": NEIGHBORS},
+    "connected_components": {},
+}
+"""Verbs that compile something, and what they are called with; True: a distance within which pairs are."""
+
+
+def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DIMS, *,
+                    metric: str = "euclidean", backend: str = "pandas",
+                    processes: int = 1) -> pd.DataFrame:  # fmt: skip
+    """Compile what verbs need, so that their first use takes no longer than any other.
+
+    Each verb is run on a few thousand random rows, as a plain frame and as a Dask DataFrame. Kernels of CPUs
+    are kept in the folder of ``NUMBA_CACHE_DIR``, else beside the package, else in the user's cache folder;
+    those of GPUs where CuPy keeps them (``CUPY_CACHE_DIR``).
+
+    Parameters
+    ----------
+    verbs : iterable of str, optional
+        Their names; by default all, but `neighbor_graph` only where SciPy is installed.
+    dims : iterable of int
+        Numbers of columns. On CPUs the default has all kernels of a metric; on GPUs name those you use.
+    metric : str
+        As the option of verbs; "haversine" goes with 2 columns.
+    backend : {"pandas", "cudf"}
+        For CPUs or for the GPU that is there.
+    processes : int
+        How many are used, each for other numbers of columns.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``verb``, ``dims``, ``seconds``: how long each took, which for the first ones is compiling.
+
+    Raises
+    ------
+    OptionError
+        If an option has a value that is not allowed.
+
+    Examples
+    --------
+    >>> import dask_simjoin
+    >>> done = dask_simjoin.compile_kernels(["count_pairs"], dims=[2])
+    >>> done[["verb", "dims"]].values.tolist()
+    [['count_pairs', 2]]
+
+    On all workers of a cluster: ``client.run(dask_simjoin.compile_kernels)``.
+    """
+    graph = importlib.util.find_spec("scipy") is not None
+    names = [name for name in OPTIONS if graph or name != "neighbor_graph"] if verbs is None else list(verbs)
+    for name in names:
+        check_choice("verbs", name, tuple(OPTIONS))
+    check_choice("backend", backend, LIBRARIES)
+    sizes = [check_whole("dims", size, 1) for size in dims]
+    asked = [(names, size, metric, backend) for size in sizes]
+    if check_whole("processes", processes, 1) == 1:
+        parts = [_compile(*one) for one in asked]
+    else:
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            parts = list(pool.map(_compile, *zip(*asked, strict=True)))
+    rows = [row for part in parts for row in part]
+    return pd.DataFrame(rows, columns=["verb", "dims", "seconds"])
+
+
+def points(dims: int, backend: str) -> tuple[Frame, float]:
+    """Make random rows, and a distance within which each has some others."""
+    x = np.random.default_rng(dims).uniform(-60, 60, (ROWS, dims))
+    squares = ((x[:100, None] - x[None]) ** 2).sum(axis=2)
+    eps = float(np.median(np.sqrt(np.partition(squares, NEIGHBORS, axis=1)[:, NEIGHBORS])))
+    frames = frames_of_library(backend)
+    return frames.result({f"x{k}": frames.xp.asarray(x[:, k]) for k in range(dims)}, ROWS), eps
+
+
+def run(verb: str, frame: Frame, eps: float, metric: str = "euclidean", **more: Any) -> Any:
+    """Call a verb on rows of `points`."""
+    if verb == "connected_components":
+        pairs = VERBS["self_join"].function(frame, eps, metric=metric, **more)
+        return connected_components(pairs)
+    options = {name: eps if value is True else value for name, value in OPTIONS[verb].items()}
+    if metric != "euclidean" and verb != "optics":
+        options["metric"] = metric
+    if verb == "join":
+        options["other"] = frame
+    return VERBS[verb].function(frame, **options, **more)
+
+
+def _compile(verbs: Sequence[str], dims: int, metric: str, backend: str) -> list[tuple[str, int, float]]:
+    frame, eps = points(dims, backend)
+    eps = {"haversine": 111_000 * eps, "sqeuclidean": eps**2, "cosine": 0.05}.get(metric, eps)
+    done = []
+    for verb in verbs:
+        begin = time.perf_counter()
+        run(verb, frame, eps, metric)
+        lazy = dd.from_pandas(frame, npartitions=2)
+        with dask.config.set(scheduler="synchronous"):
+            dask.compute(run(verb, lazy, eps, metric, partitioning="spatial"))
+        done.append((verb, dims, time.perf_counter() - begin))
+    return done

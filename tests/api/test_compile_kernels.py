@@ -1,0 +1,80 @@
+"""What is compiled beforehand is all that verbs need."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import dask_simjoin
+from dask_simjoin.api.compile import main
+from dask_simjoin.api.compile_kernels import OPTIONS
+from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.errors import OptionError
+
+FIRST_USE = """
+import sys
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from numba.core import event
+import dask_simjoin
+from dask_simjoin.engine.cpu.kernels import compiled
+compiled.folders = lambda: [compiled.Path(sys.argv[1])]
+begun = event.RecordingListener()
+event.register("numba:compile", begun)
+if sys.argv[2] == "compile":
+    dask_simjoin.compile_kernels(["dbscan", "self_join"], dims=[2])
+else:
+    x = np.random.default_rng(5).normal(size=(700, 3))
+    frame = pd.DataFrame(x, columns=list("abc"))
+    frame.simjoin.dbscan(0.3)
+    frame.simjoin.self_join(0.2, return_distance=True)
+    dd.from_pandas(frame, npartitions=3).simjoin.self_join(0.2, partitioning="entity").compute()
+print(sum(one.is_start for _, one in begun.buffer))
+"""
+
+
+@pytest.mark.processes
+def test_nothing_is_left_to_compile(tmp_path):
+    told = os.environ | {"DASK_SCHEDULER": "synchronous"}
+    number = []
+    for what in ("compile", "use"):
+        command = [sys.executable, "-c", FIRST_USE, str(tmp_path), what]
+        ran = subprocess.run(command, env=told, capture_output=True, text=True, timeout=500)
+        assert ran.returncode == 0, ran.stderr[-2000:]
+        number.append(int(ran.stdout))
+    assert number[0] > 5 and number[1] == 0
+
+
+def test_every_verb_that_compiles_is_there():
+    assert {*VERBS} - {*OPTIONS} == {"plan", "with_row_id"}  # one does what joins do, one compiles nothing
+    assert {*OPTIONS} - {*VERBS} == {"connected_components"}
+
+
+def test_it_tells_what_it_did(capsys):
+    main(["--verbs", "count_pairs", "--dims", "2", "3"])
+    rows = capsys.readouterr().out.split("\n")
+    assert rows[0].split() == ["verb", "dims", "seconds"]
+    assert [row.split()[:2] for row in rows[1:3]] == [["count_pairs", "2"], ["count_pairs", "3"]]
+
+
+@pytest.mark.parametrize("metric", ["chebyshev", "cosine", "haversine"])
+def test_other_metrics(metric):
+    done = dask_simjoin.compile_kernels(["neighbor_counts"], dims=[2], metric=metric)
+    assert done["dims"].tolist() == [2]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu():
+    done = dask_simjoin.compile_kernels(dims=[2], backend="cudf")
+    assert len(done) >= len(OPTIONS) - 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"verbs": ["selfjoin"]}, {"dims": [0]}, {"dims": [2.5]}, {"backend": "polars"}, {"processes": 0}],
+)
+def test_wrong_options_are_refused(wrong):
+    with pytest.raises(OptionError, match="not allowed"):
+        dask_simjoin.compile_kernels(**wrong)
