@@ -114,6 +114,8 @@ def variants(name):
         return [{"DIMS": 1, "EXACT": 1, "VALUE_BITS": 32, "SAMPLES": 33, "BLOCK": 2048}]
     if name == "boxes":
         return [{"DIMS": 1, "EXACT": k} for k in (0, 1)]
+    if name == "moments":
+        return [{"DIMS": 1, "EXACT": 1}]
     if name == "vectors":
         return [{"DIMS": 1, "EXACT": 1, "NEAREST": k} for k in (0, 1)]
     if name == "components":

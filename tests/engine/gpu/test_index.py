@@ -8,6 +8,7 @@ cupy = pytest.importorskip("cupy")
 from dask_simjoin.engine.filters.float16 import make_nearest_vectors, make_vectors
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.growing import GrowingColumns
+from dask_simjoin.engine.gpu.moments import bounds, spread
 from dask_simjoin.engine.index.gpu import ENGINES, boxed, build
 from dask_simjoin.engine.index.gpu_nearest import build as build_nearest
 from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
@@ -60,6 +61,26 @@ def test_the_index_of_searches_is_that_of_the_host(n, dims):
     assert ("vectors" in found) == ENGINES[layout.engine].tensor
     if layout.bounds is not None and "vectors" in found:
         check_vectors(found, make_nearest_vectors(found["y"], layout.bounds), n, dims)
+
+
+@pytest.mark.parametrize(("n", "dims"), [(1, 1), (255, 3), (100_000, 2), (3000, 300)])
+def test_spread_is_that_of_columns(n, dims):
+    x = np.random.default_rng(n).normal(size=(n, dims)) * np.geomspace(1e-9, 1e9, dims) + 1e6
+    given = cupy.asfortranarray(cupy.asarray(x))
+    lower, upper, mean, squares = spread(given)
+    np.testing.assert_array_equal([lower, upper], [x.min(axis=0), x.max(axis=0)])
+    np.testing.assert_array_equal(bounds(given), [lower, upper])
+    np.testing.assert_allclose(mean, x.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(squares, ((x - mean) ** 2).sum(axis=0), rtol=1e-9)
+
+
+def test_no_spread_of_what_is_not_finite():
+    for value in (np.nan, np.inf, -np.inf):
+        x = cupy.zeros((1000, 2), order="F")
+        x[700, 1] = value
+        assert spread(x) is None and bounds(x) is None
+    assert spread(cupy.full((2, 1), 1.7e308, order="F")) is None
+    assert spread(cupy.zeros((5, 3))) is None
 
 
 @pytest.mark.parametrize("told", [0, 3, 50, 10_000])

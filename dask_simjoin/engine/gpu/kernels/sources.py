@@ -18,6 +18,7 @@ SHARED = {
     "components": ("components.cuh",),
     "order": (),
     "boxes": (),
+    "moments": (),
     "vectors": (),
     "nearest": ("nearest.cuh",),
     "nearest_tensor": ("tensor.cuh", "nearest.cuh"),
