@@ -7,10 +7,13 @@ import importlib
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
+from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.engine.protocols import Frames, Joiner, Searcher
 from dask_simjoin.errors import UnsupportedFrameError
-from dask_simjoin.metrics.types import Frame
+from dask_simjoin.metrics.types import Array, Frame
 
 HOME = "pandas"
 """The library whose frames and arrays lie on the host."""
@@ -81,6 +84,12 @@ def host_joiner() -> Joiner:
 def host_kernels(name: str) -> ModuleType:
     """A module of the host's kernels: for what is done there, wherever chunks lie."""
     return importlib.import_module(f"dask_simjoin.engine.cpu.kernels.{name}")
+
+
+def spreader_of(x: Array) -> ModuleType:
+    """Load what tells how the columns of an array are spread: its `bounds` and `spread`."""
+    own = "cpu" if module_of(x) is np else "gpu"
+    return importlib.import_module(f"dask_simjoin.engine.{own}.spread")
 
 
 def _module(name: str, job: str) -> ModuleType:

@@ -65,8 +65,8 @@ def test_sums_may_overflow():
 
 
 def test_the_kernel_is_what_tells_them(monkeypatch):
-    calls = []
-    kernels = module.host_kernels
-    monkeypatch.setattr(module, "host_kernels", lambda name: calls.append(name) or kernels(name))
-    moments(np.zeros((3, 2), order="F"))
-    assert calls == ["moments"]
+    """Array expressions are for what it does not tell."""
+    monkeypatch.setattr(module, "_bounds", None)
+    assert moments(np.asfortranarray([[0.0, 3.0], [1.0, 5.0]])).mean.tolist() == [0.5, 4.0]
+    with pytest.raises(TypeError):
+        moments(np.full((3, 2), np.nan, order="F"))

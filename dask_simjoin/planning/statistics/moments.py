@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_simjoin.engine.base import host_kernels
+from dask_simjoin.engine.base import spreader_of
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.metrics.types import Array
 
@@ -36,21 +36,12 @@ def bounds(x: Array) -> tuple[np.ndarray, np.ndarray]:
     if not len(x):
         nowhere = np.full(x.shape[1], np.inf)
         return nowhere, -nowhere
-    compiled = _compiled(x)
-    return compiled[:2] if compiled is not None else _bounds(x)
+    found: tuple[np.ndarray, np.ndarray] | None = spreader_of(x).bounds(x)
+    return found if found is not None else _bounds(x)
 
 
 def _bounds(x: Array) -> tuple[np.ndarray, np.ndarray]:
     return to_host(x.min(axis=0)), to_host(x.max(axis=0))
-
-
-def _compiled(x: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-    """Lower and upper bounds, means and squares (d,), where a kernel tells them: of finite columns."""
-    if module_of(x) is not np or x.dtype != np.float64 or not x.flags.f_contiguous:
-        return None
-    found = np.empty((4, x.shape[1]))
-    host_kernels("moments").spread(x.T, *found)
-    return tuple(found) if np.isfinite(found).all() else None
 
 
 def box(x: Array) -> str:
@@ -70,9 +61,9 @@ def moments(x: Array) -> Moments:
     n, d = x.shape
     if n == 0:
         return Moments(0, *bounds(x), np.zeros(d), np.zeros(d))
-    compiled = _compiled(x)
-    if compiled is not None:
-        return Moments(n, *compiled)
+    found = spreader_of(x).spread(x)
+    if found is not None:
+        return Moments(n, *found)
     lower, upper = _bounds(x)
     with np.errstate(over="ignore", invalid="ignore"):
         mean = to_host(x.mean(axis=0))

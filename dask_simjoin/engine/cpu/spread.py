@@ -1,0 +1,27 @@
+"""Bounds, means and squares of columns on the host, in one compiled pass."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels import moments
+
+Spread = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Smallest and largest coordinates (d,) of points (n, d), n > 0; None where `spread` gives none."""
+    found = spread(x)
+    return found and found[:2]
+
+
+def spread(x: np.ndarray) -> Spread | None:
+    """Bounds, means and sums of squared deviations (d,) of points (n, d), n > 0.
+
+    None where columns do not lie one after the other, and where one of these is no finite number.
+    """
+    if x.dtype != np.float64 or not x.flags.f_contiguous:
+        return None
+    lower, upper, mean, squares = found = np.empty((4, x.shape[1]))
+    moments.spread(x.T, lower, upper, mean, squares)
+    return (lower, upper, mean, squares) if np.isfinite(found).all() else None
