@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.cpu.kernels import rows_order
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.index import sweep
 from dask_simjoin.planning.statistics.moments import moments
@@ -58,15 +57,6 @@ def test_the_index_is_that_of_numpy(points, dims, order):
         places = built["order"][: len(x)]  # of equal points any may come first
         assert sorted(places.tolist()) == list(range(len(x)))
         assert np.array_equal(x[places].T, built["cols"][:, : len(x)])
-
-
-def test_row_keys_are_those_of_numpy():
-    x = np.random.default_rng(0).normal(size=(999, 3))
-    grid = layout_of(x, 0.1).grid
-    keys = np.empty(999, np.int64)
-    rows = (np.array(part) for part in (grid.dims, grid.origin, grid.width, grid.strides))
-    rows_order.row_keys(x, *rows, grid.scale, 0, 999, keys)
-    assert np.array_equal(keys, sweep.row_keys(x, grid, np))
 
 
 @pytest.mark.parametrize("near", [1, 7, 15, 16, 17, 31, 32, 33, 100])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.metrics.types import Array
@@ -12,50 +11,28 @@ BLOCK = 2048
 """Points whose keys are made at a time: they stay in a core's first cache."""
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"nnan", "nsz"})
-def _bounds(column: Array) -> tuple[float, float]:
-    low = high = column[0]
-    for x in column:
-        low, high = min(low, x), max(high, x)
-    return low, high
-
-
-@kernel
-def box(x: Array, lower: Array, upper: Array) -> None:
-    """Fill the bounds (d,) of points `x` (n, d), at least one."""
-    for k in range(x.shape[1]):
-        lower[k], upper[k] = _bounds(x[:, k])
-
-
-@kernel
-def row_keys(x: Array, dims: Array, origin: Array, width: Array, strides: Array, scale: float, first: int,
-             stop: int, keys: Array) -> None:  # fmt: skip
-    """Fill `keys` with the row keys of the points first ... stop-1: see `index.sweep.Grid`.
-
-    Cells count from 1, so that a neighbour is never negative.
-    """
-    n = stop - first
-    keys[:n] = 0
-    for t in range(dims.size):
-        begin, wide, stride = origin[t], width[t], strides[t]
-        column = x[first:stop, dims[t]]
-        for i in range(n):
-            keys[i] += (np.int64((column[i] * scale - begin) / wide) + 1) * stride
-
-
 @kernel
 def pack_keys(x: Array, dims: Array, origin: Array, width: Array, strides: Array, scale: float, least: int,
               sweep: int, low: float, factor: float, value_bits: int, position_bits: int,
               packed: Array) -> None:  # fmt: skip
-    """Fill `packed` with each point's row key, less `least`, fixed-point swept coordinate, and position."""
+    """Fill `packed`: each point's row key, less `least`, its fixed-point swept coordinate, and its position.
+
+    What is given of the rows is a part of `index.sweep.Grid`.
+    """
     keys = np.empty(BLOCK, np.int64)
     for first in range(0, x.shape[0], BLOCK):
         stop = min(first + BLOCK, x.shape[0])
-        row_keys(x, dims, origin, width, strides, scale, first, stop, keys)
+        keys[:] = -least
+        for t in range(dims.size):
+            begin, wide, stride = origin[t], width[t], strides[t]
+            column = x[first:stop, dims[t]]
+            for i in range(stop - first):
+                # cells count from 1, so that a neighbour is never negative
+                keys[i] += (np.int64((column[i] * scale - begin) / wide) + 1) * stride
         column, out = x[first:stop, sweep], packed[first:stop]
         for i in range(stop - first):
             value = np.int64((column[i] - low) * factor)
-            key = ((keys[i] - least) << value_bits) | value
+            key = (keys[i] << value_bits) | value
             out[i] = (key << position_bits) | (first + i)
 
 
@@ -85,21 +62,15 @@ def lay_out(packed: Array, x: Array, sweep: int, value_bits: int, position_bits:
             rows += 1
             last = key
         if value == before:
-            moves += _sink(cols, order, sweep, i, starts[rows - 1])
+            j = i
+            while j > starts[rows - 1] and cols[sweep, j - 1] > cols[sweep, j]:
+                order[j - 1], order[j] = order[j], order[j - 1]
+                for k in range(dims):
+                    cols[k, j - 1], cols[k, j] = cols[k, j], cols[k, j - 1]
+                j -= 1
+            moves += i - j
             if moves > n:
                 return -1
         before = value
     starts[rows] = n
     return rows
-
-
-@kernel
-def _sink(cols: Array, order: Array, sweep: int, i: int, begin: int) -> int:
-    """Move a point before those of its row with larger swept coordinates; past how many."""
-    j = i
-    while j > begin and cols[sweep, j - 1] > cols[sweep, j]:
-        order[j - 1], order[j] = order[j], order[j - 1]
-        for k in range(cols.shape[0]):
-            cols[k, j - 1], cols[k, j] = cols[k, j], cols[k, j - 1]
-        j -= 1
-    return i - j

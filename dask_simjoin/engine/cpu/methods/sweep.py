@@ -31,8 +31,7 @@ def build(x: np.ndarray, layout: SweepLayout) -> Index:
     x = np.asfortranarray(x)  # as chunks have it: kernels are compiled for one order
     if n == 0:
         return grid.build(x, g, SWEEP_LANES)
-    lower, upper = np.empty(d), np.empty(d)
-    rows_order.box(x, lower, upper)
+    lower, upper = (np.array([least(x[:, k]) for k in range(d)]) for least in (np.min, np.max))
     rows = [np.array(part) for part in (g.dims, g.origin, g.width, g.strides)]
     if d == 1:
         rows = [np.zeros(0, kind) for kind in (np.int64, np.float64, np.float64, np.int64)]
