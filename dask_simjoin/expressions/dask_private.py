@@ -1,6 +1,6 @@
 """Import all that Dask does not document: the one place to mend when Dask moves."""
 
-from dask._task_spec import Alias, List, Task, TaskRef
+from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
 from dask.dataframe.dask_expr import _expr, _merge, _shuffle, new_collection
 from dask.dataframe.dask_expr._cumulative import CumulativeAggregations
 from dask.dataframe.dask_expr._expr import (
@@ -16,7 +16,7 @@ from dask.dataframe.dask_expr._expr import (
 )
 from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr._shuffle import Shuffle
-from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FusedIO
+from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FromGraph, FromPandas, FusedIO
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
 MOVES_FILTERS = (_expr, _merge, _shuffle)
@@ -37,7 +37,10 @@ __all__ = [
     "Expr",
     "Filter",
     "FilterAlign",
+    "FromGraph",
+    "FromPandas",
     "FusedIO",
+    "GraphNode",
     "List",
     "Partitions",
     "PartitionsFiltered",

@@ -12,6 +12,7 @@ from dask.tokenize import tokenize
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.expressions.dask_private import Task, TaskRef
+from dask_simjoin.expressions.known import KNOWN, Known, asked_of
 from dask_simjoin.expressions.source import FrozenSource, gather, map_frozen, pick
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import check_nearest
@@ -55,12 +56,12 @@ def plan_for(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSour
 
 
 def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSource | None) -> Plan:
-    tables = [(source, spec, _summaries(source, spec, goal.with_ids))]
+    tables = [(source, spec, _known(source, spec, goal.with_ids))]
     if other is not None:
         assert spec.other is not None
-        tables.append((other, spec.other, _summaries(other, spec.other, goal.with_ids, RIGHT)))
+        tables.append((other, spec.other, _known(other, spec.other, goal.with_ids, RIGHT)))
     have = resources(spec.library)
-    summaries = [some for _, _, some in tables]
+    summaries = [known.summaries for _, _, known in tables]
     size = sum(s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
                for some in summaries for s in some)  # fmt: skip
     dtypes = [own.id_dtype for _, own, _ in tables if goal.with_ids]
@@ -77,22 +78,26 @@ def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: Froze
     return plan
 
 
-def _summaries(
-    source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0
-) -> list[PartitionSummary]:
+def _known(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0) -> Known:
+    """Pass over the partitions of a table, unless their rows are held and were passed over before."""
     partitions = source.inner.npartitions
     each = list(range(first, first + partitions))
-    expr = map_frozen("simjoin_summary", summarise, source, spec, with_ids, partitions, each=each)
-    return gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
+
+    def summaries() -> list[PartitionSummary]:
+        expr = map_frozen("simjoin_summary", summarise, source, spec, with_ids, partitions, each=each)
+        return gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
+
+    return KNOWN.find(source.inner, asked_of(spec, with_ids, first), summaries)
 
 
-def _check_ids(source: FrozenSource, spec: JoinSpec, summaries: list[PartitionSummary], plan: Plan) -> None:
+def _check_ids(source: FrozenSource, spec: JoinSpec, known: Known, plan: Plan) -> None:
     """Refuse ids that repeat."""
-    ids = [summary.ids for summary in summaries if summary.ids is not None]
+    ids = [summary.ids for summary in known.summaries if summary.ids is not None]
     meeting = check_summaries(ids, spec.id)
-    if meeting:
+    if meeting and not known.unique:
         size = KEY_BYTES * sum(ids[n].rows for n in meeting)
         _check_across(source, spec, meeting, -(-size // plan.budget.chunk))
+    known.unique = True
 
 
 def _kept_ids(frame: Any, spec: JoinSpec) -> pd.Index:

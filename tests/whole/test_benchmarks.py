@@ -22,7 +22,7 @@ def run(monkeypatch, module, *arguments):
 
 PROGRAMS = [
     "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters",
-    "dask.overhead", "dask.growth", "dask.coverage",
+    "dask.overhead", "dask.growth", "dask.coverage", "dask.road",
 ]  # fmt: skip
 
 
