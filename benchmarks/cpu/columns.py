@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ from benchmarks.peers.joins import PEERS
 
 Run = Callable[[], Any]
 """Does it once; gives how much was found."""
+
+ALL_WITH_ALL = 20_000
+"""Rows up to which a peer that compares all with all is run."""
 
 SLOW = 3.0
 """A peer's try of more seconds is its only run."""
@@ -108,7 +112,7 @@ def peers(row: Columns, x: np.ndarray) -> dict[str, dict[str, Run]]:
         "scipy query_pairs": {name: pairs(how) for name, how in trees.items()},
         "scipy count_neighbors": {name: counts(how) for name, how in trees.items()},
     }
-    if x.shape[1] >= 32 and PEERS["faiss"] is not None:
+    if x.shape[1] >= 32 and len(x) <= ALL_WITH_ALL and find_spec("faiss") is not None:
         found["faiss"] = {"IndexFlatL2, blocks of 8192": faiss}
     return found
 

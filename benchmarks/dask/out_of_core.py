@@ -35,6 +35,8 @@ from benchmarks.harness.watch import KINDS, watched
 from benchmarks.oracles.strips import Digest, digest_of_files, independent_digest
 
 ROW_BYTES, PAIR_BYTES = 24, 16
+"""Of an id and two coordinates, and of two ids."""
+
 WORKERS = 2
 TIMES = 2
 """How many times the workers' memory data and result are."""
@@ -51,6 +53,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, help=f"default: of about {PART_ROWS:,} rows")
     parser.add_argument("--ids", choices=("rows", "scattered"), default="rows",
                         help="row numbers, or numbers from everywhere (a longer check)")  # fmt: skip
+    parser.add_argument("--narrow", type=int, default=0,
+                        help="more columns, of width eps/2; --pairs-per-row are pairs without them")  # fmt: skip
     parser.add_argument("--partitioning", default="auto", choices=("auto", "entity", "spatial"))
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--patience", type=float, default=3600, help="seconds until a run is given up")
@@ -67,7 +71,7 @@ def join_once(data: Path, eps: float, limit: int, options: argparse.Namespace, o
 
     def work(found: dict[str, Any]) -> None:
         pairs = fresh(data).simjoin.self_join(
-            eps, on=["x", "y"], id="id", partitioning=options.partitioning
+            eps, on=["x", "y", *_narrow(options)], id="id", partitioning=options.partitioning
         )  # fmt: skip
         began = time.perf_counter()
         found["outputs"] = pairs.npartitions
@@ -79,6 +83,11 @@ def join_once(data: Path, eps: float, limit: int, options: argparse.Namespace, o
         found["joining"] = time.perf_counter() - began
 
     return watched(work, WORKERS, limit, options.patience, temporary)
+
+
+def _narrow(options: argparse.Namespace) -> list[str]:
+    """The other columns."""
+    return [f"n{k}" for k in range(options.narrow)]
 
 
 def describe(plan: Any) -> dict[str, Any]:
@@ -128,18 +137,21 @@ def main() -> int:
     options = arguments()
     limit = parse_bytes(options.limit)
     memory = WORKERS * limit
-    rows = options.rows or math.ceil(TIMES * memory / ROW_BYTES)
+    row_bytes = ROW_BYTES + 8 * options.narrow
+    rows = options.rows or math.ceil(TIMES * memory / row_bytes)
     # a little more, since pairs beyond the square's border are missing
     wanted = options.pairs_per_row or 1.02 * TIMES * memory / PAIR_BYTES / rows
     eps = eps_for(rows, 2 * wanted)
-    parts = options.partitions or max(2, round(rows / PART_ROWS))
+    parts = options.partitions or max(2, round(rows * row_bytes / ROW_BYTES / PART_ROWS))
     where = known()
     runs: list[dict[str, Any]] = []
     expected = None
     with scratch(options.folder) as folder:
         data = folder / "data"
         progress(f"{rows:,} rows in {parts} files, eps = {eps!r}, about {wanted * rows:,.0f} pairs")
-        write_uniform(data, rows, parts, options.seed, options.ids == "scattered")
+        write_uniform(
+            data, rows, parts, options.seed, options.ids == "scattered", options.narrow, eps / 2
+        )  # fmt: skip
         for k in range(options.repeat):
             out = folder / f"pairs-{k}"
             run = join_once(data, eps, limit, options, out, folder / "dask")
@@ -151,13 +163,15 @@ def main() -> int:
             runs.append(run)
         if not options.no_check and any("digest" in run for run in runs):
             began = time.perf_counter()
-            expected = independent_digest(sorted(data.glob("*.parquet")), eps, rows, folder / "strips")
+            expected = independent_digest(
+                sorted(data.glob("*.parquet")), eps, rows, folder / "strips", _narrow(options)
+            )
             progress(f"independently: {expected}, {time.perf_counter() - began:.0f} s")
     good = _check(runs, expected)
-    share = {"data": rows * ROW_BYTES / memory, "result": (expected.pairs if expected else wanted * rows)}
+    share = {"data": rows * row_bytes / memory, "result": (expected.pairs if expected else wanted * rows)}
     share["result"] *= PAIR_BYTES / memory
     print(
-        f"{rows:,} rows of {ROW_BYTES} B: {share['data']:.2f} times the memory of {WORKERS} workers of "
+        f"{rows:,} rows of {row_bytes} B: {share['data']:.2f} times the memory of {WORKERS} workers of "
         f"{format_bytes(limit)}; the result of {PAIR_BYTES} B a pair: {share['result']:.2f} times"
     )
     _print(runs, limit)

@@ -58,11 +58,12 @@ def write_part(frame: pd.DataFrame, folder: Path, number: int) -> None:
     frame.to_parquet(folder / f"{number:06}.parquet", index=False, compression=None)
 
 
-def write_uniform(folder: Path, rows: int, parts: int, seed: int, scattered: bool = False) -> None:
+def write_uniform(folder: Path, rows: int, parts: int, seed: int, scattered: bool = False,
+                  narrow: int = 0, width: float = 0.0) -> None:  # fmt: skip
     """Points of the unit square (id, x, y), partition by partition, so each covers all of space.
 
     `scattered`: ids are no row numbers, but numbers from everywhere, so that partitions' ranges of
-    ids meet.
+    ids meet.  `narrow`: so many more columns n0, n1, ..., uniform in [0, width].
     """
     cuts = [rows * k // parts for k in range(parts + 1)]
     for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
@@ -71,7 +72,8 @@ def write_uniform(folder: Path, rows: int, parts: int, seed: int, scattered: boo
         id = np.arange(start, stop, dtype=np.int64)
         if scattered:  # times an odd number: every int64 once
             id *= np.int64(-7046029254386353131)
-        write_part(pd.DataFrame({"id": id, "x": x, "y": y}), folder, k)
+        more = {f"n{c}": random.random(stop - start) * width for c in range(narrow)}
+        write_part(pd.DataFrame({"id": id, "x": x, "y": y} | more), folder, k)
 
 
 def write_points(folder: Path, points: np.ndarray, parts: int) -> None:

@@ -2,12 +2,13 @@
 
 The rows are written to one file for each strip of x.  A strip is joined with itself and with the
 points of the next one that are near enough by SciPy's kd-tree, at a slightly larger distance, and
-each candidate is decided by the definition: ``dx*dx + dy*dy <= eps*eps`` in float64.
+each candidate is decided by the definition: ``dx*dx + dy*dy <= eps*eps`` in float64.  Where there are more
+columns, their squares are added in their order before it is decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,13 @@ ROWS = 1_000_000
 WIDER = 1 + 1e-9
 """A candidate may be this much farther away; rounding moves a distance by 1e-15 of it."""
 
-POINT = np.dtype([("x", "f8"), ("y", "f8"), ("position", "i8"), ("id", "i8")])
+POINT = [("x", "f8"), ("y", "f8"), ("position", "i8"), ("id", "i8")]
+"""What is kept of a point, and ``more``, an array of the other columns."""
+
+
+def kind(more: int) -> np.dtype:
+    """The type of points with so many other columns."""
+    return np.dtype([*POINT, ("more", "f8", (more,))])
 
 
 @dataclass(frozen=True)
@@ -58,10 +65,11 @@ def digest_of_files(files: Iterable[Path]) -> Digest:
     return total
 
 
-def independent_digest(files: Iterable[Path], eps: float, rows: int, folder: Path) -> Digest:
-    """Of the pairs of the points in `files` (id, x, y), which are `rows` in all."""
+def independent_digest(files: Iterable[Path], eps: float, rows: int, folder: Path,
+                       more: Sequence[str] = ()) -> Digest:  # fmt: skip
+    """Of the pairs of the points in `files` (id, x, y and `more`), which are `rows` in all."""
     total = Digest()
-    for points, i, j in pairs_by_strip(files, eps, rows, folder):
+    for points, i, j in pairs_by_strip(files, eps, rows, folder, more):
         swap = points["position"][j] < points["position"][i]
         left, right = np.where(swap, j, i), np.where(swap, i, j)
         total += digest(points["id"][left], points["id"][right])
@@ -69,33 +77,36 @@ def independent_digest(files: Iterable[Path], eps: float, rows: int, folder: Pat
 
 
 Joined = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Points (`POINT`), and where among them the two rows of each pair are."""
+"""Points (see `kind`), and where among them the two rows of each pair are."""
 
 
-def pairs_by_strip(files: Iterable[Path], eps: float, rows: int, folder: Path) -> Iterator[Joined]:
-    """The pairs of the points in `files` (id, x, y), `rows` in all, each once, strip by strip.
+def pairs_by_strip(files: Iterable[Path], eps: float, rows: int, folder: Path,
+                   more: Sequence[str] = ()) -> Iterator[Joined]:  # fmt: skip
+    """The pairs of the points in `files` (id, x, y and `more`), `rows` in all, each once, strip by strip.
 
     The points of a strip come first, then those of the next one that are near it.
     """
     # strips of twice eps at least: a pair lies in one strip or in two neighbours
     strips = max(1, min(rows // ROWS, int(0.5 / eps)))
     folder.mkdir()
-    _split(files, strips, folder)
-    here = _strip(folder, 0)
+    _split(files, strips, folder, more)
+    here = _strip(folder, 0, len(more))
     for s in range(strips):
-        after = _strip(folder, s + 1)
+        after = _strip(folder, s + 1, len(more))
         if len(here):
             yield _joined(here, after, eps)
         here = after
 
 
-def _split(files: Iterable[Path], strips: int, folder: Path) -> None:
+def _split(files: Iterable[Path], strips: int, folder: Path, more: Sequence[str]) -> None:
     first = 0
     for file in files:
-        part = pq.read_table(file, columns=["id", "x", "y"])
-        points = np.empty(len(part), POINT)
+        part = pq.read_table(file, columns=["id", "x", "y", *more])
+        points = np.empty(len(part), kind(len(more)))
         for name in ("id", "x", "y"):
             points[name] = part[name].to_numpy()
+        for k, name in enumerate(more):
+            points["more"][:, k] = part[name].to_numpy()
         points["position"] = np.arange(first, first + len(part))
         first += len(part)
         # a product rounds monotonically, so strips are intervals of x
@@ -113,9 +124,9 @@ def _file(folder: Path, strip: int) -> Path:
     return folder / f"{strip:06}.bin"
 
 
-def _strip(folder: Path, strip: int) -> np.ndarray:
+def _strip(folder: Path, strip: int, more: int) -> np.ndarray:
     file = _file(folder, strip)
-    return np.fromfile(file, POINT) if file.exists() else np.empty(0, POINT)
+    return np.fromfile(file, kind(more)) if file.exists() else np.empty(0, kind(more))
 
 
 def _joined(own: np.ndarray, after: np.ndarray, eps: float) -> Joined:
@@ -127,5 +138,9 @@ def _joined(own: np.ndarray, after: np.ndarray, eps: float) -> Joined:
     kept = np.minimum(i, j) < len(own)  # the others are pairs of the next strip
     i, j = i[kept], j[kept]
     dx, dy = x[i] - x[j], y[i] - y[j]
-    kept = dx * dx + dy * dy <= eps * eps
+    total = dx * dx + dy * dy
+    for k in range(points["more"].shape[1]):
+        t = points["more"][i, k] - points["more"][j, k]
+        total += t * t
+    kept = total <= eps * eps
     return points, i[kept], j[kept]
