@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ids", choices=("rows", "scattered"), default="rows",
                         help="row numbers, or numbers from everywhere (a longer check)")  # fmt: skip
     parser.add_argument("--narrow", type=int, default=0,
-                        help="more columns, of width eps/2; --pairs-per-row are pairs without them")  # fmt: skip
+                        help="more columns, of width eps/2; --pairs-per-row: without them")  # fmt: skip
     parser.add_argument("--partitioning", default="auto", choices=("auto", "entity", "spatial"))
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--patience", type=float, default=3600, help="seconds until a run is given up")
