@@ -131,7 +131,8 @@ def test_screened(seed: int, narrow: float, far: bool) -> None:
     """Boxes of some dimensions leave room for what the others add."""
     random = np.random.default_rng(seed)
     x = np.concatenate([
-        random.integers(0, 12, (600, 1)) * 3.0, random.integers(0, 12, (600, 1)) * 3.0,
+        random.integers(0, 2, (600, 1)) * 3.0,
+            random.integers(0, 2, (600, 1)) * 3.0,
         random.integers(0, 3, (600, 3)) * narrow + (1e6 if far else 0.0),
     ], axis=1)  # fmt: skip
     threshold = float(random.choice(totals(x[:60], x[:60], 2).ravel()))
