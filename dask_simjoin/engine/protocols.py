@@ -155,6 +155,9 @@ class Joiner(Protocol):
     def build(self, x: Array, layout: Layout | SearchLayout) -> Index:
         """Index of a chunk, for joins or for searches, as its layout says."""
 
+    def points(self, index: Index, layout: Layout) -> Array:
+        """Coordinates (n, d), float64, of an index's points, in its order."""
+
     def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: Measured | None = None,
               labels: tuple[Array, Array] | None = None, rows: Rows | None = None,
               kept: Kept | None = None) -> Pairs:  # fmt: skip

@@ -7,9 +7,9 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.protocols import Frames
 from dask_simjoin.metrics.types import Array, Frame
-from dask_simjoin.tasks.matches import by_position
 from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.moving import CELL, COUNT, POSITION
+from dask_simjoin.tasks.radii import visit_radii
 
 
 def count_block(meeting: Meeting, enough: int | None = None) -> tuple[Array, Array | None]:
@@ -23,20 +23,16 @@ def count_block(meeting: Meeting, enough: int | None = None) -> tuple[Array, Arr
 
 def _counts(meeting: Meeting, enough: int | None = None) -> list[Array]:
     """Count the neighbours of the rows of both chunks, by position."""
-    q, d, same, spec, _ = meeting
-    joiner = meeting.joiner
+    same, spec, joiner = meeting.same, meeting.spec, meeting.joiner
     if spec.radius is None:
         return joiner.counts(*meeting.operands, same=same, enough=enough)
     xp = joiner.xp
-    with_radii = (q,) if spec.other is not None else (q, d)
-    limits = [by_position(side, side["own_limit"], xp) for side in with_radii]
     counts = [xp.zeros(len(side["ids"]), xp.int64) for side in meeting.chunks]
 
-    def visitor(left: Array, right: Array, totals: Array) -> None:
-        for rows, limit, count in zip((left, right), limits, (counts[0], counts[-1]), strict=False):
-            count += xp.bincount(rows[totals <= limit[rows]], minlength=len(count))
+    def show(side: int, left: Array, right: Array, totals: Array) -> None:
+        counts[side] += xp.bincount(left, minlength=len(counts[side]))
 
-    joiner.visit(*meeting.operands, visitor, same=same)
+    visit_radii(meeting, show)
     return counts
 
 

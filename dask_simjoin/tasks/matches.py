@@ -1,7 +1,7 @@
 """Find the pairs of two chunks, as places in their indexes, and what rows of chunks are called and have.
 
-Where each row has a radius of its own, chunks are joined by the largest one, and pairs are decided by the
-left row's: which row is left is settled here, and never by which side was searched.
+Where each row has a radius of its own, pairs are decided by the left row's: which row is left is settled
+here, and never by which side was searched.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dask_simjoin.metrics.types import Array, ArrayModule, Values
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, joined
 from dask_simjoin.tasks.meeting import Meeting
+from dask_simjoin.tasks.radii import by_position, visit_radii
 
 
 class Matches(NamedTuple):
@@ -70,17 +71,12 @@ def _within_radius(meeting: Meeting, distance: bool, rows: Rows | None) -> Match
     # of one table a row of either chunk may be the left one
     sides = ((q, d), (q, d)) if both and not same else ((q,), (d,))
     first = len(q["ids"]) if both and not same else 0
-    limits = [by_position(side, side["own_limit"], xp) for side in ((q, d) if both else (q,))]
     parts: list[tuple[Array, Array, Array]] = []
 
-    def visitor(left: Array, right: Array, totals: Array) -> None:
-        found = totals <= limits[0][left]
-        parts.append((left[found], right[found] + first, totals[found]))
-        if both:
-            found = totals <= limits[1][right]
-            parts.append((right[found] + first, left[found], totals[found]))
+    def show(side: int, left: Array, right: Array, totals: Array) -> None:
+        parts.append((left + first, right, totals) if side else (left, right + first, totals))
 
-    meeting.joiner.visit(*meeting.operands, visitor, same=same, rows=rows)
+    visit_radii(meeting, show, rows)
     kinds = xp.int64, xp.int64, xp.float64
     left, right, totals = (
         xp.concatenate([xp.zeros(0, kind), *(part[k] for part in parts)]) for k, kind in enumerate(kinds)
@@ -94,13 +90,6 @@ def _ranks(chunks: tuple[Chunk, ...], xp: ArrayModule) -> list[Array]:
     """List the places of rows in the indexes of chunks, one after the other."""
     firsts = [0, *(len(chunk["ids"]) for chunk in chunks[:-1])]
     return [rank(chunk, xp) + first for chunk, first in zip(chunks, firsts, strict=True)]
-
-
-def by_position(chunk: Chunk, values: Array, xp: ArrayModule) -> Array:
-    """Put values that are in the order of the index into the order of the rows."""
-    out = xp.empty_like(values)
-    out[chunk["order"][: len(values)]] = values
-    return out
 
 
 def rank(chunk: Chunk, xp: ArrayModule) -> Array:

@@ -44,6 +44,9 @@ class CpuJoiner:
             return cpu_nearest.build(x, np.arange(len(x)), layout)
         return _module(layout.method).build(x, layout)
 
+    def points(self, index: Index, layout: Layout) -> np.ndarray:
+        return _module(layout.method).points(index)[: len(index["order"]) - SWEEP_LANES]
+
     def pairs(self, q: Index, d: Index, layout: Layout, *, same: bool, distance: Measured | None = None,
               labels: tuple[np.ndarray, np.ndarray] | None = None, rows: Rows | None = None,
               kept: Kept | None = None) -> Pairs:  # fmt: skip

@@ -62,6 +62,9 @@ class GpuJoiner:
         load.begin(finishing(layout, "name_pairs", labels=True))  # while the index is built
         return method_of(layout.method).build(x, layout)
 
+    def points(self, index: Index, layout: GpuLayout) -> Array:
+        return index["y"]
+
     def pairs(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, distance: Measured | None = None,
               labels: tuple[Array, Array] | None = None,
               rows: Rows | None = None, kept: Kept | None = None) -> Pairs:  # fmt: skip
