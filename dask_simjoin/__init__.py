@@ -11,6 +11,7 @@ from dask_simjoin.api.join import join
 from dask_simjoin.api.knn import k_distances, knn_join
 from dask_simjoin.api.neighbor_graph import neighbor_graph
 from dask_simjoin.api.plan import plan
+from dask_simjoin.api.profile import profile
 from dask_simjoin.api.row_id import with_row_id
 from dask_simjoin.api.self_join import self_join
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
@@ -31,6 +32,7 @@ __all__ = [
     "neighbor_graph",
     "optics",
     "plan",
+    "profile",
     "self_join",
     "with_row_id",
 ]

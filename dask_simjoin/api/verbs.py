@@ -11,11 +11,12 @@ from dask_simjoin.api.join import join
 from dask_simjoin.api.knn import k_distances, knn_join
 from dask_simjoin.api.neighbor_graph import neighbor_graph
 from dask_simjoin.api.plan import plan
+from dask_simjoin.api.profile import profile
 from dask_simjoin.api.row_id import with_row_id
 from dask_simjoin.api.self_join import self_join
 from dask_simjoin.cluster.verbs import dbscan, optics
 from dask_simjoin.options import requests
-from dask_simjoin.options.groups import MetricRequest
+from dask_simjoin.options.groups import Coordinates
 
 Gives = Literal["pairs", "values", "number", "matrix", "rows", "report"]
 """A row for each pair, a value or more for each row, a number, a sparse matrix, the frame's rows, text."""
@@ -34,7 +35,7 @@ class Verb:
     gives : str
     """
 
-    request: type[MetricRequest] | type[requests.RowId]
+    request: type[Coordinates] | type[requests.RowId]
     function: Callable[..., Any]
     gives: Gives
 
@@ -57,6 +58,7 @@ VERBS = {
         Verb(requests.KDistances, k_distances, gives="values"),
         Verb(requests.NeighborGraph, neighbor_graph, gives="matrix"),
         Verb(requests.Plan, plan, gives="report"),
+        Verb(requests.Profile, profile, gives="report"),
         Verb(requests.RowId, with_row_id, gives="rows"),
     )
 }

@@ -11,6 +11,7 @@ import numpy as np
 
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.methods import METHODS
+from dask_simjoin.engine.profile import Profiler
 from dask_simjoin.engine.protocols import Frames, Joiner, Searcher
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.types import Array, Frame
@@ -22,11 +23,13 @@ MODULES = {
     (HOME, "frames"): "dask_simjoin.engine.cpu.frames",
     (HOME, "join"): "dask_simjoin.engine.cpu.joiner",
     (HOME, "search"): "dask_simjoin.engine.cpu.nearest",
+    (HOME, "profile"): "dask_simjoin.engine.cpu.profile",
     ("cudf", "frames"): "dask_simjoin.engine.gpu.frames",
     ("cudf", "join"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "search"): "dask_simjoin.engine.gpu.nearest",
+    ("cudf", "profile"): "dask_simjoin.engine.gpu.profile",
 }
-"""What does a job for a data frame library: its module's FRAMES, JOINER or SEARCHER."""
+"""What does a job for a data frame library: its module's FRAMES, JOINER, SEARCHER or PROFILER."""
 
 LIBRARIES = tuple(name for name, job in MODULES if job == "frames")
 
@@ -68,6 +71,12 @@ def searcher_of_library(name: str) -> Searcher:
 def searcher_for(frame: Frame) -> Searcher:
     """What searches chunks of frames like one for nearest neighbours."""
     return searcher_of_library(library(frame))
+
+
+def profiler_of_library(name: str) -> Profiler:
+    """What counts what joins of chunks of a data frame library do."""
+    profiler: Profiler = _module(name, "profile").PROFILER
+    return profiler
 
 
 @functools.cache

@@ -100,6 +100,11 @@ def options_of(asked: str | Method, name: str) -> Method:
     return METHODS[name] if isinstance(asked, str) else asked
 
 
+def asks_sample(asked: str | Method) -> bool:
+    """Tell whether a method's options are chosen by a sample of the points."""
+    return isinstance(asked, Grid) and asked.indexed == "auto"
+
+
 def choose(asked: str | Method, dims: int, library: str) -> str:
     """Return the name of a method that serves a library: the one that was asked for, or the best."""
     name = name_of(asked)

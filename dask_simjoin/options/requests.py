@@ -14,6 +14,7 @@ from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.columns import ROW_ID
 from dask_simjoin.options.groups import (
+    Coordinates,
     Engine,
     Kept,
     MetricRequest,
@@ -49,6 +50,18 @@ class CountPairs(Paired):
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
         return _paired(self, resolve(self, meta, self.eps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile(Coordinates, Engine):
+    """Ask what a self-join does."""
+
+    eps: float = field(kw_only=False, metadata=DISTANCE)
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        same = {option.name: getattr(self, option.name) for option in fields(self)}
+        return NeighborGraph(**same).spec(meta)
 
 
 @dataclass(frozen=True, kw_only=True)

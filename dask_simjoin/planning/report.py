@@ -46,7 +46,9 @@ class PlanReport:
     result_bytes : int
         Memory of the whole result, expected.
     partitioning : {"entity", "spatial"}
-    method : {"sweep", "tiles"}
+    method : str
+    engine : str
+        How chunks are searched, in words.
     """
 
     plan: Plan
@@ -91,6 +93,10 @@ class PlanReport:
     @property
     def method(self) -> str:
         return self.plan.layout.method
+
+    @property
+    def engine(self) -> str:
+        return self._engine()
 
     _drawn: ClassVar[str] = "pairs"
     """What the pictures show of block pairs."""

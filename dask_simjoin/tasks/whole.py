@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dask_simjoin.engine.base import frames_of_library
+from dask_simjoin.engine.methods import asks_sample
 from dask_simjoin.errors import TABLES, in_table
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.settings import MAX_BYTES
@@ -55,7 +56,7 @@ def plan_whole(frames: Sequence[Frame], spec: JoinSpec, goal: Goal, sampled: boo
     # chunks need no room, as there is one of each frame, which is searched however far away it is
     goal = replace(goal, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
     sampled = sampled or goal.k is not None
-    probed = sampled or min(map(len, frames)) >= LEAST_ROWS
+    probed = sampled or min(map(len, frames)) >= LEAST_ROWS or asks_sample(spec.method)
     summaries = [
         summarise(frame, number, own, goal.with_ids, int(probed), None if sampled else PROBE)
         for number, (frame, own) in zip((0, RIGHT), sides, strict=False)

@@ -16,7 +16,7 @@ SHARED = {"eps", *(option.name for option in fields(MetricRequest))}
 
 def option_table():
     """The lines of the table; `plan` takes everything, and `with_row_id` only a name."""
-    listed = [one for one in VERBS.values() if one.name not in ("plan", "with_row_id")]
+    listed = [one for one in VERBS.values() if one.name not in ("plan", "profile", "with_row_id")]
     return [*HEAD, *(_row(verb) for verb in listed)]
 
 

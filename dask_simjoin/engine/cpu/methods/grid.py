@@ -13,7 +13,9 @@ from dask_simjoin.engine.cpu.methods.sinks import Sink
 from dask_simjoin.engine.grid import PATTERNS, Grid
 from dask_simjoin.engine.index import grid
 from dask_simjoin.engine.index.grid import GridLayout, make_grid_layout
+from dask_simjoin.engine.index.grid_model import facts
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.profile import Numbers
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.metrics.types import Index
 
@@ -62,6 +64,19 @@ def sequence(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
 
 
 _NO_PAIRS, _NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
+
+
+def tell(index: Index, layout: GridLayout) -> Numbers:
+    """Count what a join of an index with itself does: it counts by itself, and is done once more."""
+    told = np.zeros(6, np.int64)
+    n = len(index["y"])
+    counts = np.zeros(n, np.int64)
+    run(index, index, layout, True, [index["order"]] * 2, None, (counts, counts), told)
+    lookups, found, candidates, comparisons, terms, pairs = told.tolist()
+    work = workload(index, index, layout, True)
+    places = grid.queries(index, work, layout.options)
+    numbers = {"lookups": lookups, "found": found, "candidates": candidates, "comparisons": comparisons}
+    return numbers | {"terms": terms} | facts(index, layout, places, work, pairs, comparisons)
 
 
 def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Sink | None,

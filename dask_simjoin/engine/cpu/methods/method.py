@@ -8,6 +8,7 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.methods.sinks import Sink
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.profile import Numbers
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Index
@@ -56,6 +57,9 @@ class CpuMethod(Protocol):
 
         From `enough` on they need not be right.
         """
+
+    def tell(self, index: Index, layout: Layout) -> Numbers:
+        """Count what a join of an index with itself does, or looks at, for its profile."""
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels import rows_order, sweep
+from dask_simjoin.engine.cpu.kernels import rows_order, seen, sweep
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.sinks import Sink
@@ -14,6 +14,7 @@ from dask_simjoin.engine.index import sweep as grid
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.sweep import SweepLayout, make_sweep_layout
 from dask_simjoin.engine.methods import Sweep
+from dask_simjoin.engine.profile import Numbers
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.metrics.types import Index
 
@@ -84,6 +85,15 @@ def pairs(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.nd
             sink.end(n)
             return 0, 0
         sink.full(n, int(state[5]))
+
+
+def tell(index: Index, layout: SweepLayout) -> Numbers:
+    """Count what a join of an index with itself looks at: rows of cells, and points in windows."""
+    offsets, most, _ = _swept(index, index, layout, True)
+    told, x = np.zeros(3, np.int64), index["cols"][layout.grid.sweep]
+    seen.windows(x, index["keys"], index["starts"], offsets, most, told)
+    lookups, found, candidates = told.tolist()
+    return {"cells": len(index["keys"]), "lookups": lookups, "found": found, "candidates": candidates}
 
 
 def counts(q: Index, d: Index, layout: SweepLayout, same: bool, q_counts: np.ndarray,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels import pack
+from dask_simjoin.engine.cpu.kernels import pack, seen
 from dask_simjoin.engine.cpu.kernels.marks import COUNT, ENDLESS, LINK, LOWEST, PAIRS, Notes
 from dask_simjoin.engine.cpu.kernels.quantized_simd import WAYS
 from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, QuantizedLongs
@@ -21,6 +21,7 @@ from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TilesLayout, make
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.tiles import TILE, aligned, aligned_empty, box_tree
 from dask_simjoin.engine.methods import Tiles
+from dask_simjoin.engine.profile import Numbers
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Index
 
@@ -183,6 +184,16 @@ def pairs(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.nd
             sink.end(n)
             return int(state[3]), int(state[4])
         sink.full(n, int(state[2]))
+
+
+def tell(index: Index, layout: TilesLayout) -> Numbers:
+    """Count what a join of an index with itself looks at: tiles, queries near them, and their candidates."""
+    most: Any = layout.threshold if layout.filter is None else layout.filter.box_reach(index["norm"])
+    told = np.zeros(3, np.int64)
+    boxes = index["low"], index["high"], index["z"]
+    seen.tiles(*boxes, len(index["y"]), np.float64(most), kind_of(layout.norm), told)
+    tile_pairs, queries, candidates = told.tolist()
+    return {"tile_pairs": tile_pairs, "near_queries": queries, "candidates": candidates}
 
 
 def _noted(q: Index, d: Index, layout: TilesLayout, same: bool, task: int, values: Sides, *,

@@ -168,6 +168,28 @@ def build(x: Array, layout: GridLayout) -> Index:
     return index
 
 
+def flow(join: Launch, estimate: float, most: int | None = None) -> tuple[Flow[Stream], list[Batch]]:
+    """Make the batches of a join of about so many pairs, and what runs them; `most`: pairs of a batch."""
+    asked = join.layout.options
+    memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // asked.streams
+    made, room = cut(asked, len(join.places), estimate, min(asked.buffer, memory, most or memory))
+    return Flow([Stream(join, room) for _ in range(min(asked.streams, len(made)))]), made
+
+
+def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[Found]:
+    """Run batches of so many queries in all, and give what each finds."""
+    decided = refused = written = 0
+    try:
+        for lane, pairs, left in running.run(made):
+            _, _, new, no = lane.numbers[:4].tolist()
+            decided, refused, written = decided + new, refused + no, written + pairs
+            expected = int(written * left / max(1, queries - left))
+            yield Found(lane.out[:pairs], decided, refused, expected)
+    finally:  # what is still running writes to the buffers
+        for lane in running.lanes:
+            lane.stream.synchronize()
+
+
 def batches(q: Index, d: Index, layout: GridLayout, *, same: bool,
             rows: Rows | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
     """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
@@ -177,20 +199,7 @@ def batches(q: Index, d: Index, layout: GridLayout, *, same: bool,
     if not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1]):
         return
     join = Launch.of(q, d, layout, same, rows)
-    asked, queries = layout.options, len(join.places)
-    memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // asked.streams
-    made, room = cut(asked, queries, join.estimate(), min(asked.buffer, memory, most or memory))
-    lanes = [Stream(join, room) for _ in range(min(asked.streams, len(made)))]
-    decided = refused = written = 0
-    try:
-        for lane, pairs, left in Flow(lanes).run(made):
-            _, _, new, no = lane.numbers[:4].tolist()
-            decided, refused, written = decided + new, refused + no, written + pairs
-            expected = int(written * left / max(1, queries - left))
-            yield Found(lane.out[:pairs], decided, refused, expected)
-    finally:  # what is still running writes to the buffers
-        for lane in lanes:
-            lane.stream.synchronize()
+    yield from found_by(*flow(join, join.estimate(), most), len(join.places))
 
 
 def count(q: Index, d: Index, layout: GridLayout, *, same: bool, both: bool = True) -> list[Array]:

@@ -1,0 +1,53 @@
+"""Tell what a join does: what it looks at, compares and finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dask.base import is_dask_collection
+
+from dask_simjoin.engine.base import profiler_of_library
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.calls import verb
+from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.requests import Profile
+from dask_simjoin.planning.goal import COUNTS
+from dask_simjoin.planning.report import PlanReport
+from dask_simjoin.planning.report_profile import ProfileReport
+from dask_simjoin.tasks.chunks import read_points
+from dask_simjoin.tasks.whole import plan_whole
+
+
+@verb(Profile)
+def profile(frame: Frame, asked: Profile) -> ProfileReport:
+    """Run a self-join, keep none of its pairs, and tell what it did.
+
+    It runs at the call, on one core or one GPU, with all rows as one chunk.  Of a Dask DataFrame the
+    columns that it needs are computed first, and must fit memory: take a sample of a larger one.
+
+    Parameters are those of `self_join`; counters are made by a run of their own, so that seconds are those
+    of the usual kernels, which are compiled before.
+
+    Returns
+    -------
+    ProfileReport
+        Prints as text, shows as a table and a picture in notebooks, and has ``numbers``, ``seconds``,
+        ``rows``, ``method``, ``engine``, ``to_frame()``, ``svg()`` and ``plot()``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from dask_simjoin import methods
+    >>> df = pd.DataFrame({"x": np.arange(1000.0) % 40, "y": np.arange(1000.0) // 40})
+    >>> found = df.simjoin.profile(1.0, method=methods.Grid(pattern="full", order="given"))
+    >>> int(found.numbers["pairs"]), int(found.numbers["comparisons"])
+    (1935, 9000)
+    """
+    spec = asked.spec(example_of(frame))
+    if is_dask_collection(frame):
+        frame = frame[spec.columns].compute()
+    plan = plan_whole([frame], spec, COUNTS)
+    read = read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))
+    counters = profiler_of_library(spec.library).profile(read["x"], plan.layout)
+    return ProfileReport(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)

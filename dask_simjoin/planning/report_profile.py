@@ -1,0 +1,139 @@
+"""What a profile says to people: text, a table, a picture of its numbers."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from dask_simjoin.engine.profile import ABOUT, Counters
+from dask_simjoin.options.optional import new_axes
+
+BAR, TEXT, LINE = 300, 150, 18
+"""Pixels of the longest bar, of the names before it, and of a line."""
+
+COUNTED = (
+    "lookups", "found", "tile_pairs", "near_queries", "candidates", "comparisons", "decided", "refused",
+    "pairs",
+)  # fmt: skip
+"""Numbers that the picture compares."""
+
+SHARES = ("warp_efficiency", "warp_efficiency_model")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ProfileReport:
+    """What one join of a frame with itself did.
+
+    Print it for a summary; a notebook shows a table and a picture of its numbers.
+
+    Attributes
+    ----------
+    method : str
+        The name of the method that ran.
+    engine : str
+        What it did, in words.
+    rows : int
+        Rows that took part.
+    counters : Counters
+        Numbers by name, and seconds of each step.
+    """
+
+    method: str
+    engine: str
+    rows: int
+    counters: Counters
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What was counted, by name; what the method does not tell is not there."""
+        told = self.counters.numbers
+        return {name: told[name] for name in ABOUT if name in told}
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Of each step."""
+        return dict(self.counters.seconds)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each number and each step.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``value`` and ``about``, what it is; seconds of steps are named "seconds: step".
+        """
+        steps = [(f"seconds: {step}", time, "of this step") for step, time in self.seconds.items()]
+        lines = [*((name, value, ABOUT[name]) for name, value in self.numbers.items()), *steps]
+        return pd.DataFrame(
+            {"value": [float(line[1]) for line in lines], "about": [line[2] for line in lines]},
+            index=pd.Index([line[0] for line in lines], name="number"),
+        )
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        width = max(len(name) for name, _ in facts)
+        lines = (f"  {name:<{width}}  {text}" for name, text in facts)
+        return "\n".join(["Profile of a self-join", *lines])
+
+    def _repr_html_(self) -> str:
+        facts = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for name, text in self._facts()
+        )
+        return f"<table><caption>Profile of a self-join</caption>{facts}</table>{self.svg()}"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        numbers = [(name.replace("_", " "), shown(name, value)) for name, value in self.numbers.items()]
+        steps = [(f"seconds, {step}", f"{time:.4g}") for step, time in self.seconds.items()]
+        return [("engine", self.engine), ("rows", f"{self.rows:,}"), *numbers, *steps]
+
+    def _bars(self) -> list[tuple[str, float]]:
+        return [(name, value) for name, value in self.numbers.items() if name in COUNTED]
+
+    def svg(self) -> str:
+        """Return a picture of the numbers, as bars on a scale of logarithms, in SVG."""
+        bars = self._bars()
+        decades = math.log10(1 + max((value for _, value in bars), default=0.0)) or 1.0
+        lines = []
+        for k, (name, value) in enumerate(bars):
+            y, width = k * LINE, round(BAR * math.log10(1 + value) / decades)
+            lines.append(
+                f'<text x="{TEXT - 6}" y="{y + 13}" text-anchor="end">{name.replace("_", " ")}</text>'
+                f'<rect x="{TEXT}" y="{y + 3}" width="{width}" height="{LINE - 6}" fill="#2676b4"/>'
+                f'<text x="{TEXT + width + 6}" y="{y + 13}">{shown(name, value)}</text>'
+            )
+        size = f'width="{TEXT + BAR + 140}" height="{max(1, len(bars)) * LINE}"'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">'
+            f"{''.join(lines)}</svg>"
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the numbers with matplotlib, on a scale of logarithms.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new one by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        ax = new_axes() if ax is None else ax
+        bars = self._bars()[::-1]
+        ax.barh([name.replace("_", " ") for name, _ in bars], [value for _, value in bars], color="#2676b4")
+        ax.set(xscale="symlog", xlabel="number", title=f"Profile of {self.rows:,} rows, {self.method}")
+        return ax
+
+
+def shown(name: str, value: float) -> str:
+    """Return a number of a profile as text."""
+    if name in SHARES:
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
