@@ -63,4 +63,4 @@ def tiles(low: Array, high: Array, z: Array, points: int, reach: float, norm: Ki
                     total = add_term(total, max(gap, 0.0), norm)
                 if total <= reach:
                     told[1] += 1
-                    told[2] += TILE - t - 1 if a == b else min(TILE, points - b * TILE)
+                    told[2] += min(TILE, points - b * TILE) - (t + 1 if a == b else 0)
