@@ -1,0 +1,92 @@
+"""``python -m benchmarks cpu.first_use [--backend cudf]``: what the first call of a verb in a process takes.
+
+Each verb is called in a process of its own on a copy of the package, where nothing has been compiled, and
+again where all has.  Importing the package, and on a GPU loading cuDF and its driver, is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import dask_simjoin
+from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.report import environment, write
+from benchmarks.harness.worker import run_apart
+from dask_simjoin.api.compile_kernels import OPTIONS
+
+PACKAGE = Path(dask_simjoin.__file__).parent
+PATIENCE = 300
+
+
+def copy_of_package(folder: Path) -> Path:
+    """Copy the package without anything that was compiled, but Python's own code."""
+    copy = folder / PACKAGE.name
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(copy, quiet=1)
+    return copy
+
+
+def first_use(verb: str, dims: int, backend: str, copy: Path, repeat: int) -> dict[str, Any]:
+    """Call a verb where nothing has been compiled, and again where all has; the fastest of several."""
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "benchmarks.cpu.first_use_worker",
+        verb,
+        str(dims),
+        backend,
+        str(copy),
+    ]
+    found: dict[str, Any] = {}
+    for _ in range(repeat):
+        with tempfile.TemporaryDirectory() as cache:
+            os.environ |= {"PYTHONPATH": f"{copy.parent}{os.pathsep}{Path.cwd()}", "CUPY_CACHE_DIR": cache}
+            for path in copy.rglob("kernels-*"):
+                shutil.rmtree(path)
+            for name in ("nothing compiled", "all compiled"):
+                told = run_apart(command, PATIENCE)
+                if "failed" in told:
+                    return {name: told}
+                kept = [path for folder in (copy, Path(cache)) for path in folder.rglob("*")]
+                told["kernels"] = sum(path.suffix in (".nbc", ".cubin") for path in kept)
+                found.setdefault(name, []).append(told)
+    return {name: min(runs, key=lambda run: run["cpu"]) for name, runs in found.items()}
+
+
+def main() -> None:
+    """Run what the command line asks for and print it as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.first_use", description=__doc__)
+    parser.add_argument("--backend", choices=("pandas", "cudf"), default="pandas")
+    parser.add_argument("--verbs", nargs="*", choices=list(OPTIONS), default=list(OPTIONS))
+    parser.add_argument("--dims", nargs="*", type=int, default=[2, 6, 16])
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    options = parser.parse_args()
+    for name in ("NUMBA_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"):
+        os.environ.pop(name, None)
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copy_of_package(Path(folder))
+        for verb in options.verbs:
+            for dims in options.dims:
+                told = first_use(verb, dims, options.backend, copy, options.repeat)
+                found.setdefault(verb, {})[str(dims)] = told
+                print(f"{verb:22} {dims:4}  {told}", file=sys.stderr, flush=True)
+    where: dict[str, Any] = environment([], VERSION)
+    if options.backend == "cudf":
+        command = [sys.executable, "-c", "import json; from benchmarks.harness import gpu_report as r; "
+                   "print(json.dumps(r.environment()))"]  # fmt: skip
+        where |= run_apart(command, PATIENCE)
+    write({"environment": where, "source": source_digest(), "seconds": found}, options.output)
+
+
+if __name__ == "__main__":
+    main()
