@@ -6,7 +6,7 @@ from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
-from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.base import frames_for, host_kernels, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.lists import lists_of
@@ -53,7 +53,8 @@ def pack(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpe
     own, rows, needing = joiner.regions(
         x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
     )
-    position = (xp.arange(len(x)) if places is None else places) + int(chunks.offsets[fingerprint[0]])
+    first = int(chunks.offsets[fingerprint[0]])
+    position = (xp.arange(len(x)) if places is None else places) + first
     if chunks.everywhere:
         order, ends = _dealt(chunks.own_chunk(needing, position[rows]), len(chunks))
         taken, halo_ends = rows[order], np.full_like(ends, len(rows))
@@ -64,7 +65,7 @@ def pack(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpe
     kinds = set(cell_columns(frame, spec).values())
     parcel = Parcel(
         x=_taken(x, taken, kinds.pop() if len(kinds) == 1 else np.dtype(np.float64)),
-        position=position[taken],
+        position=taken + first if places is None else position[taken],
         ends=np.stack([ends, halo_ends]),
     )
     if with_ids:
@@ -81,9 +82,12 @@ def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
     """Order rows by their chunks, and tell where those of each begin and end (chunks + 1,)."""
     xp = module_of(chunk)
     ends = np.zeros(chunks + 1, np.int64)
+    if xp is np:
+        order = np.empty(len(chunk), np.int64)
+        host_kernels("regions").deal(chunk, ends, order)
+        return order, ends
     np.cumsum(to_host(xp.bincount(chunk, minlength=chunks)), out=ends[1:])
-    # numbers of up to 16 bits are sorted by radix
-    return xp.argsort(chunk.astype(np.min_scalar_type(chunks)), kind="stable"), ends
+    return xp.argsort(chunk, kind="stable"), ends
 
 
 def _taken(x: Array, places: Array, kind: DType) -> Array:

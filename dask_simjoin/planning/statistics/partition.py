@@ -120,9 +120,10 @@ def summarise(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
         sample = draw(x, None if kept is None else to_host(kept), partitions, seed, limit, most)
     kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
+    inexact = _inexact(frame, columns, found if columns is x else None, spec)
     return PartitionSummary(
-        rows, found, bad, _inexact(frame, columns, spec), _beyond(columns, spec), zero, None, _box(found),
-        ids, size, sample, kept_bytes, *radius,
+        rows, found, bad, inexact, _beyond(columns, spec), zero, None, _box(found), ids, size,
+        sample, kept_bytes, *radius,
     )  # fmt: skip
 
 
@@ -187,8 +188,11 @@ def _box(found: Moments) -> str:
     return box_digest(found.lower, found.upper) if found.rows else ""
 
 
-def _inexact(frame: Any, columns: Any, spec: JoinSpec) -> dict[Hashable, int]:
-    found = {}
+def _inexact(frame: Any, columns: Any, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:
+    """Integers that are no float64 numbers; `found_in`: moments of the columns, where those are known."""
+    found: dict[Hashable, int] = {}
+    if found_in is not None and (np.abs([found_in.lower, found_in.upper]) < EXACT_INTEGER).all():
+        return found
     if spec.lists:
         name, held = spec.on[0], lists_of(frame[spec.on[0]])
         floats = held is not None and held.kind is not None and held.kind.kind == "f"

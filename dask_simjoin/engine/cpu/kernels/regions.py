@@ -100,3 +100,20 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
                 stack[size] = child[node, 0]
                 size += 1
     return n
+
+
+@kernel
+def deal(chunk: Array, ends: Array, order: Array) -> None:
+    """Put the rows of each chunk side by side, in their order.
+
+    `chunk` (n,): of each row; `ends` (chunks + 1,), zeros: filled with where those of each begin and end;
+    `order` (n,): filled with the rows.
+    """
+    for i in range(chunk.size):
+        ends[chunk[i] + 1] += 1
+    for c in range(1, ends.size):
+        ends[c] += ends[c - 1]
+    free = ends.copy()
+    for i in range(chunk.size):
+        order[free[chunk[i]]] = i
+        free[chunk[i]] += 1
