@@ -54,6 +54,28 @@ def matrix(n, m, left, right):
     return found
 
 
+def check_labels(q, d, layout, want, total, same, parts):
+    """Rows by labels, and what is kept of them, of all pairs and of those of parts."""
+    n, m = total.shape
+    positions = [side["order"][:k].astype(np.int64) for side, k in ((q, n), (d, m))]
+    labels = positions[0] * 3 + 7, positions[1] * 3 + 7
+    for kept in (None, [[positions[0]], [positions[1]]]):
+        for distance in (None, same_total):
+            found = np.zeros((n, m), np.int64)
+            for rows in parts:
+                pairs = JOINER.pairs(
+                    q, d, layout, same=same, labels=labels, rows=rows, kept=kept, distance=distance
+                )
+                left, right = (pairs.left - 7) // 3, (pairs.right - 7) // 3
+                found += matrix(n, m, left, right)
+                if kept is not None:
+                    np.testing.assert_array_equal(pairs.kept[0], left)
+                    np.testing.assert_array_equal(pairs.kept[1], right)
+                if distance is not None:
+                    np.testing.assert_array_equal(pairs.distance, total[left, right])
+            np.testing.assert_array_equal(found, want * (2 if len(parts) > 1 else 1))
+
+
 def check_pair_of_indexes(q, d, layout, total, same, some):
     """Everything a joiner says of the pairs of two indexes, or of one with itself."""
     n, m = total.shape
@@ -70,14 +92,15 @@ def check_pair_of_indexes(q, d, layout, total, same, some):
         np.testing.assert_array_equal(counts[1], near.sum(0))
     weights = JOINER.weights(q, d, layout, same=same)
     found = []
-    for start, stop in itertools.pairwise(sorted({min(n, n * s // 3 // layout.grain * layout.grain)
-                                                  for s in range(3)} | {n})):  # fmt: skip
+    places = sorted({min(n, n * s // 3 // layout.grain * layout.grain) for s in range(3)} | {n})
+    for start, stop in itertools.pairwise(places):
         part = JOINER.pairs(q, d, layout, same=same, rows=(start, stop))
         assert weights[start:stop].sum() == len(part.left)
         found.append(part)
     if found:
         left, right = (np.concatenate([part[k] for part in found]) for k in range(2))
         np.testing.assert_array_equal(matrix(n, m, left, right), want)
+    check_labels(q, d, layout, want, total, same, [None, *itertools.pairwise(places)])
     if not some:
         return
     shown = np.zeros((n, m), np.int64)

@@ -207,7 +207,8 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
         )
     decided = refused = 0
     if room:
-        decided, refused = module.pairs(q, d, layout, same, names, sink, one_chunk)
+        turn = one_chunk and not isinstance(sink, Labels)  # which turns rows itself, by their places
+        decided, refused = module.pairs(q, d, layout, same, names, sink, turn)
     else:
         sink.end(0)
     left, right, *more = sink.segments.whole
