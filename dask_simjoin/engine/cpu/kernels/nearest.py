@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
@@ -31,7 +30,7 @@ from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES
 from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit, prefetch
 from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.metrics.types import Array, DType
 
 LEVEL = 48
 """Bits of a node's number below those of its level."""
@@ -40,57 +39,68 @@ PREFETCHED = 4096
 """Bytes of a tile that are asked for at once; a core follows longer ones by itself."""
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
-def _before(keys: Array, ties: Array, i: int, j: int) -> bool:
-    return bool(keys[i] < keys[j] or (keys[i] == keys[j] and ties[i] < ties[j]))
-
-
-@njit(nogil=True, error_model="numpy", forceinline=True)
-def _swap(keys: Array, ties: Array, nodes: Array, i: int, j: int) -> None:
-    keys[i], keys[j] = keys[j], keys[i]
-    ties[i], ties[j] = ties[j], ties[i]
-    nodes[i], nodes[j] = nodes[j], nodes[i]
-
-
 @kernel
 def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: int, node: int) -> None:
     """Add to a heap of `size` with the smallest (key, tie) first."""
-    keys[size], ties[size], nodes[size] = key, tie, node
-    while size > 0:
-        up = (size - 1) >> 1
-        if not _before(keys, ties, size, up):
+    at = size
+    while at > 0:
+        up = (at - 1) >> 1
+        if not (key < keys[up] or (key == keys[up] and tie < ties[up])):
             break
-        _swap(keys, ties, nodes, size, up)
-        size = up
+        keys[at], ties[at], nodes[at] = keys[up], ties[up], nodes[up]
+        at = up
+    keys[at], ties[at], nodes[at] = key, tie, node
 
 
 @kernel
 def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
     """Remove the first of a heap of `size`."""
-    size -= 1
-    keys[0], ties[0], nodes[0] = keys[size], ties[size], nodes[size]
+    last = size - 1
+    key, tie, node = keys[last], ties[last], nodes[last]
     at = 0
     while True:
         child = 2 * at + 1
-        if child >= size:
+        if child >= last:
             break
-        if child + 1 < size and _before(keys, ties, child + 1, child):
-            child += 1
-        if not _before(keys, ties, child, at):
+        if child + 1 < last:
+            first, second = keys[child], keys[child + 1]
+            if second < first or (second == first and ties[child + 1] < ties[child]):
+                child += 1
+        if not (keys[child] < key or (keys[child] == key and ties[child] < tie)):
             break
-        _swap(keys, ties, nodes, child, at)
+        keys[at], ties[at], nodes[at] = keys[child], ties[child], nodes[child]
         at = child
+    keys[at], ties[at], nodes[at] = key, tie, node
+
+
+def room(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
+    """Where a search among so many tiles and groups of boxes works; `kind`: of the boxes.
+
+    Arrays are made here, and not in it, as Numba compiles each kind of them for a while.
+    """
+    heap = tiles + groups + 1
+    keys, ties, nodes = np.empty(heap), np.empty(heap, np.int64), np.empty(heap, np.int64)
+    rows, own, worst = np.empty(TILE, np.int64), np.empty(TILE, np.int64), np.empty(TILE)
+    reach, all_reach, gaps = (np.empty(TILE, kind) for _ in range(3))
+    limit, lanes = np.full(TILE + 1, np.inf, np.float32), np.zeros((TILE + 1, dims), np.float32)
+    distances, new_d2, new_name = np.empty(TILE), np.empty(TILE), np.empty(TILE, np.int64)
+    picked, masks = np.empty(TILE + QUERIES, np.int64), np.zeros(TILE + 1, np.uint64)
+    return (
+        keys, ties, nodes, rows, own, worst, reach, all_reach, gaps, limit, lanes, distances, new_d2,
+        new_name, picked, masks,
+    )  # fmt: skip
 
 
 @kernel
 def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array, d: Terms, d_low: Array,
            d_high: Array, d_tree: Tree, d_least: Array, d_names: Array, terms: Any, same: bool,
-           own_tiles: bool, bound2: float, norm: Kind, best_d2: Array, best_name: Array) -> None:  # fmt: skip
+           own_tiles: bool, bound2: float, norm: Kind, best_d2: Array, best_name: Array,
+           work: Any) -> None:  # fmt: skip
     """Improve the neighbours of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
 
     `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `same`: names are
     of one frame, and a query is no neighbour of itself; `own_tiles`: the two indexes are one; `norm`: see
-    `totals.kind_of`, with the filter squares.
+    `totals.kind_of`, with the filter squares; `work`: see `room`.
     """
     points, dims = len(q_names), q_low.shape[1]
     k = best_d2.shape[1]
@@ -98,20 +108,12 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
     tiles = d_low.shape[0]
     top = levels.size - 2
     step = lower.strides[0]
-    keys = np.empty(tiles + lower.shape[0] + 1)
-    ties, nodes = np.empty(keys.size, np.int64), np.empty(keys.size, np.int64)
-    rows, own, worst = np.empty(TILE, np.int64), np.empty(TILE, np.int64), np.empty(TILE)
+    (keys, ties, nodes, rows, own, worst, reach, all_reach, gaps, limit, lanes, distances, new_d2, new_name,
+     picked, masks) = work  # fmt: skip
     state = rows, own, worst, best_d2, best_name, d_names
+    scan_work = distances, new_d2, new_name, picked, masks, lanes
     kind = lower.dtype.type
-    reach, all_reach, gaps = np.empty(TILE, kind), np.empty(TILE, kind), np.empty(TILE, kind)
     zero = kind(0)
-    limit = np.empty(TILE + 1, np.float32)
-    limit[TILE] = np.inf
-    lanes = np.zeros((TILE + 1, dims), np.float32)
-    work = (
-        np.empty(TILE), np.empty(TILE), np.empty(TILE, np.int64), np.empty(TILE + QUERIES, np.int64),
-        np.zeros(TILE + 1, np.uint64), lanes,
-    )  # fmt: skip
     ahead_lines = min(d[0].strides[0], PREFETCHED) // 64
     guess = np.inf
     for a in range(q_low.shape[0]):
@@ -203,7 +205,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                 if d_least[b >> 6, b & 63] > best_name[rows[t], k - 1]:
                     wanted &= ~(ONE << np.uint64(t))
             if wanted != NONE:
-                changed = scan(q, d, a, b, wanted, state, limit, bound2, guess, norm, work)
+                changed = scan(q, d, a, b, wanted, state, limit, bound2, guess, norm, scan_work)
                 if next_guess == np.inf and k < TILE and worst[count - 1] < MAX_GUESS:
                     next_guess = worst[count - 1] * SLACK
         guess = next_guess
