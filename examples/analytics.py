@@ -96,7 +96,7 @@ def main() -> None:
     start = time.perf_counter()
     with contextlib.ExitStack() as stack:
         if options.distributed:
-            cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+            cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
             stack.enter_context(cluster)
             stack.enter_context(Client(cluster))
         else:

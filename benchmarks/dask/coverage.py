@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,15 +19,15 @@ import numpy as np
 import pandas as pd
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from benchmarks.harness.judged import judged
 from benchmarks.harness.lazy import known, progress, quiet, save, table
-from benchmarks.harness.points import ROWS, SEED
+from benchmarks.harness.points import PLACES, ROWS, SEED
 from dask_simjoin.options.requests import Join, SelfJoin
 from dask_simjoin.planning.goal import COUNTS
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import RIGHT, summarise
 from dask_simjoin.planning.tables import tables_of
 
-PLACES = Path(__file__).resolve().parents[2] / "examples" / "data" / "places.parquet"
 PARTITIONS = 1, 5, 40, 400
 
 
@@ -148,20 +147,6 @@ def _planned(sides: list[list[pd.DataFrame]], eps: float, metric: str, layout: L
         for first, own, side in zip((0, RIGHT), (spec, spec.other), sides, strict=True)
     )
     return make_plan(tables_of([parts, others], spec), COUNTS).estimate
-
-
-def judged(estimate: Any, true: int) -> dict[str, Any]:
-    """An estimate beside the truth."""
-    return {
-        "true": true,
-        "estimate": estimate.total,
-        "low": estimate.total_low,
-        "high": estimate.total_high,
-        "sampled": estimate.sampled,
-        "factor": estimate.total / true if true else None,
-        # whole pairs: an interval that ends at the truth may miss it by rounding
-        "holds": bool(math.floor(estimate.total_low) <= true <= math.ceil(estimate.total_high)),
-    }
 
 
 def summed(runs: list[dict[str, Any]]) -> list[list[Any]]:

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from benchmarks.harness.judged import judged
 from benchmarks.harness.lazy import (
     CORES,
     fresh,
@@ -35,9 +36,7 @@ from benchmarks.harness.lazy import (
     table,
     write_points,
 )
-from benchmarks.harness.points import ROWS, SEED
-
-PLACES = Path(__file__).resolve().parents[2] / "examples" / "data" / "places.parquet"
+from benchmarks.harness.points import PLACES, ROWS, SEED
 
 
 @dataclass(frozen=True)
@@ -163,20 +162,7 @@ def measure(one: Points, folder: Path, partitions: int, repeat: int) -> dict[str
         "runs": {"planning": planning, "joining": joining},
         "plan": repr(plan),
         "outputs": outputs,
-    } | _judged(plan.estimate, true)
-
-
-def _judged(estimate: Any, true: int) -> dict[str, Any]:
-    return {
-        "true": true,
-        "estimate": estimate.total,
-        "low": estimate.total_low,
-        "high": estimate.total_high,
-        "sampled": estimate.sampled,
-        "factor": estimate.total / true if true else None,
-        # whole pairs: an interval that ends at the truth may miss it by rounding
-        "holds": bool(math.floor(estimate.total_low) <= true <= math.ceil(estimate.total_high)),
-    }
+    } | judged(plan.estimate, true)
 
 
 def cover(one: Points, partitions: int, seeds: int) -> dict[str, Any]:
@@ -188,7 +174,7 @@ def cover(one: Points, partitions: int, seeds: int) -> dict[str, Any]:
         )
         true = int(frame.simjoin.count_pairs(one.eps))
         pairs = dd.from_pandas(frame, npartitions=partitions).simjoin.self_join(one.eps)
-        runs.append(_judged(pairs.expr.plan.estimate, true))
+        runs.append(judged(pairs.expr.plan.estimate, true))
     factors = [run["factor"] for run in runs]
     return {
         "name": one.name,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+
+PLACES = Path(__file__).resolve().parents[2] / "examples" / "data" / "places.parquet"
+"""Towns of the world."""
 
 SEED = 12345
 QUICK = 10

@@ -23,11 +23,11 @@ from dask_simjoin.planning.free_memory import within_memory
 from dask_simjoin.planning.goal import COUNTS, PAIRS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.statistics.partition import points
-from dask_simjoin.tasks import pairs as blocks
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.meeting import Meeting
-from dask_simjoin.tasks.whole import eps_of, spec_of_other, whole_chunks
+from dask_simjoin.tasks.pairs import join_block, unmatched
+from dask_simjoin.tasks.whole import eps_of, whole_chunks
 
 
 @verb(Join)
@@ -100,20 +100,18 @@ def join(frame: Frame, asked: Join) -> Frame:
         return semi_or_anti(frame, other, spec, asked.how == SEMI)
     example = pairs_example(left, right, spec, asked.how == LEFT)
     if is_dask_collection(frame):
-        source, data = freeze(frame, spec.columns), freeze(other, spec_of_other(spec).columns)
+        source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
         return new_collection(pairs.Join(source, data, spec, asked.how, example))
     (q, d), plan = whole_chunks((frame, other), spec, PAIRS)
     like = example if asked.how == LEFT else None
     found = example
     if len(plan):
         with within_memory(eps_of(spec)):
-            found = blocks.join_block(
-                Meeting(q, d, False, spec, plan.layout), list(example.columns), like=like
-            )
+            found = join_block(Meeting(q, d, False, spec, plan.layout), list(example.columns), like=like)
         raise_if_none(plan.doubts, len(found))
     if asked.how != LEFT:
         return found
-    alone = blocks.unmatched(q, _counts(q, d, spec, plan), spec, example)
+    alone = unmatched(q, _counts(q, d, spec, plan), spec, example)
     return frames_for(left).stacked([found, alone])
 
 
@@ -133,7 +131,7 @@ def semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> F
         if isinstance(counts, int):
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
         return frame[(counts > 0) if matched else (counts == 0)]
-    source, data = freeze(frame, spec.columns), freeze(other, spec_of_other(spec).columns)
+    source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
     meta = frame._meta
     example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], "matches")
     counted = new_collection(MatchCounts(source.inner, source, data, spec, example))

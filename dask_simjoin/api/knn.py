@@ -24,7 +24,7 @@ from dask_simjoin.planning.free_memory import check_room
 from dask_simjoin.planning.goal import nearest_goal
 from dask_simjoin.tasks.nearest import kth_distance, search_chunk
 from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
-from dask_simjoin.tasks.whole import spec_of_other, whole_chunk, whole_chunks
+from dask_simjoin.tasks.whole import whole_chunk, whole_chunks
 
 DISTANCES = "k_distance"
 """Name of the Series of distances to k-th neighbours."""
@@ -144,7 +144,7 @@ def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
     example = nearest_example(left, left if right is None else right, spec)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
-        data = None if other is None else freeze(other, spec_of_other(spec).columns)
+        data = None if other is None else freeze(other, spec.right.columns)
         return new_collection(NearestJoin(source, data, spec, number, bound, example))
     plain = [frame] if other is None else [frame, other]
     chunks, plan = whole_chunks(plain, spec, nearest_goal(number, with_ids=True))

@@ -21,7 +21,7 @@ from dask_simjoin.planning.goal import PAIRS, Goal, nearest_goal
 from dask_simjoin.planning.plan import Plan as MadePlan
 from dask_simjoin.planning.report import PlanReport
 from dask_simjoin.planning.report_nearest import NearestReport
-from dask_simjoin.tasks.whole import plan_whole, spec_of_other
+from dask_simjoin.tasks.whole import plan_whole
 
 
 @verb(Plan)
@@ -108,7 +108,7 @@ def plan(frame: Frame, asked: Plan) -> PlanReport:
 
 def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, goal: Goal) -> MadePlan:
     if is_dask_collection(frame):
-        data = None if other is None else freeze(other, spec_of_other(spec).columns)
+        data = None if other is None else freeze(other, spec.right.columns)
         return plan_for(freeze(frame, spec.columns), spec, goal, data)
     made = plan_whole([frame] if other is None else [frame, other], spec, goal, sampled=True)
     raise_if_none(made.doubts, 0)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster import verbs as clusterings
+from dask_simjoin.cluster import verbs
 from dask_simjoin.cluster.optics_labels import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError
@@ -160,7 +160,7 @@ class DBSCAN(_Estimator):
         """
         options = self._options(requests.Dbscan)
         frame = self._frame(X, requests.Dbscan(**options))
-        self.labels_ = self._as_given(clusterings.dbscan(frame, **options), X)
+        self.labels_ = self._as_given(verbs.dbscan(frame, **options), X)
         return self
 
 
@@ -248,7 +248,7 @@ class OPTICS(_Estimator):
         if eps > most:
             raise OptionError(f"eps={self.eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
         options = self._options(requests.Optics)
-        found = clusterings.optics(self._frame(X, requests.Optics(**options)), **options)
+        found = verbs.optics(self._frame(X, requests.Optics(**options)), **options)
         self.optics_ = found
         if self.cluster_method == "dbscan":
             labels = cluster_optics_dbscan(found, eps)

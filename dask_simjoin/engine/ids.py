@@ -14,7 +14,7 @@ import pandas as pd
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import on_gpu, values_of
-from dask_simjoin.errors import DuplicateIdError
+from dask_simjoin.errors import ColumnError, DuplicateIdError
 
 
 def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> Any:
@@ -33,6 +33,15 @@ def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> Any:
             f"the frame's dtype {dtype}, so partitions do not agree on names. {_remedy(id)}"
         )
     return cast
+
+
+def check_indexable(dtype: Any, id: Hashable | None) -> None:
+    """Refuse ids of 16-bit floats: pandas has no index of NumPy's, and finds nothing in one of Arrow's."""
+    if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
+        raise ColumnError(
+            f"{describe_ids(id)} are of dtype {dtype}, by which pandas cannot find rows; convert them, for "
+            "example with .astype('float64'), or use id= another column."
+        )
 
 
 def id_bytes(ids: Any) -> float:

@@ -57,7 +57,7 @@ class LazyJoin(LabelledExpr):
         tables = (
             [(self._source, spec)]
             if self._other is None
-            else [(self._source, spec), (self._other, spec.other)]
+            else [(self._source, spec), (self._other, spec.right)]
         )
         each = [
             self._table(source, own, sources, chunks)

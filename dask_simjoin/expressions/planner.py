@@ -58,8 +58,7 @@ def plan_for(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSour
 def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSource | None) -> Plan:
     tables = [(source, spec, _known(source, spec, goal.with_ids))]
     if other is not None:
-        assert spec.other is not None
-        tables.append((other, spec.other, _known(other, spec.other, goal.with_ids, RIGHT)))
+        tables.append((other, spec.right, _known(other, spec.right, goal.with_ids, RIGHT)))
     have = resources(spec.library)
     summaries = [known.summaries for _, _, known in tables]
     size = sum(s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)

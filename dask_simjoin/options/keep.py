@@ -7,7 +7,7 @@ from typing import Any
 
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.metrics.types import Columns, Frame
-from dask_simjoin.options.columns import as_names, check_column_exists
+from dask_simjoin.options.columns import as_names, check_column_exists, has_column
 from dask_simjoin.options.groups import SUFFIXES
 from dask_simjoin.options.messages import shown
 
@@ -25,9 +25,11 @@ def check_suffixes(suffixes: Any) -> tuple[str, str]:
     return first, second
 
 
-def _wanted(keep: Columns) -> list[Hashable]:
+def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
     if keep is None:
         return []
+    if isinstance(keep, tuple) and any(has_column(table.columns, keep) for table in tables):
+        return [keep]
     if isinstance(keep, (set, frozenset)):
         raise ColumnError(f"keep={shown(keep)} has no order; use a list.")
     names = as_names(keep)
@@ -52,8 +54,8 @@ def resolve_keep(
     every name gets an ending.  Of two tables, as in `pandas.merge`, columns that both have get endings.
     """
     first, second = check_suffixes(suffixes)
-    wanted = _wanted(keep)
     tables = [left] if right is None else [left, right]
+    wanted = _wanted(keep, tables)
     for name in wanted:
         check_column_exists("keep", name, tables)
     of_left = [name for name in wanted if name in left.columns]

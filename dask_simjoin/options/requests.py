@@ -134,8 +134,7 @@ class Join(TwoTables, Engine):
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
         if self.how not in (SEMI, ANTI):
             return spec
-        assert spec.other is not None
-        bare, other = (replace(without_ids(own), keep=(), names=()) for own in (spec, spec.other))
+        bare, other = (replace(without_ids(own), keep=(), names=()) for own in (spec, spec.right))
         return replace(bare, other=other)
 
 

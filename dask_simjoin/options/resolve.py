@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from dask_simjoin.engine.base import library
+from dask_simjoin.engine.ids import check_indexable
 from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.engine.methods import choices_for, is_method, name_of
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
@@ -107,11 +108,8 @@ def _id_dtype(meta: Frame, id: Hashable | None) -> DType:
             "Leave out id to name rows by their index labels."
         )
     dtype = meta.index.dtype if id is None else meta[id].dtype
-    if dtype == np.float16:
-        raise ColumnError(
-            f"id={id!r} is of dtype float16, of which pandas has no index; convert it, for example with "
-            ".astype('float64')."
-        )
+    if id is not None:  # verbs that name no rows take any index
+        check_indexable(dtype, id)
     return dtype
 
 

@@ -113,6 +113,12 @@ class JoinSpec:
         return list(dict.fromkeys([*self.on, *own, *self.keep]))
 
     @property
+    def right(self) -> JoinSpec:
+        """What is asked of the right table, in a join of two."""
+        assert self.other is not None
+        return self.other
+
+    @property
     def kept_left(self) -> dict[str, Hashable]:
         """Columns of the result, and which columns of the left row they are."""
         return dict(zip(self.names, self.keep, strict=False))

@@ -15,6 +15,12 @@ from dask_simjoin.planning.budget import SHARE, Budget, Resources
 from dask_simjoin.planning.statistics.moments import moments
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 
+WHERE_EDGES_GO = (
+    "Set Dask's configuration temporary-directory to a folder that has the room and can be written to, use a "
+    "smaller max_eps, or mode='forest', which writes no files."
+)
+"""What helps where edges of OPTICS cannot be written, in messages."""
+
 MAX_ROWS = 2**31 - 2**10
 """Rows of a chunk: positions are int32, and arrays are padded."""
 
@@ -129,7 +135,7 @@ def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
         raise BudgetError(
             f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a sample, whose edges "
             f"take {format_bytes(int(need))}, and {format_bytes(free)} are free to be written at "
-            f"{directory!r}. {REMEDY}"
+            f"{directory!r}. {WHERE_EDGES_GO}"
         )
 
 
@@ -235,9 +241,3 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
                 "columns that are swapped are likely, or values that are no degrees, such as radians and "
                 "metres; longitudes from 0 to 360 become such by (longitude + 180) % 360 - 180."
             )
-
-
-REMEDY = (
-    "Set Dask's configuration temporary-directory to a folder that has the room and can be written to, use a "
-    "smaller max_eps, or mode='forest', which writes no files."
-)

@@ -254,19 +254,18 @@ def tables_of(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> Ta
 def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSummary],
                   spec: JoinSpec) -> tuple[TableSummary, TableSummary]:  # fmt: skip
     """Put together what is known of two tables, of as many dimensions, which only rows of lists tell."""
-    assert spec.other is not None
     with in_table("left"):
         left = summarise_table(summaries, spec)
     with in_table("right"):
-        right = summarise_table(others, spec.other)
+        right = summarise_table(others, spec.right)
     dims = [len(table.every.lower) for table in (left, right)]
     if dims[0] == dims[1]:
         return left, right
     if not right.rows:
-        return left, summarise_table(others, replace(spec.other, dims=dims[0]))
+        return left, summarise_table(others, replace(spec.right, dims=dims[0]))
     if not left.rows:
         return summarise_table(summaries, replace(spec, dims=dims[1])), right
     raise CoordinateError(
         f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and those of the right "
-        f"one's column {spec.other.on[0]!r} {dims[1]}; they must have as many."
+        f"one's column {spec.right.on[0]!r} {dims[1]}; they must have as many."
     )

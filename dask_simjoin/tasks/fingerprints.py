@@ -23,6 +23,7 @@ STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """The numbers of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators")."""
 
 REMEDY = "persist() the frame, or write it to parquet, before you ask for values of its rows."
+"""What helps where rows came out otherwise, in messages."""
 
 
 def fingerprints(frame: Frame, groups: Groups, spec: JoinSpec | None) -> Array:

@@ -80,11 +80,5 @@ def eps_of(spec: JoinSpec) -> str:
     return f"{spec.bound}={spec.eps if spec.radius is None else spec.radius!r}"
 
 
-def spec_of_other(spec: JoinSpec) -> JoinSpec:
-    """Return what is asked of the right table."""
-    assert spec.other is not None
-    return spec.other
-
-
 def _sides(frames: Sequence[Frame], spec: JoinSpec) -> list[tuple[Frame, JoinSpec]]:
-    return [(frames[0], spec), *((frame, spec_of_other(spec)) for frame in frames[1:])]
+    return [(frames[0], spec), *((frame, spec.right) for frame in frames[1:])]

@@ -16,8 +16,7 @@ from distributed import Client, LocalCluster, wait
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.cluster import OPTICS, cluster_optics_dbscan, cluster_optics_xi
-from dask_simjoin.cluster import verbs as clusterings
+from dask_simjoin.cluster import OPTICS, cluster_optics_dbscan, cluster_optics_xi, verbs
 from dask_simjoin.cluster.algorithms.edges import SpillLimits
 from dask_simjoin.cluster.algorithms.forest import least_eps
 from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, StoredArray
@@ -140,7 +139,7 @@ def test_edges_in_files(tmp_path, monkeypatch):
         held.append(SpillLimits(str(tmp_path), 64, 300))
         return held[-1]
 
-    monkeypatch.setattr(clusterings, "SpillLimits", room)
+    monkeypatch.setattr(verbs, "SpillLimits", room)
     monkeypatch.setattr(graph_optics, "SpillLimits", room)
     discarded = []
     monkeypatch.setattr(
@@ -363,7 +362,7 @@ def test_stores(tmp_path):
 
 def test_no_file_is_left_where_a_disk_is_full(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        clusterings, "SpillLimits", lambda directory, most, buffer: SpillLimits(str(tmp_path), 0, 200)
+        verbs, "SpillLimits", lambda directory, most, buffer: SpillLimits(str(tmp_path), 0, 200)
     )
     written = []
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
-from dask_simjoin.cluster import verbs as clusterings
+from dask_simjoin.cluster import verbs
 from dask_simjoin.cluster.expressions import optics as graph_optics
 from dask_simjoin.errors import BudgetError, ScratchError
 from dask_simjoin.planning.budget import Resources
@@ -39,7 +39,7 @@ def own(tmp_path):
 @pytest.fixture
 def on_disk(monkeypatch):
     """All edges go into files."""
-    monkeypatch.setattr(clusterings, "IN_MEMORY", 4096)
+    monkeypatch.setattr(verbs, "IN_MEMORY", 4096)
     monkeypatch.setattr(graph_optics, "IN_MEMORY", 4096)
     monkeypatch.setattr(graph_optics, "resources", lambda library: Resources(2, 4096, True))
 
@@ -202,11 +202,11 @@ def test_a_disk_that_is_full(x, own, on_disk, monkeypatch, lazy):
 
 def test_edges_of_plain_frames_that_do_not_fit_the_disk_are_refused(own, monkeypatch):
     frame = frame_of(np.zeros((400, 2)))
-    monkeypatch.setattr(clusterings, "IN_MEMORY", 10**6)
-    monkeypatch.setattr(clusterings, "free_at", lambda directory: 10**6)
+    monkeypatch.setattr(verbs, "IN_MEMORY", 10**6)
+    monkeypatch.setattr(verbs, "free_at", lambda directory: 10**6)
     with pytest.raises(BudgetError, match=r"[67]\d,\d+ pairs.*4.* MiB.*0.95 MiB are free.*mode='forest'"):
         frame.simjoin.optics(1.0)
-    monkeypatch.setattr(clusterings, "free_at", lambda directory: 10**8)
+    monkeypatch.setattr(verbs, "free_at", lambda directory: 10**8)
     assert frame.simjoin.optics(1.0).reachability.iloc[1] == 0.0
 
 

@@ -1,5 +1,6 @@
 """Ids name rows: they must be unique, and come back as they are."""
 
+import functools
 import re
 
 import dask
@@ -9,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dask_simjoin.errors import DuplicateIdError, SimJoinError
+from dask_simjoin.errors import ColumnError, DuplicateIdError, SimJoinError
 from dask_simjoin.planning.statistics import unique_ids
 from tests.support.frames import computed, itself, lay
 from tests.support.oracle import as_set, assert_same_pairs
@@ -504,3 +505,23 @@ def test_ids_whose_keys_collide_are_compared_themselves(monkeypatch):
     frame = pd.DataFrame({"x": np.arange(3000.0) * 9}, index=_shuffled_ids("text"))
     split = dd.from_map(lambda n: frame.iloc[n : n + 1500], [0, 1500], meta=frame.iloc[:0])
     assert len(split.simjoin.self_join(1.0).compute(scheduler="sync")) == 0
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+@pytest.mark.parametrize("dtype", ["float16", "halffloat[pyarrow]"])
+def test_ids_of_16_bits_are_refused(how, dtype):
+    half = np.arange(4, dtype="float16")
+    ids = half if dtype == "float16" else pd.array(half, dtype=dtype)
+    plain = pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0], "i": ids})
+    frame = lay(plain, how)
+    for verb in (frame.simjoin.self_join, functools.partial(frame.simjoin.join, plain)):
+        with pytest.raises(ColumnError, match=rf"column 'i' are of dtype {re.escape(dtype)}.*astype"):
+            verb(1.0, on="x", id="i")
+
+
+def test_an_index_of_16_bits_is_refused_where_rows_are_named():
+    half = pd.Index(pd.array(np.arange(3, dtype="float16"), dtype="halffloat[pyarrow]"))
+    frame = pd.DataFrame({"x": [0.0, 1.0, 2.0]}, index=half)
+    with pytest.raises(ColumnError, match=r"index labels are of dtype halffloat\[pyarrow\].*astype"):
+        frame.simjoin.self_join(1.0)
+    assert frame.simjoin.neighbor_counts(1.0).tolist() == [1, 2, 1]

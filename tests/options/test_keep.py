@@ -137,3 +137,17 @@ def test_plans_of_two_tables_and_of_nearest_neighbours():
     assert FRAME.simjoin.plan(k=500, on=ON).pairs == 240 * 239
     few = FRAME.iloc[:200]
     assert few.simjoin.plan(0.5, other=few, on=ON).pairs == (D2[:200, :200] <= 0.25).sum()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_tuple_that_names_a_column_is_one(lazy):
+    frame = pd.DataFrame({"x": [0.0, 1.0, 5.0], "a": list("uvw"), ("a", 1): [7, 8, 9], 1: [4, 5, 6]})
+    tables = lay(frame, "dask-3") if lazy else frame
+    for keep in (("a", 1), [("a", 1)]):
+        found = computed(tables.simjoin.self_join(1.0, on="x", keep=keep))
+        assert found[["('a', 1)_left", "('a', 1)_right"]].to_numpy().tolist() == [[7, 8]]
+    other = frame.drop(columns=[("a", 1)])
+    joined = computed(tables.simjoin.join(other, 0.0, on="x", keep=("a", 1)))
+    assert joined["('a', 1)"].tolist() == [7, 8, 9]
+    columns = computed(other.simjoin.self_join(1.0, on="x", keep=("a", 1)))
+    assert columns[["a_left", "1_right"]].to_numpy().tolist() == [["u", 5]]

@@ -18,7 +18,7 @@ from dask.utils import format_bytes
 
 from dask_simjoin.errors import ScratchError
 from dask_simjoin.metrics.types import DType
-from dask_simjoin.planning.checks import REMEDY
+from dask_simjoin.planning.checks import WHERE_EDGES_GO
 
 
 def free_at(directory: str) -> int:
@@ -160,7 +160,7 @@ class ArrayWriter:
             raise ScratchError(
                 f"A file of edges could not be written to {self._directory!r} on {socket.gethostname()!r}: "
                 f"{error}. It is one of several and needs at least {need}, and "
-                f"{format_bytes(free_at(self._directory))} are free there. {REMEDY}"
+                f"{format_bytes(free_at(self._directory))} are free there. {WHERE_EDGES_GO}"
             ) from error
 
     def abandon(self) -> None:

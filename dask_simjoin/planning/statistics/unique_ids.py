@@ -11,7 +11,7 @@ import pandas as pd
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, on_gpu, to_host, values_of
-from dask_simjoin.engine.ids import _is_range, _remedy, as_id_keys, describe_ids
+from dask_simjoin.engine.ids import _is_range, _remedy, as_id_keys, check_indexable, describe_ids
 from dask_simjoin.errors import DuplicateIdError
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
@@ -41,6 +41,7 @@ def summarise_ids(ids: Any, id: Hashable | None) -> IdSummary:
     if n == 0:
         return IdSummary(0, 0, None, None, None)
     ids = _plain(ids)
+    check_indexable(ids.dtype, id)
     if _is_range(ids) or (not ids.hasnans and ids.is_monotonic_increasing):
         return IdSummary(n, 0, ids[0], ids[-1], _first_again(ids))
     missing = int(ids.isna().sum())
