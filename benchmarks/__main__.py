@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FOLDERS = ("cpu", "dask", "gpu")
+FOLDERS = ("cpu", "dask", "gpu", "papers")
 
 
 def programs() -> dict[str, str]:
@@ -18,7 +18,8 @@ def programs() -> dict[str, str]:
         for path in sorted((HERE / folder).glob("*.py")):
             tree = ast.parse(path.read_text())
             if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
-                found[f"{folder}.{path.stem}"] = (ast.get_docstring(tree) or "").partition("\n")[0]
+                name = folder if path.stem == "__main__" else f"{folder}.{path.stem}"
+                found[name] = (ast.get_docstring(tree) or "").partition("\n")[0]
     return found
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from dask_simjoin.engine import base
 from dask_simjoin.engine.gpu.kernels.sources import source
 
 HOST = """
@@ -123,7 +124,13 @@ class Stream:
 
 
 def _made(function):
-    return lambda *given, **named: np.asarray(function(*given, **named)).view(Array)
+    """A function of NumPy whose arrays can be asked for what CuPy's have."""
+
+    def made(*given, **named):
+        found = function(*given, **named)
+        return found.view(Array) if isinstance(found, np.ndarray) else found
+
+    return made
 
 
 @contextmanager
@@ -131,10 +138,10 @@ def like_cupy(folder, memory=1 << 34):
     """Give a module `cupy` made of NumPy, whose kernels run on the host, while this lasts."""
     fake = types.ModuleType("cupy")
     for name in dir(np):
+        own = getattr(np, name)
         if not name.startswith("__"):
-            setattr(fake, name, getattr(np, name))
-    for name in ("zeros", "empty", "full", "asarray", "ones", "arange", "ascontiguousarray"):
-        setattr(fake, name, _made(getattr(np, name)))
+            plain = isinstance(own, type) or not callable(own)
+            setattr(fake, name, own if plain else _made(own))
     fake.cuda = types.SimpleNamespace(
         Stream=Stream, get_current_stream=lambda: Stream(non_blocking=True), alloc_pinned_memory=bytearray,
         Device=lambda: types.SimpleNamespace(mem_info=(memory, memory)),
@@ -153,7 +160,9 @@ def like_cupy(folder, memory=1 << 34):
         load.kernel = lambda name, function, **constants: compiled(name, function, folder, **constants)
         from dask_simjoin.engine.gpu.methods import grid
 
+        base.method_module.cache_clear()
         yield fake, grid
+        base.method_module.cache_clear()
     finally:
         new = [name for name in sys.modules if name.startswith("dask_simjoin.engine.gpu")]
         for name in new:

@@ -22,7 +22,7 @@ def run(monkeypatch, module, *arguments):
 
 PROGRAMS = [
     "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters",
-    "dask.overhead", "dask.growth", "dask.coverage", "dask.road",
+    "dask.overhead", "dask.growth", "dask.coverage", "papers", "dask.road",
 ]  # fmt: skip
 
 
@@ -58,3 +58,25 @@ def test_the_list_names_every_benchmark(monkeypatch, capsys):
     assert not run(monkeypatch, "benchmarks")
     assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} > set(PROGRAMS)
     assert "no benchmark is called 'cpu.nothing'" in run(monkeypatch, "benchmarks", "cpu.nothing")
+
+
+def test_the_papers_are_told_without_a_gpu(tmp_path, monkeypatch, capsys):
+    found = tmp_path / "found.json"
+    figures = ["tab3", "tab5", "fig6", "fig10-11", "fig12"]
+    assert not run(
+        monkeypatch, "benchmarks", "papers", "--model", "--quick", "--figure", *figures, "--output", found
+    )
+    runs = json.loads(found.read_text())["runs"]
+    assert {one["figure"] for one in runs} == set(figures)
+    tables = [one for one in runs if one["figure"] in ("tab3", "tab5")]
+    assert len(tables) == 24 and all(one["published"] > 0 for one in tables)
+    by_pattern = {(one["data"], one["setting"]): one for one in tables if one["figure"] == "tab3"}
+    for data in ("Expo2D", "Unif6D"):
+        assert by_pattern[data, "lid"]["comparisons"] == by_pattern[data, "unicomp"]["comparisons"]
+        assert by_pattern[data, "lid"]["comparisons"] < by_pattern[data, "full"]["comparisons"]
+    sets = {one["sets"]: one for one in runs if one["figure"] == "fig10-11"}
+    assert sets["strided"]["speedup"]["32"] > sets["contiguous"]["speedup"]["32"]
+    assert sum(sets["strided"]["times"]) == sum(sets["contiguous"]["times"])
+    two = next(one for one in runs if one["figure"] == "fig12")
+    assert two["bytes"] == 2 * two["bytes of a graph, at most"] == 2_000_000 * 16 * 4
+    assert "published" in capsys.readouterr().out

@@ -1,10 +1,12 @@
 """The GPU's grid joins without a GPU: their driver, and their CUDA C++ compiled for the host."""
 
+import importlib
 import itertools
 
 import numpy as np
 import pytest
 
+from dask_simjoin.engine.base import profiler_of_library
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.methods import grid as on_cpu
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
@@ -148,6 +150,30 @@ def test_counters_are_the_cpus(device):
         assert int(state[10]) == 32 * told[3]
         assert join.workload().tolist() == on_cpu.workload(own, own, layout, True).tolist()
         assert join.estimate() >= 0
+
+
+@pytest.mark.parametrize("options", [Grid(), Grid.plain(), Grid.gpu_join(2)])
+def test_profiles_are_the_cpus(device, options):
+    cupy, grid = device
+    profiler = importlib.import_module("dask_simjoin.engine.gpu.profile").PROFILER
+    x = np.random.default_rng(4).exponential(1.0, (500, 3))
+    found = profiler.profile(cupy.asarray(x), laid_out(x, 0.4, options, grid))
+    same = JOINER.layout(options, *bounds_of(x), 0.4**2)
+    expected = profiler_of_library("pandas").profile(x, same).numbers
+    for name in (
+        "cells",
+        "lookups",
+        "found",
+        "candidates",
+        "comparisons",
+        "pairs",
+        "largest_cell",
+        "search_ops",
+    ):
+        assert found.numbers[name] == expected[name], name
+    assert list(found.seconds) == ["index", "order", "estimate", "join"]
+    assert found.numbers["repeated_batches"] >= 0 and 0 < found.numbers["warp_efficiency"] <= 1
+    assert found.numbers["largest_batch"] <= found.numbers["pairs"]
 
 
 def bounds_of(x):

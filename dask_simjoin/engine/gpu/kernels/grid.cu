@@ -176,7 +176,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
     u64 mine = 0;
 #endif
 #if TELLING
-    u64 found = 0, candidates = 0, comparisons = 0, summed = 0;
+    u64 found = 0, candidates = 0, comparisons = 0, summed = 0, used = 0, lanes = 0;
 #endif
     const u32 lookups = visit_cells(
         q_coords + (size_t)cell * INDEXED, mask, mask_starts, strides, keys, cells, pattern, [&](int c) {
@@ -213,8 +213,8 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                     const u32 active = __activemask();
                     comparisons++;
                     if (lane == __ffs(active) - 1) {
-                        atomicAdd(state + ACTIVE, (u64)__popc(active));
-                        atomicAdd(state + LANES, (u64)32);
+                        used += __popc(active);
+                        lanes += 32;
                     }
                 }
 #endif
@@ -274,6 +274,8 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
         atomicAdd(state + CANDIDATES, candidates);
     }
     atomicAdd(state + COMPARISONS, comparisons);
+    atomicAdd(state + ACTIVE, used);
+    atomicAdd(state + LANES, lanes);
     atomicAdd(state + SUMMED, summed);
 #endif
 }

@@ -1,0 +1,127 @@
+"""``python -m benchmarks papers``: the figures and tables of the two grid papers, beside what they published.
+
+With a GPU all is timed on it, and every count of pairs compared with the package's own engine.  With
+`--model` no GPU is needed: comparisons and warps are told by the workloads of cells, or counted on fewer
+points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.report import environment
+from benchmarks.papers import several
+from benchmarks.papers.rows import GPU_JOIN, ROWS_OF, Row
+from benchmarks.papers.runs import by_model, eps_of, on_gpu
+from dask_simjoin import __version__
+
+QUICK = 3000
+"""Points of `--quick`."""
+
+MORE = ("fig10-11", "fig12", "tab2")
+"""Of the first paper: not rows of runs."""
+
+
+def arguments(given: list[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks papers", description=__doc__)
+    parser.add_argument("--paper", choices=ROWS_OF, nargs="+", default=list(ROWS_OF))
+    parser.add_argument("--figure", nargs="+", help="such as tab3 or fig13; all by default")
+    parser.add_argument("--data", nargs="+", help="such as Expo2D; all by default")
+    parser.add_argument("--model", action="store_true", help="without a GPU")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} points")
+    parser.add_argument("--rows", type=int, help="points, instead of as many as each row has")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--output", type=Path, help="JSON, written after each row")
+    return parser.parse_args(given)
+
+
+def chosen(asked: argparse.Namespace) -> Iterator[Row]:
+    """Give the rows that are asked for."""
+    for paper in asked.paper:
+        for row in ROWS_OF[paper]():
+            figure = not asked.figure or row.figure in asked.figure
+            if figure and (not asked.data or row.data in asked.data):
+                yield row
+
+
+def line(row: Row, rows: int, found: dict[str, Any], ratio: float) -> str:
+    """What is printed of a run."""
+    words = [
+        f"{row.figure:8} {row.data:9} {rows:>9,} eps {eps_of(row.data, rows, row.eps):<8.4g} {row.setting:24}"
+    ]
+    words.append(f"k={found['indexed']:<2} {found['comparisons']:>10.3g} comparisons")
+    if "seconds" in found:
+        words.append(" ".join(f"{name} {seconds:.4f}" for name, seconds in found["seconds"].items()))
+        words.append(
+            f"{found['pairs']:,} pairs, tiles {found['tiles']:.4f} s, grid/tiles {found['grid/tiles']:.1f}"
+        )
+        words.append(f"WEE {100 * found.get('warp_efficiency', 1):.1f} %")
+    words.append(f"model WEE {100 * found['warp_efficiency_model']:.1f} %")
+    words.append("published -" if row.wee is None else f"published {row.wee:.1f} %")
+    words.append(f"ratio {ratio:.2f}")
+    words.append("published -" if row.published is None else f"published {row.published:.2f}")
+    return "  ".join(words)
+
+
+def runs(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Run the rows, one after the other; ratios are to the first of a figure, a set and a distance."""
+    first: dict[tuple[str, str, float], float] = {}
+    for row in chosen(asked):
+        rows = asked.rows or (QUICK if asked.quick else row.rows)
+        found = by_model(row, rows) if asked.model else on_gpu(row, rows, 1 if asked.quick else asked.repeat)
+        rows = found.get("rows", rows)
+        spent = found["total"]
+        ratio = first.setdefault((row.figure, row.data, row.eps), spent) / spent
+        print(line(row, rows, found, ratio), flush=True)
+        asked_for = {"paper": row.paper, "figure": row.figure, "data": row.data, "setting": row.setting}
+        yield asked_for | found | {
+            "rows": rows, "eps": eps_of(row.data, rows, row.eps), "ratio": ratio, "published": row.published,
+            "published wee": row.wee,
+        }  # fmt: skip
+
+
+def rest(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What of the first paper is no row: several GPUs, and the way to the host."""
+    wanted = [name for name in MORE if not asked.figure or name in asked.figure]
+    rows = asked.rows or (QUICK if asked.quick else several.ROW.rows)
+    if "fig10-11" in wanted:
+        for found in several.sets_by_model(rows) if asked.model else several.sets_on_gpu(rows):
+            shown = {key: value for key, value in found.items() if key != "times"}
+            print(f"fig10-11 {shown}; published most/least 1.077", flush=True)
+            yield {"paper": GPU_JOIN, "figure": "fig10-11", "rows": rows, **found}
+    if "fig12" in wanted:
+        for found in several.ring(2_000_000, 16):
+            print(f"fig12    {found}", flush=True)
+            yield {"paper": GPU_JOIN, "figure": "fig12", **found}
+    if "tab2" in wanted and not asked.model:
+        from benchmarks.papers.host import to_host  # which needs a GPU
+
+        for streams, pinned in ((1, True), (3, True), (3, False)):
+            found = to_host(rows, 0.05, streams, pinned)
+            print(f"tab2     {found}; published overhead of one stream 0.018", flush=True)
+            yield {"paper": GPU_JOIN, "figure": "tab2", "rows": rows, **found}
+
+
+def main() -> None:
+    """Run what is asked for."""
+    asked = arguments(sys.argv[1:])
+    report: dict[str, Any] = {"environment": environment([], __version__), "model": asked.model, "runs": []}
+    if not asked.model:
+        from benchmarks.harness.gpu_report import environment as gpu  # which needs a GPU
+
+        report["environment"] = gpu()
+    several_too = GPU_JOIN in asked.paper
+    for one in (found for part in (runs(asked), rest(asked) if several_too else ()) for found in part):
+        report["runs"].append(one)
+        if asked.output is not None:
+            asked.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The papers' synthetic points, and surrogates of their real ones, which are not at hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+ROWS = 2_000_000
+
+
+def points(name: str, rows: int) -> np.ndarray:
+    """Points (rows, d), float64, of a set: Expo2D, Unif6D, Syn16D, skew18, mixture2, ..."""
+    kind = name.rstrip("D").rstrip("0123456789")
+    dims = int(name.rstrip("D")[len(kind) :])
+    rng = np.random.default_rng(0)
+    if kind == "Unif":  # the second paper does not tell its scale: see the page of these joins
+        return rng.uniform(0, 100, (rows, dims))
+    if kind == "Expo":
+        return rng.exponential(2.5, (rows, dims))
+    if kind == "Syn":
+        return rng.exponential(1 / 40, (rows, dims))
+    if kind == "skew":  # columns in ascending order of variance, as the first paper's real sets are unsorted
+        centres = rng.normal(size=(20, dims))
+        x = centres[rng.integers(20, size=rows)] + rng.normal(0, 0.1, (rows, dims))
+        return x * 2.0 ** (np.arange(dims) % 18 / 2)
+    if kind == "mixture":  # of dense and thin places, as on maps of the sky
+        centres, spread = rng.uniform(0, 100, (200, dims)), rng.exponential(2.0, 200)
+        which = rng.integers(200, size=rows)
+        return centres[which] + rng.normal(size=(rows, dims)) * spread[which, None]
+    raise ValueError(f"no set of points is called {name!r}")
+
+
+def distance_of(x: np.ndarray, neighbours: float) -> float:
+    """Return a distance within which points have about so many neighbours, from a sample of them."""
+    rng = np.random.default_rng(1)
+    asked = x[rng.choice(len(x), min(len(x), 200), replace=False)]
+    others = x[rng.choice(len(x), min(len(x), 20_000), replace=False)]
+    d2 = np.sort([((others - one) ** 2).sum(axis=1) for one in asked], axis=None)
+    place = int(len(asked) * (1 + neighbours * len(others) / len(x)))
+    return float(np.sqrt(d2[min(place, len(d2) - 1)]))

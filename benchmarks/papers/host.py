@@ -1,0 +1,84 @@
+"""The first paper's pipeline to the host (sections 3.2.2 and 4.5): streams, pinned buffers, neighbour table.
+
+Needs a GPU.  Pairs go to the host batch by batch, and there a table is made: sorted by query, with the first
+place of each; the sort is the GPU's, as in the paper.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import cupy
+import numpy as np
+
+from benchmarks.papers.data import points
+from dask_simjoin.engine.gpu.methods import grid
+from dask_simjoin.methods import Grid
+from dask_simjoin.planning.statistics.moments import moments
+
+
+class Table:
+    """The neighbours of queries: of each batch its values, and where those of each query begin."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def add(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Add a batch, sorted by key."""
+        firsts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else keys
+        self.parts.append((keys[firsts], firsts, values.copy()))
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of all batches."""
+        return sum(len(values) for _, _, values in self.parts)
+
+
+def to_host(rows: int, eps: float, streams: int, pinned: bool) -> dict[str, Any]:
+    """Join Syn16D into a table on the host; seconds in all, and of the kernels alone."""
+    x = points("Syn16D", rows)
+    m = moments(x)
+    method = replace(Grid.gpu_join(), streams=streams)
+    layout = grid.layout(method, m.lower, m.upper, m.mean, m.variance, eps * eps, 2)
+    index = grid.build(cupy.asarray(x), layout)
+    join = grid.Launch.of(index, index, layout, True)
+    estimate = join.estimate()
+    running, made = grid.flow(join, estimate)
+    kernels = _drained(running, made, len(join.places))
+    running, made = grid.flow(join, estimate)
+    buffers = {}
+    for lane in running.lanes:
+        size = 8 * lane.room
+        memory = cupy.cuda.alloc_pinned_memory(size) if pinned else bytearray(size)
+        buffers[id(lane)] = np.frombuffer(memory, np.int32, 2 * lane.room).reshape(2, lane.room)
+    table = Table()
+    cupy.cuda.Device().synchronize()
+    begin = time.perf_counter()
+    for lane, pairs, _ in running.run(made):
+        buffer = buffers.get(id(lane))
+        if buffer is None or buffer.shape[1] < pairs:
+            buffer = buffers[id(lane)] = np.empty((2, pairs), np.int32)
+        with lane.stream:
+            order = cupy.argsort(lane.out[:pairs, 0])
+            for k in range(2):
+                column = cupy.ascontiguousarray(lane.out[:pairs, k][order])
+                column.get(stream=lane.stream, out=buffer[k, :pairs], blocking=False)
+        lane.stream.synchronize()
+        table.add(buffer[0, :pairs], buffer[1, :pairs])
+    total = time.perf_counter() - begin
+    return {
+        "streams": streams, "pinned": pinned, "pairs": table.pairs, "batches": len(made), "kernels": kernels,
+        "total": total, "overhead": (total - kernels) / total,
+    }  # fmt: skip
+
+
+def _drained(running: Any, made: Any, queries: int) -> float:
+    """Run the batches and drop their pairs; seconds."""
+    cupy.cuda.Device().synchronize()
+    begin = time.perf_counter()
+    for _ in grid.found_by(running, made, queries):
+        pass
+    cupy.cuda.Device().synchronize()
+    return time.perf_counter() - begin

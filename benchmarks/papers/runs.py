@@ -1,0 +1,114 @@
+"""Runs of the grid papers' rows: on a GPU, or told by counts without one."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from benchmarks.papers.data import distance_of, points
+from benchmarks.papers.rows import Row
+from dask_simjoin.engine.base import joiner_of_library, profiler_of_library
+from dask_simjoin.engine.cpu.methods import grid as on_cpu
+from dask_simjoin.engine.grid import Grid
+from dask_simjoin.engine.index import grid as index
+from dask_simjoin.engine.index.grid import GridLayout
+from dask_simjoin.engine.index.grid_choice import fitted
+from dask_simjoin.engine.index.grid_model import facts
+from dask_simjoin.planning.statistics.moments import Moments, moments
+
+SAMPLE = 20_000
+"""Points of which the number of indexed dimensions is chosen."""
+
+LONG = 4.0
+"""Seconds from which a run is not repeated."""
+
+COUNTED = 20_000
+"""Points of rows whose comparisons only a run can tell, where there is no GPU."""
+
+
+@functools.lru_cache(maxsize=2)
+def prepared(data: str, rows: int) -> tuple[np.ndarray, Moments]:
+    """Return the points of a set, and their moments."""
+    x = points(data, rows)
+    return x, moments(x)
+
+
+@functools.lru_cache(maxsize=8)
+def eps_of(data: str, rows: int, eps: float) -> float:
+    """Return the distance that a row asks for."""
+    return eps if eps >= 0 else distance_of(prepared(data, rows)[0], -eps)
+
+
+def layout_for(row: Row, rows: int, method: Grid | str, library: str) -> Any:
+    """Choose how to index a row's points."""
+    x, m = prepared(row.data, rows)
+    eps = eps_of(row.data, rows, row.eps)
+    if isinstance(method, Grid):
+        some = x[np.random.default_rng(2).choice(len(x), min(len(x), SAMPLE), replace=False)]
+        method = fitted(method, some, len(x), m.variance, eps**2)
+    return joiner_of_library(library).layout(method, m.lower, m.upper, m.mean, m.variance, eps**2)
+
+
+def on_gpu(row: Row, rows: int, repeat: int) -> dict[str, Any]:
+    """Time a row on the GPU, beside the package's own engine, whose pairs must be as many."""
+    import cupy  # only where there is one
+
+    x = cupy.asarray(prepared(row.data, rows)[0])
+    found = _timed(x, layout_for(row, rows, row.method, "cudf"), repeat)
+    own = _tiles(row.data, rows, row.eps, repeat)
+    if own["pairs"] != found["pairs"]:
+        raise AssertionError(f"{row}: {found['pairs']} pairs, and tiles find {own['pairs']}")
+    total = found["seconds"]["order"] + found["seconds"]["estimate"] + found["seconds"]["join"]
+    return found | {
+        "total": total,
+        "tiles": own["seconds"]["join"],
+        "grid/tiles": total / own["seconds"]["join"],
+    }
+
+
+@functools.lru_cache(maxsize=8)
+def _tiles(data: str, rows: int, eps: float, repeat: int) -> dict[str, Any]:
+    import cupy
+
+    row = Row("", "", data, rows, eps, "", Grid())
+    return _timed(cupy.asarray(prepared(data, rows)[0]), layout_for(row, rows, "tiles", "cudf"), repeat)
+
+
+def _timed(x: Any, layout: Any, repeat: int) -> dict[str, Any]:
+    """Profile a join several times: the least seconds of each step."""
+    best: dict[str, Any] = {}
+    for _ in range(repeat):
+        told = profiler_of_library("cudf").profile(x, layout)
+        seconds = (
+            told.seconds if not best else {k: min(v, best["seconds"][k]) for k, v in told.seconds.items()}
+        )
+        best = {**told.numbers, "seconds": seconds, "indexed": _indexed(layout)}
+        if seconds["join"] > LONG:
+            break
+    return best
+
+
+def by_model(row: Row, rows: int) -> dict[str, Any]:
+    """Tell of a row without a GPU: by workloads of cells, or counted in a run of fewer points."""
+    counted = row.method.short_circuit or row.method.sort is not False
+    comparisons = 0.0
+    rows = min(rows, COUNTED) if counted else rows
+    layout: GridLayout = layout_for(row, rows, row.method, "pandas")
+    x, _ = prepared(row.data, rows)
+    built = on_cpu.build(x, layout)
+    if counted:
+        told: dict[str, Any] = on_cpu.tell(built, layout)
+    else:
+        work = on_cpu.workload(built, built, layout, True)
+        comparisons = float(work @ np.diff(built["starts"]))
+        places = index.queries(built, work, layout.options)
+        told = {"comparisons": comparisons} | facts(built, layout, places, work, 0.0, comparisons)
+    # coordinates that are read; or the steps of all lanes, if a warp waits for its slowest
+    total = told["terms"] + told["search_ops"] if counted else comparisons / told["warp_efficiency_model"]
+    return told | {"rows": rows, "indexed": _indexed(layout), "total": total}
+
+
+def _indexed(layout: Any) -> int:
+    return len(layout.cells.dims) if isinstance(layout, GridLayout) else 0
