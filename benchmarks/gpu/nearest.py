@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import itertools
 import json
 import os
 import sys
@@ -60,6 +61,7 @@ class Row:
 
 ROWS = {
     "unif2d": Row(_uniform, 1_000_000, 2, ("brute", "rbc")),
+    "unif2d-100k": Row(_uniform, 100_000, 2),
     "unif3d": Row(_uniform, 500_000, 3, ("brute", "rbc")),
     "expo16d": Row(_exponential, 100_000, 16),
     "expo16d-1m": Row(_exponential, 1_000_000, 16),
@@ -71,7 +73,7 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.nearest", description=__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
-    parser.add_argument("-k", type=int, default=10)
+    parser.add_argument("-k", type=int, nargs="+", default=[10], help="how cost grows: 10 20 50 100 200 500")
     parser.add_argument("--repeat", type=int, default=5, help="runs after a first one (default 5)")
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
@@ -185,7 +187,7 @@ def measure(row: Row, k: int, repeat: int) -> dict[str, Any]:
 
 def table(results: dict[str, Any]) -> str:
     """For people: milliseconds."""
-    lines = [f"{'row':12}{'engine':>9}{'index':>9}{'search':>9}{'both':>9}{'all':>9}   peers"]
+    lines = [f"{'row':16}{'engine':>9}{'index':>9}{'search':>9}{'both':>9}{'all':>9}   peers"]
     for name, one in results.items():
         times = [f"{one['ours'][part]['median'] * 1e3:9.2f}" for part in ("index", "search", "both", "all")]
         peers = [
@@ -193,7 +195,7 @@ def table(results: dict[str, Any]) -> str:
             for peer, t in one.items()
             if peer.startswith("cuml")
         ]
-        lines.append(f"{name:12}{one['ours']['engine']:>9}{''.join(times)}   {', '.join(peers)}")
+        lines.append(f"{name:16}{one['ours']['engine']:>9}{''.join(times)}   {', '.join(peers)}")
     return "\n".join(lines)
 
 
@@ -203,13 +205,13 @@ def main() -> int:
     pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size=16 * 2**30)
     rmm.mr.set_current_device_resource(pool)
     results = {}
-    for name in options.rows:
-        print(name, file=sys.stderr, flush=True)
-        results[name] = measure(ROWS[name], options.k, options.repeat)
+    for name, k in itertools.product(options.rows, options.k):
+        called = name if len(options.k) == 1 else f"{name}-k{k}"
+        print(called, file=sys.stderr, flush=True)
+        results[called] = {"k": k} | measure(ROWS[name], k, options.repeat)
     report = {
         "environment": environment() | {"loadavg": [round(load, 2) for load in os.getloadavg()]},
         "unit": "seconds, medians; device to device",
-        "k": options.k,
         "rows": results,
     }
     print(table(results))

@@ -99,11 +99,16 @@ class GpuSearcher:
         search(q, d, layout, k, [np.int32(same), np.int32(own), *limits, *state])
 
 
+def _room(k: int) -> int:
+    """Places that a row has in a scratch: `room_of` of `nearest.cuh`."""
+    return 2 * k + 32
+
+
 def _launch(function: Any, warps: int, rows: int, units: int, shared: int, listed: int,
             arguments: list[Any]) -> None:  # fmt: skip
     """Start as many blocks as there is work or room for.
 
-    `rows`: of a warp; `listed`: neighbours of each row that lie in a scratch.
+    `rows`: of a warp; `listed`: places of each row in a scratch.
     """
     function.max_dynamic_shared_size_bytes = shared
     blocks = min(load.grid_size(function, 32 * warps, shared), units)
@@ -127,7 +132,7 @@ def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[A
         np.int32(len(d["y"])),
     ]  # fmt: skip
     units = -(-len(q["y"]) // (TILE * WARPS))
-    _launch(function, WARPS, TILE, units, shared, 0 if lists else k, [*sides, *rest])
+    _launch(function, WARPS, TILE, units, shared, 0 if lists else _room(k), [*sides, *rest])
 
 
 def _tensor(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
@@ -143,7 +148,7 @@ def _tensor(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[
         np.int32(len(d["y"])),
     ]  # fmt: skip
     units = -(-len(q["y"]) // (2 * half.TILE))
-    _launch(function, TENSOR_WARPS, 32, units, shared, 0 if lists else k, [*sides, *rest])
+    _launch(function, TENSOR_WARPS, 32, units, shared, 0 if lists else _room(k), [*sides, *rest])
 
 
 SEARCHER = GpuSearcher()

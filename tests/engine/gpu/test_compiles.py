@@ -88,7 +88,7 @@ def variants(name):
         every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]
         return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0} | purpose for d, purpose in every]
     if name == "nearest":
-        every = [*itertools.product((1, 2, 6, 16, 17, 2048), (0, 1), (1,)), (2, 1, 0), (17, 0, 0)]
+        every = [*itertools.product((1, 2, 6, 16, 17, 2048), (0, 1), (1,)), (2, 1, 0), (17, 0, 0), (6, 0, 0)]
         plain = [{"DIMS": d, "EXACT": e, "ROWS": 64, "LISTS": k} for d, e, k in every]
         several = zip((2, 17, 2), NORMS, strict=True)
         return plain + [{"DIMS": d, "EXACT": 1, "ROWS": 64, "LISTS": 1} | norm for d, norm in several]

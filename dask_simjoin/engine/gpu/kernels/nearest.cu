@@ -50,7 +50,9 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
     double* lists = (double*)(memory + (size_t)WARPS * (levels * FANOUT * (sizeof(real) + 4) + QUEUE * TILE * 4))
                     + (size_t)warp * 2 * k * TILE;
 #else
-    double* lists = scratch + (size_t)(blockIdx.x * WARPS + warp) * 2 * k * TILE;
+    const int room = room_of(k);
+    double* lists = scratch + (size_t)(blockIdx.x * WARPS + warp) * 2 * room * TILE;
+    u64* list_names = (u64*)lists + (size_t)room * TILE;
 #endif
     __shared__ int s_node[WARPS][8];
     const int q_tiles = (q_points + TILE - 1) / TILE, tiles = (d_points + TILE - 1) / TILE;
@@ -67,13 +69,29 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
         Worst worst[2];
         real reach[2];
         int held[2] = {0, 0};
+#if !LISTS
+        int filled[2] = {k, k};
+#endif
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int i = a * TILE + lane + 32 * h, row = i < q_points ? q_order[i] : -1;
             self[h] = same && row >= 0 ? (u64)q_names[i] : ~0ull;
             worst[h] = {-1., 0};
+#if LISTS
             d2s[h] = lists + lane + 32 * h;
             names[h] = (u64*)lists + k * TILE + lane + 32 * h;
+#else
+            d2s[h] = lists + (size_t)(lane + 32 * h) * room;
+            names[h] = list_names + (size_t)(lane + 32 * h) * room;
+            if (row >= 0) worst[h] = {best_d2[(size_t)row * k + k - 1], best_name[(size_t)row * k + k - 1]};
+            for (int r = 0; r < 32; r++) {
+                const int from = __shfl_sync(FULL, row, r), to = (r + 32 * h) * room;
+                if (from >= 0)
+                    copy_row(lists + to, list_names + to, best_d2 + (size_t)from * k, best_name + (size_t)from * k, k);
+            }
+            __syncwarp();
+#endif
+#if LISTS
             if (row >= 0) {
                 for (int e = 0; e < k; e++) {
                     d2s[h][e * TILE] = best_d2[(size_t)row * k + e];
@@ -81,6 +99,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
                 }
                 worst[h] = {d2s[h][(k - 1) * TILE], names[h][(k - 1) * TILE]};
             }
+#endif
             reach[h] = row >= 0 ? reach_of(fmin(worst[h].d2, bound2), scale2, rho) : (real)-1;
         }
         real all_reach = warp_max(larger(reach[0], reach[1]));
@@ -98,6 +117,9 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
 #endif
 
         auto drain = [&]() {
+#if !LISTS
+            u32 crowded[2];
+#endif
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const double* p = qy + (size_t)min(a * TILE + lane + 32 * h, q_points - 1) * DIMS;
@@ -105,9 +127,32 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
                     const u32 j = queues[m * TILE + lane + 32 * h];
                     const double d2 = away_from(p, dy + (size_t)j * DIMS);
                     const u64 name = d_names[j];
-                    if (d2 <= bound2 && name != self[h] && before(d2, name, worst[h].d2, worst[h].name))
+                    if (d2 <= bound2 && name != self[h] && before(d2, name, worst[h].d2, worst[h].name)) {
+#if LISTS
                         worst[h] = insert(d2s[h], names[h], k, d2, name);
+#else
+                        d2s[h][filled[h]] = d2;
+                        names[h][filled[h]++] = name;
+#endif
+                    }
                 }
+#if !LISTS
+                // the queues are empty by then, whose memory counts
+                crowded[h] = __ballot_sync(FULL, filled[h] > room - QUEUE);
+            }
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                while (crowded[h]) {
+                    const int r = __ffs(crowded[h]) - 1;
+                    crowded[h] &= crowded[h] - 1;
+                    const int at = (r + 32 * h) * room;
+                    const Worst last = keep_nearest(lists + at, list_names + at, __shfl_sync(FULL, filled[h], r), k, queues);
+                    if (lane == r) {
+                        worst[h] = last;
+                        filled[h] = k;
+                    }
+                }
+#endif
                 if (held[h]) reach[h] = reach_of(fmin(worst[h].d2, bound2), scale2, rho);
                 held[h] = 0;
             }
@@ -224,6 +269,16 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
             else if (!own || child != a) scan(child);
         }
         drain();
+#if !LISTS
+        for (int r = 0; r < min(TILE, q_points - a * TILE); r++) {
+            const int n = __shfl_sync(FULL, r < 32 ? filled[0] : filled[1], r & 31), at = r * room;
+            if (n > k) keep_nearest(lists + at, list_names + at, n, k, queues);
+            sort_row(lists + at, list_names + at, k);
+            const size_t row = q_order[a * TILE + r];
+            copy_row(best_d2 + row * k, best_name + row * k, lists + at, list_names + at, k);
+        }
+        __syncwarp();
+#else
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int i = a * TILE + lane + 32 * h;
@@ -234,5 +289,6 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
                 best_name[row * k + e] = names[h][e * TILE];
             }
         }
+#endif
     }
 }

@@ -6,7 +6,10 @@
 // A lane has rows of its own.  Candidates that a filter lets through wait until the warp drains what waits:
 // then d2 is computed as defined, and lists change.  What lets candidates through may be older than the list,
 // never younger, so that waiting loses nothing.  While a query is worked on its
-// list lies in shared memory or, where that is too small, in a scratch: place after place of a warp's rows.
+// list lies in shared memory, place after place of a warp's rows.  Where that is too small a row has room in a
+// scratch for more than its list: what comes is put behind it in no order, and when there is no more room the
+// warp keeps the nearest k of all (Johnson, Douze & Jegou 2017, "Billion-scale similarity search with GPUs",
+// section 4, where a list is sorted instead).
 
 #define STRIDE ROWS // of a list's places
 
@@ -19,6 +22,7 @@ __device__ __forceinline__ bool before(double d2, u64 name, double other_d2, u64
     return d2 < other_d2 || (d2 == other_d2 && name < other);
 }
 
+#if LISTS
 // Puts a neighbour that comes before the last of a list of k, places STRIDE apart, in its place.
 __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d2, u64 name) {
     int at = 0;
@@ -49,6 +53,136 @@ __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d
     names[at * STRIDE] = name;
     return {d2s[(k - 1) * STRIDE], names[(k - 1) * STRIDE]};
 }
+
+#else
+#define CHILDREN 64 // digits of 6 bits
+
+// Numbers that a row has room for: also for a list that is filled up to a power of two.
+__device__ __forceinline__ int room_of(int k) { return 2 * k + 32; }
+
+// The largest number that the `need` smallest have, of the first n that lie in `of`, or none of them smaller than
+// it and no more than that; if `only`, of those whose d2 is `d2`.  All lanes call it.  `left`: how many of those
+// that have it are needed: 0 if all are.
+__device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u64 d2, int n, int need, u32* count,
+                                     int* left) {
+    const int lane = threadIdx.x & 31;
+    u64 found = 0;
+    *left = 0;
+    for (int end = 64; end > 0;) { // bits that are not known yet
+        const int width = end > 6 ? 6 : end, shift = end - width;
+        count[lane] = count[lane + 32] = 0;
+        __syncwarp();
+        for (int e = lane; e < n; e += 32) {
+            const u64 v = of[e];
+            const bool like = (end == 64 || v >> end == found >> end) && (!only || d2s[e] == d2);
+            if (like) atomicAdd(count + (v >> shift & ((1 << width) - 1)), 1u);
+        }
+        __syncwarp();
+        const int n0 = count[2 * lane], n1 = count[2 * lane + 1];
+        int sum = n0 + n1;
+#pragma unroll
+        for (int o = 1; o < 32; o <<= 1) {
+            const int before = __shfl_up_sync(FULL, sum, o);
+            if (lane >= o) sum += before;
+        }
+        const int holder = __ffs(__ballot_sync(FULL, sum >= need)) - 1; // the lane whose digits reach it
+        const int start = __shfl_sync(FULL, sum - n0 - n1, holder), low = __shfl_sync(FULL, n0, holder);
+        const int high = __shfl_sync(FULL, n1, holder), second = start + low < need;
+        const int here = second ? high : low;
+        need -= start + (second ? low : 0);
+        found |= (u64)(2 * holder + second) << shift;
+        end = shift;
+        __syncwarp();
+        if (here == need) return found | ((1ull << shift) - 1); // all that begin so
+    }
+    *left = need;
+    return found;
+}
+
+// Keeps the nearest k of n > k places of a row, and nothing behind; the last of them.  All lanes call it, each
+// with the same numbers.  `count`: 64 numbers in shared memory.
+__device__ __noinline__ Worst keep_nearest(double* d2s, u64* names, int n, int k, u32* count) {
+    const int lane = threadIdx.x & 31;
+    __syncwarp();
+    u64* bits = (u64*)d2s; // of numbers that are not negative: they are in the same order
+    int left;
+    const u64 d2 = smallest(bits, bits, false, 0, n, k, count, &left);
+    const u64 name = left ? smallest(names, bits, true, d2, n, left, count, &left) : ~0ull;
+    int kept = 0;
+    u64 most = 0, most_name = 0;
+    for (int first = 0; first < n; first += 32) {
+        const int e = first + lane;
+        const u64 own = e < n ? bits[e] : ~0ull, own_name = e < n ? names[e] : ~0ull;
+        // free places are put behind again
+        const bool stays = own_name != ~0ull && (own < d2 || (own == d2 && own_name <= name));
+        const u32 all = __ballot_sync(FULL, stays);
+        if (stays) {
+            const int to = kept + __popc(all & ((1u << lane) - 1));
+            bits[to] = own;
+            names[to] = own_name;
+            if (own > most || (own == most && own_name > most_name)) {
+                most = own;
+                most_name = own_name;
+            }
+        }
+        kept += __popc(all);
+        __syncwarp();
+    }
+    for (int e = kept + lane; e < k; e += 32) {
+        bits[e] = 0x7ff0000000000000ull;
+        names[e] = ~0ull;
+    }
+#pragma unroll
+    for (int o = 16; o; o >>= 1) {
+        const u64 other = __shfl_xor_sync(FULL, most, o), other_name = __shfl_xor_sync(FULL, most_name, o);
+        if (other > most || (other == most && other_name > most_name)) {
+            most = other;
+            most_name = other_name;
+        }
+    }
+    __syncwarp();
+    if (kept < k) return {__longlong_as_double(0x7ff0000000000000ll), ~0ull};
+    return {__longlong_as_double((long long)most), most_name};
+}
+
+// Puts the k places of a row in order (Batcher 1968, "Sorting networks and their applications"); all lanes call it.
+__device__ __noinline__ void sort_row(double* d2s, u64* names, int k) {
+    const int lane = threadIdx.x & 31;
+    int size = 32;
+    while (size < k) size <<= 1;
+    __syncwarp();
+    for (int e = k + lane; e < size; e += 32) {
+        d2s[e] = __longlong_as_double(0x7ff0000000000000ll);
+        names[e] = ~0ull;
+    }
+    __syncwarp();
+    for (int run = 2; run <= size; run <<= 1) {
+        for (int step = run >> 1; step; step >>= 1) {
+            for (int m = lane; m < size / 2; m += 32) {
+                const int i = 2 * m - (m & (step - 1)), j = i + step;
+                const double a = d2s[i], b = d2s[j];
+                const u64 x = names[i], y = names[j];
+                if (before(b, y, a, x) == ((i & run) == 0)) {
+                    d2s[i] = b;
+                    d2s[j] = a;
+                    names[i] = y;
+                    names[j] = x;
+                }
+            }
+            __syncwarp();
+        }
+    }
+}
+
+// Copies a row of k places from, or to, the state; all lanes call it.
+__device__ __forceinline__ void copy_row(double* d2s, u64* names, const double* from_d2s, const u64* from_names,
+                                         int k) {
+    for (int e = threadIdx.x & 31; e < k; e += 32) {
+        d2s[e] = from_d2s[e];
+        names[e] = from_names[e];
+    }
+}
+#endif
 
 // `total_of`, reading more of the points before any of it is used.
 __device__ __forceinline__ double away_from(const double* __restrict__ p, const double* __restrict__ q) {

@@ -81,9 +81,16 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
 #if LISTS
     double* d2s = (double*)(s_tiles + 2 * TILE * LINE) + (size_t)warp * 2 * k * 32 + lane;
 #else
-    double* d2s = scratch + (size_t)(blockIdx.x * WARPS + warp) * 2 * k * 32 + lane;
+    const int room = room_of(k);
+    double* lists = scratch + (size_t)(blockIdx.x * WARPS + warp) * 2 * room * 32;
+    u64* list_names = (u64*)lists + (size_t)room * 32;
+    double* d2s = lists + (size_t)lane * room;
 #endif
+#if LISTS
     u64* names = (u64*)d2s + k * 32;
+#else
+    u64* names = list_names + (size_t)lane * room;
+#endif
     const double other_error = most_error[0];
 
     for (;;) {
@@ -111,11 +118,20 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         const int place = min(row0 + lane, q_points - 1), row = q_order[place];
         const u64 self = same ? (u64)q_names[place] : ~0ull;
         const double norm = q_norm[place], error = q_error[place];
+#if LISTS
         for (int e = 0; e < k; e++) {
             d2s[e * 32] = best_d2[(size_t)row * k + e];
             names[e * 32] = best_name[(size_t)row * k + e];
         }
-        Worst worst = {d2s[(k - 1) * 32], names[(k - 1) * 32]};
+#else
+        int filled = k;
+        for (int r = 0; r < 32; r++) {
+            const size_t from = __shfl_sync(FULL, row, r);
+            copy_row(lists + r * room, list_names + r * room, best_d2 + from * k, best_name + from * k, k);
+        }
+        __syncwarp();
+#endif
+        Worst worst = {best_d2[(size_t)row * k + k - 1], best_name[(size_t)row * k + k - 1]};
         real reach = -1;
         u32 a[2][STEPS][4];
         auto ask = [&]() { // what the lists have become
@@ -160,10 +176,30 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
                         mine &= mine - 1;
                         const double d2 = s_d2[warp][n];
                         const u64 name = s_name[warp][n];
-                        if (d2 <= bound2 && name != self && before(d2, name, worst.d2, worst.name))
+                        if (d2 <= bound2 && name != self && before(d2, name, worst.d2, worst.name)) {
+#if LISTS
                             worst = insert(d2s, names, k, d2, name);
+#else
+                            d2s[filled] = d2;
+                            names[filled++] = name;
+#endif
+                        }
                     }
                     __syncwarp();
+#if !LISTS
+                    // distances that were shown are done with, whose memory counts
+                    u32 crowded = __ballot_sync(FULL, filled > room - 32);
+                    while (crowded) {
+                        const int next = __ffs(crowded) - 1, at = next * room;
+                        crowded &= crowded - 1;
+                        const int n = __shfl_sync(FULL, filled, next);
+                        const Worst last = keep_nearest(lists + at, list_names + at, n, k, (u32*)s_d2[warp]);
+                        if (lane == next) {
+                            worst = last;
+                            filled = k;
+                        }
+                    }
+#endif
                 }
             }
             staged = 0;
@@ -282,11 +318,22 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
             }
         }
         if (staged) drain();
+#if LISTS
         if (there) {
             for (int e = 0; e < k; e++) {
                 best_d2[(size_t)row * k + e] = d2s[e * 32];
                 best_name[(size_t)row * k + e] = names[e * 32];
             }
         }
+#else
+        for (int r = 0; r < min(32, q_points - row0); r++) {
+            const int n = __shfl_sync(FULL, filled, r), at = r * room;
+            const size_t to = __shfl_sync(FULL, row, r);
+            if (n > k) keep_nearest(lists + at, list_names + at, n, k, (u32*)s_d2[warp]);
+            sort_row(lists + at, list_names + at, k);
+            copy_row(best_d2 + to * k, best_name + to * k, lists + at, list_names + at, k);
+        }
+        __syncwarp();
+#endif
     }
 }
