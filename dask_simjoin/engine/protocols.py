@@ -180,12 +180,12 @@ class Joiner(Protocol):
         """
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: Array, taking: tuple[Array, Array],
-                offset: int, *, same: bool) -> None:  # fmt: skip
+                offset: int, *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
         """Join the sets of all pairs of two indexes (or of one) of which both rows take part.
 
         `parent`: of each node (int32 or int64), in a disjoint-set forest in which roots are their sets'
         smallest nodes; a row's node is its position, on the second side plus `offset`.  `taking`: which
-        rows of both sides take part (bool), by position.
+        rows of both sides take part (bool), by position.  `rows`: as of `pairs`.
         """
 
     def link(self, parent: Array, left: Array, right: Array) -> None:
@@ -195,21 +195,33 @@ class Joiner(Protocol):
         """Make every node's parent the root of its set."""
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Array, Array],
-               low: tuple[Array, Array], *, same: bool) -> None:  # fmt: skip
+               low: tuple[Array, Array], *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
         """Lower what rows without a label (-1) have in `low` to the labels of their neighbours.
 
-        All by position, int64, of both sides; of one index with itself twice the same.
+        All by position, int64, of both sides; of one index with itself twice the same.  `rows`: as of
+        `pairs`.
         """
 
     def counts(self, q: Index, d: Index, layout: Layout, *, same: bool,
-               enough: int | None = None) -> list[Array]:  # fmt: skip
+               enough: int | None = None, rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """Numbers of neighbours (int64) of the rows of both chunks, by position.
 
         `enough`: from there on a number need not be right, but for being at least that.
+        `rows`: only a part of them; of places that are cut into parts, those add up to the numbers.
         """
 
-    def weights(self, q: Index, d: Index, layout: Layout, *, same: bool) -> Array:
-        """Numbers of pairs (int64) that the places of the first side give in `pairs`, in their order."""
+    def weights(self, q: Index, d: Index, layout: Layout, *, same: bool,
+                rows: Rows | None = None) -> Array:  # fmt: skip
+        """Numbers of pairs (int64) that the places of the first side give in `pairs`, in their order.
+
+        `rows`: of those places.
+        """
+
+    def work(self, q: Index, d: Index, layout: Layout, *, same: bool) -> np.ndarray:
+        """Estimate how much work equal parts of the first side's places give in `pairs`, in their order.
+
+        Some numbers, on the host, of which only the ratios count; one: there is nothing to choose by.
+        """
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float, norm: Norm = 2, *,
                 everywhere: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
@@ -222,6 +234,9 @@ class Joiner(Protocol):
 
 class Searcher(Protocol):
     """Searches chunks for the nearest neighbours of others' rows."""
+
+    grain: int | None
+    """Places at whose multiples the queries of a search can be cut; None: they cannot be."""
 
     def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                sample: np.ndarray, norm: Norm = 2) -> SearchLayout:  # fmt: skip
@@ -236,3 +251,6 @@ class Searcher(Protocol):
     def nearest(self, q: Index, d: Index, layout: SearchLayout, best_d2: Array, best_name: Array, *,
                 same: bool, bound2: float = ...) -> None:  # fmt: skip
         """Improve what is known of the rows of `q` by those of `d`; see the CPU's."""
+
+    def part(self, index: Index, start: int, stop: int) -> Index:
+        """The places start ... stop-1 of an index, as queries; there, where `grain` is a number."""

@@ -131,13 +131,15 @@ def add_counts(
     """
     block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
     parts: dict[int, list[Task | TaskRef]] = {c: [] for c in wanted}
-    for b, (i, j) in enumerate(plan.blocks.tolist()):
+    for b, i, j, part in plan.pieces():
         if i not in parts and j not in parts:
             continue
-        layer[(block, b)] = Task((block, b), count_block, meeting_of(chunks, i, j, spec, plan.layout), enough)
+        piece = (block, b, part[0])
+        meeting = meeting_of(chunks, i, j, spec, plan.layout, part)
+        layer[piece] = Task(piece, count_block, meeting, enough)
         for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
             if c in parts:
-                parts[c].append(picked(TaskRef((block, b)), side))
+                parts[c].append(picked(TaskRef(piece), side))
     for c, level in parts.items():
         depth = 0
         while len(level) > SUM_FAN_IN:

@@ -164,6 +164,10 @@ def chunk_ref(chunks: Expr, c: int) -> TaskRef:
     return TaskRef((chunks._name, c))
 
 
-def meeting_of(chunks: Expr, i: int, j: int, spec: JoinSpec, layout: Layout) -> Task:
-    """Bring two chunks together, as a task's argument: it is made within that task, and is none itself."""
-    return Task(None, Meeting, chunk_ref(chunks, i), chunk_ref(chunks, j), i == j, spec, layout)
+def meeting_of(chunks: Expr, i: int, j: int, spec: JoinSpec, layout: Layout,
+               part: tuple[int, int] = (0, 1)) -> Task:  # fmt: skip
+    """Bring two chunks together, as a task's argument: it is made within that task, and is none itself.
+
+    `part`: which part of the work, and of how many.
+    """
+    return Task(None, Meeting, chunk_ref(chunks, i), chunk_ref(chunks, j), i == j, spec, layout, part)

@@ -87,10 +87,10 @@ class CountTotal(LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         plan, spec = self.operand("plan"), self.operand("spec")
         name = f"simjoin_count_block-{self.deterministic_token}"
-        layer = {}
-        for b, (i, j) in enumerate(plan.blocks.tolist()):
-            meeting = meeting_of(self.chunks, i, j, spec, plan.layout)
-            layer[(name, b)] = Task((name, b), count_block_pairs, meeting)
+        layer: dict[Any, Any] = {}
+        for b, i, j, part in plan.pieces():
+            meeting = meeting_of(self.chunks, i, j, spec, plan.layout, part)
+            layer[(name, b, part[0])] = Task((name, b, part[0]), count_block_pairs, meeting)
         key = (self._name, 0)
-        layer[key] = Task(key, sum, List(*(TaskRef((name, b)) for b in range(len(plan)))))
+        layer[key] = Task(key, sum, List(*(TaskRef(piece) for piece in layer)))
         return layer

@@ -52,20 +52,20 @@ def _labels(frame: Frame) -> Ids:
 
 
 class CountUpdates(LabelledExpr):
-    """Make one partition for each block pair: positions of rows and their numbers of neighbours."""
+    """Make one partition for each piece of the work: positions of rows and their numbers of neighbours."""
 
     _label = "simjoin_count_block"
     _parameters = ["chunks", "plan", "spec", "offsets", "meta"]
 
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(len(self.operand("plan")), 1) + 1)
+        return (None,) * (max(int(self.operand("plan").parts.sum()), 1) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
         spec, layer = self.operand("spec"), {}
-        for b, (i, j) in enumerate(plan.blocks.tolist()):
-            key = (self._name, b)
-            meeting = meeting_of(self.chunks, i, j, spec, plan.layout)
+        for n, (_, i, j, part) in enumerate(plan.pieces()):
+            key = (self._name, n)
+            meeting = meeting_of(self.chunks, i, j, spec, plan.layout, part)
             layer[key] = Task(key, count_cells, meeting, self.offsets.ref)
         return layer
 

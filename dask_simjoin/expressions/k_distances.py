@@ -10,15 +10,16 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks, chunk_ref
-from dask_simjoin.expressions.dask_private import Expr, List, Task, TaskRef
+from dask_simjoin.expressions.dask_private import Expr, Task
 from dask_simjoin.expressions.row_values import FoundByChunk
+from dask_simjoin.expressions.searches import add_searches
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.goal import Goal, nearest_goal
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.nearest import State, kth_distance, search_chunk
+from dask_simjoin.tasks.nearest import State, kth_distance
 
 
 class KDistances(FoundByChunk):
@@ -58,12 +59,11 @@ class ChunkDistances(LabelledExpr):
             if self.operand("k") >= plan.rows:  # no row has so many neighbours
                 steps.layer[(self._name, c)] = Task((self._name, c), _none, refs[c])
                 continue
-            state: list[TaskRef] = []
-            for d in others.tolist() or [c]:
-                how = plan.layout, self.operand("k"), List(numbers[c], numbers[d]), True, math.inf
-                state = [steps.add("search", (c, d), search_chunk, refs[c], refs[d], *how, *state)]
+            options = plan.layout, self.operand("k"), True, math.inf
+            some = others.tolist() or [c]
+            state = add_searches(steps, c, some, refs, numbers, options, int(plan.parts[c]))
             steps.layer[(self._name, c)] = Task(
-                (self._name, c), _bits, state[0], self.operand("k"), self.operand("metric")
+                (self._name, c), _bits, state, self.operand("k"), self.operand("metric")
             )
         return steps.layer
 

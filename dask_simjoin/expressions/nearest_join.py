@@ -6,12 +6,12 @@ from typing import Any
 
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import chunk_ref
-from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task
 from dask_simjoin.expressions.lazy_join import LazyJoin
+from dask_simjoin.expressions.searches import add_searches
 from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.planning.goal import Goal, nearest_goal
-from dask_simjoin.tasks.nearest import search_chunk
 from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
 
 
@@ -60,13 +60,11 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         for place, c in enumerate(self._partitions):
             key = (self._name, place)
             others = plan.searches[c].tolist() if c < len(plan.counted) else []
-            state: list[TaskRef] = []
-            for d in others:
-                pair = refs[c], refs[d], plan.layout, self.operand("k"), List(numbers[c], numbers[d])
-                state = [steps.add("search", (c, d), search_chunk, *pair, *limits, *state)]
-            if not state:
+            if not others:
                 steps.layer[key] = Task(key, itself, meta)
                 continue
+            options = plan.layout, self.operand("k"), *limits
+            state = [add_searches(steps, c, others, refs, numbers, options, int(plan.parts[c]))]
             found = [steps.add("name", (c, d), find_rows, *state, refs[d], numbers[d], spec) for d in others]
             steps.layer[key] = Task(key, nearest_rows, refs[c], *state, spec, meta, *found)
         return steps.layer

@@ -56,7 +56,7 @@ class NeighborGraph(LazyJoin):
 
     _label = "simjoin_neighbor_graph"
     _parameters = ["source", "spec", "mode", "meta"]
-    _goal = Goal(result_bytes_per_row=12, single_home=True)  # a row's name and its number of entries
+    _goal = Goal(result_bytes_per_row=12, single_home=True, joins=2)  # a row's name and its number of entries
 
     def _divisions(self) -> tuple[None, None]:
         return (None, None)

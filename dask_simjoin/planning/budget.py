@@ -40,6 +40,8 @@ class Resources:
         Memory limit of the smallest worker.
     gpu : bool
         Whether tasks run on GPUs, one each, and `memory` is theirs.
+    workers : int
+        Processes with memory of their own, between which chunks move.
     """
 
     threads: int = 1
@@ -47,6 +49,7 @@ class Resources:
     cluster: bool = False
     limit: int | None = None
     gpu: bool = False
+    workers: int = 1
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,12 @@ from dask_simjoin.planning.table import TableSummary
 CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
 
+LEAST_ROWS = 1 << 14
+"""Rows of a chunk that are worth a task."""
+
+UNEVEN = 1.5
+"""How many times as many rows as it should have a chunk may have before a partition is cut."""
+
 
 @dataclass(frozen=True)
 class ChunkLimits:
@@ -42,11 +48,27 @@ class ChunkLimits:
         most = int(min(max(self.budget.chunk // row_bytes, 1), MAX_ROWS))
         return most if self.budget.chosen else min(most, least_rows(len(table.every.lower))), most
 
-    def entity(self, table: TableSummary, sizes: tuple[int, int], norm: float,
-               threshold: float) -> EntityChunks:  # fmt: skip
-        """Make chunks of rows in their order."""
-        together = clip(table.rows / math.sqrt(2 * self.have.threads), *sizes)
-        return entity_chunks(table.summaries, together, sizes[1], norm, threshold)
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of chunks of rows in their order that are worth comparing.
+
+        One, whose queries are cut; one for each thread, which index them side by side; and few more than
+        give each thread a block pair.
+        """
+        if self.budget.chosen:
+            return [math.ceil(math.sqrt(2 * self.have.threads))]
+        return sorted({1, self.have.threads, math.ceil(math.sqrt(2 * self.have.threads))})
+
+    def entity(self, table: TableSummary, sizes: tuple[int, int], norm: float, threshold: float,
+               number: int) -> EntityChunks:  # fmt: skip
+        """Make about so many chunks of rows in their order."""
+        least, most = sizes
+        if self.budget.chosen:
+            return entity_chunks(table.summaries, least, most, norm, threshold)
+        together = clip(table.rows / number, min(LEAST_ROWS, most), most)
+        return entity_chunks(
+            table.summaries, together, min(most, math.ceil(UNEVEN * together)), norm, threshold
+        )
 
     def replicated(self, table: TableSummary, norm: float, threshold: float) -> ReplicatedChunks | None:
         """Make one chunk of all rows.

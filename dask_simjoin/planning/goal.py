@@ -29,6 +29,8 @@ class Goal:
     dense : float
         Neighbours of a row from which on, in all dimensions, tiles serve best: they tell of many pairs at
         once what is asked of them.
+    joins : int
+        How often block pairs are gone through.
     """
 
     with_ids: bool = False
@@ -40,6 +42,7 @@ class Goal:
     k: int | None = None
     max_total: float = math.inf
     dense: float = math.inf
+    joins: int = 1
 
     def found_bytes(self, rows: int) -> int:
         """Bytes that tasks find out of each row of a table of so many."""

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from dask.tokenize import normalize_token
 
+from dask_simjoin.engine.base import searcher_of_library
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
 from dask_simjoin.planning.checks import check_blocks, check_chunks, check_moving, check_outputs, check_result
 from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.chunking.base import Chunking, JoinChunks, Sources
 from dask_simjoin.planning.chunking.entity import serpentine
+from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.doubts import Doubt
 from dask_simjoin.planning.goal import PAIRS, Goal
 from dask_simjoin.planning.outputs import directions, most_rows, query_slices, whole_slices
 from dask_simjoin.planning.searches import find_searches, sought
 from dask_simjoin.planning.statistics.estimate import Estimate, no_estimate
 from dask_simjoin.planning.tables import Tables
+from dask_simjoin.planning.task_counts import making_tasks
 
 AnyLayout = Any
 """A `Layout`; of nearest neighbours, a `SearchLayout`: the verb that asked for the plan knows which."""
-
-SHUFFLE_COST = {"tasks": 0.9, "disk": 3.0, "p2p": 3.0}
-"""What it costs to shuffle a row, in units of what it costs to index and to sweep it once: measured in
-2 dimensions on two threads ("tasks", "disk") and on two worker processes ("p2p")."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class Plan:
     slices : array (block pairs,), int64
         Partitions of the result that each block pair gives.
     even : bool
-        Whether slices are of equally many rows of the first chunk, and not of equally many pairs.
+        Whether slices are of equal work, as is estimated, and not of equally many pairs.
     estimate : Estimate
         The pairs that it gives, each counted once.
     pair_bytes, row_bytes : float
@@ -60,6 +61,13 @@ class Plan:
     searches : tuple of array, int64
         For each chunk of rows whose nearest neighbours are sought, the chunks in which they may be: itself
         first, then the nearest first.
+    parts : array (block pairs,) or (chunks,), int64
+        Pieces into which the work of block pairs is cut where it gives no rows; or that of searches for the
+        neighbours of each chunk's rows.
+    seconds : array (block pairs,) or (chunks,), float64
+        What a thread is expected to take for them.
+    expected : float
+        Seconds from the first task to the last.
     """
 
     layout: AnyLayout
@@ -76,6 +84,9 @@ class Plan:
     budget: Budget
     doubts: tuple[Doubt, ...] = field(default=(), kw_only=True)
     searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
+    parts: np.ndarray = field(kw_only=True)
+    seconds: np.ndarray = field(kw_only=True)
+    expected: float = field(kw_only=True)
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -121,6 +132,12 @@ class Plan:
         parts = int(self.slices[block])
         return block, number - int(self._ends[block]) + parts, parts
 
+    def pieces(self) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
+        """Go through the pieces of the work: a block pair, its chunks, and which part of how many."""
+        for b, ((i, j), parts) in enumerate(zip(self.blocks.tolist(), self.parts.tolist(), strict=True)):
+            for number in range(parts):
+                yield b, i, j, (number, parts)
+
     @functools.cached_property
     def _ends(self) -> np.ndarray:
         return np.cumsum(self.slices)
@@ -134,7 +151,7 @@ class Plan:
     def __dask_tokenize__(self) -> Any:
         content = (
             repr(self.layout), self.sources, self.chunks.identity, self.blocks, self.slices, self.even,
-            self.searches,
+            self.searches, self.parts,
         )  # fmt: skip
         return normalize_token((type(self).__qualname__, *content))
 
@@ -160,9 +177,19 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     spec = tables.spec
     budget = make_budget(spec.blocksize, spec.settings, have)
     layout = tables.layout()
-    chunks = min(tables.chunkings(ChunkLimits(goal, budget, have, shuffle)), key=cost)
+    costs = Costs(layout.method, tables.dims, tables.near(), float(sum(tables.rows)), goal, have)
+    row_bytes = tables.row_bytes(goal)
+    sources = tuple(table.sources for table in tables.each)
+
+    def how(chunks: JoinChunks) -> tuple[JoinChunks, int, float]:
+        return chunks, making_tasks(chunks, sources), row_bytes
+
+    def price(chunks: JoinChunks | None) -> float:
+        return costs.shuffled(shuffle) if chunks is None else costs.choosing(*how(chunks))
+
+    chunks = min(tables.chunkings(ChunkLimits(goal, budget, have, shuffle), price), key=price)
     check_blocks(chunks.visits[0], len(chunks), budget)
-    blocks = chunks.blocks()
+    made, blocks = costs.made(*how(chunks)), chunks.blocks()
     # searches give as many pairs as are asked for: how many are near is of no use
     found = tables.estimate(chunks, blocks, layout) if goal.k is None else no_estimate(blocks)
     if goal.dense < 2 * found.total / max(1, tables.left.rows):
@@ -170,24 +197,33 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     pair_bytes, replicated = tables.pair_bytes, chunks.kind == "replicated"
     most = most_rows(found, chunks, blocks, spec)
     slices, even = whole_slices(most, pair_bytes, budget, have), False
+    first = chunks.rows[blocks[:, 0]]
+    seconds = costs.blocks(chunks, blocks, found.pairs * directions(spec))
+    parts = costs.pieces(seconds, first, row_bytes)
     if replicated:
         size = float(most.sum()) * pair_bytes
         slices, even = query_slices(slices, found, size, tables.left.rows, spec, budget, have)
+    elif goal.materialise and (parts > 1).any():
+        even = bool((slices == 1).all())
+        slices = np.maximum(slices, parts)
     if goal.materialise:
         check_outputs(float(slices.sum()), budget)
     plan = Plan(
         layout,
         tables.dims,
-        tuple(table.sources for table in tables.each),
+        sources,
         chunks,
         blocks,
         slices.astype(np.int64),
         even,
         found,
         pair_bytes,
-        tables.row_bytes(goal),
+        row_bytes,
         tables.rows,
         budget,
+        parts=parts,
+        seconds=seconds,
+        expected=costs.expected(made, seconds),
         doubts=tables.doubts(found if goal.k is None else None),
     )
     if chunks.method is not None:
@@ -197,22 +233,23 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     if goal.materialise:
         own = plan.rows if spec.include_self else 0
         check_result(found.total_low * directions(spec) + own, pair_bytes, budget, spec)
-    return plan if goal.k is None else _searched(plan, tables, goal)
+    return plan if goal.k is None else _searched(plan, tables, goal, costs, made)
 
 
-def _searched(plan: Plan, tables: Tables, goal: Goal) -> Plan:
+def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float) -> Plan:
     """Put searches for nearest neighbours in the place of block pairs."""
     searches = find_searches(tables, goal, plan.chunks)
     check_blocks(sum(map(len, searches)), len(plan.chunks), plan.budget)
     pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
     slices = np.ones(len(blocks), np.int64)
-    return replace(plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches)
-
-
-def cost(chunks: JoinChunks) -> float:
-    """Tell how often rows are visited in all, being shuffled included."""
-    visits = chunks.visits[1]
-    if chunks.method is not None:
-        visits += SHUFFLE_COST[chunks.method] * float(chunks.rows.sum())
-    return visits
+    rows = plan.chunks.rows
+    met = np.array([float(rows[found].sum()) for found in searches])
+    seconds = costs.searches(rows[: len(searches)], met)
+    parts = np.ones(len(searches), np.int64)
+    if searcher_of_library(tables.spec.library).grain is not None:
+        parts = costs.pieces(seconds, rows[: len(searches)], math.inf)
+    return replace(
+        plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, parts=parts,
+        seconds=seconds, expected=costs.expected(made, seconds),
+    )  # fmt: skip

@@ -17,7 +17,7 @@ from dask_simjoin.planning.checks import NEED
 from dask_simjoin.planning.outputs import directions
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.svg import Matrix, matrix, plot, svg
-from dask_simjoin.planning.task_counts import chunk_tasks, describe_tasks
+from dask_simjoin.planning.task_counts import describe_tasks, making_tasks
 
 MAX_NAMES = 6
 """Columns that are named."""
@@ -113,7 +113,8 @@ class PlanReport:
             ``query_chunk``, ``data_chunk``: their numbers; ``query_rows``, ``data_rows``: the points
             expected in them; ``candidates``: pairs of points that would be compared if the index left
             out none; ``pairs``, ``pairs_low``, ``pairs_high``, ``bytes``: of the result, expected, each
-            block's interval being one of 95 % by itself; ``partitions``: of the result.
+            block's interval being one of 95 % by itself; ``partitions``: of the result; ``seconds``: of one
+            thread, expected.
         """
         plan, chunks = self.plan, self.plan.chunks
         i, j = plan.blocks[:, 0], plan.blocks[:, 1]
@@ -125,6 +126,7 @@ class PlanReport:
             "query_rows": chunks.rows[i], "data_rows": chunks.rows[j],
             "candidates": chunks.candidates(plan.blocks), "pairs": pairs, "pairs_low": low,
             "pairs_high": high, "bytes": pairs * self.plan.pair_bytes, "partitions": plan.slices,
+            "seconds": plan.seconds,
         })  # fmt: skip
 
     def __repr__(self) -> str:
@@ -174,6 +176,7 @@ class PlanReport:
             ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
             ("", f"{format_bytes(budget.output)} a partition, {format_bytes(budget.result)} the result"),
             ("tasks", describe_tasks(self._tasks(), budget.chunk)),
+            ("time", f"about {plan.expected:.2g} s, on cores like those that were measured"),
         ]
 
     def _what(self) -> list[tuple[str, str]]:
@@ -224,7 +227,7 @@ class PlanReport:
         """Tasks of the join about, without those that read the source where they stay on their own."""
         plan = self.plan
         join = self.partitions + int((plan.slices > 1).sum())
-        return chunk_tasks(plan) + join - self.chunks * plan.chunks_are_partitions
+        return making_tasks(plan.chunks, plan.sources) + join - self.chunks * plan.chunks_are_partitions
 
     @property
     def _sides(self) -> tuple[int, int]:

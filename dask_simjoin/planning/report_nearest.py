@@ -13,7 +13,7 @@ from dask.utils import format_bytes
 from dask_simjoin.options.messages import shown
 from dask_simjoin.planning.checks import NEED, RANK_BYTES
 from dask_simjoin.planning.report import PlanReport
-from dask_simjoin.planning.task_counts import chunk_tasks, describe_tasks
+from dask_simjoin.planning.task_counts import describe_tasks, making_tasks
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -99,4 +99,4 @@ class NearestReport(PlanReport):
         ]
 
     def _tasks(self) -> int:
-        return chunk_tasks(self.plan) + 2 * self.block_pairs + self.partitions
+        return making_tasks(self.plan.chunks, self.plan.sources) + 2 * self.block_pairs + self.partitions

@@ -43,13 +43,15 @@ def resources(library: str) -> Resources:
         each = [(w.get("gpu") or {}).get("memory-total") or own for w in workers.values()]
         threads = sum(w["nthreads"] for w in workers.values())
         many = max((w["nthreads"] for w in workers.values()), default=1)
-        return Resources(max(1, threads), min(each, default=own) // many, True, gpu=True)
+        memory = min(each, default=own) // many
+        return Resources(max(1, threads), memory, True, gpu=True, workers=max(1, len(workers)))
     if client is None:
         return Resources(threads=local)
     limited = [(w["memory_limit"], w["nthreads"]) for w in workers.values() if w["memory_limit"]]
     memory = min((max(limit - ITSELF, limit // 3) // n for limit, n in limited), default=None)
     threads = sum(w["nthreads"] for w in workers.values())
-    return Resources(max(1, threads), memory, True, min((limit for limit, _ in limited), default=None))
+    limit = min((limit for limit, _ in limited), default=None)
+    return Resources(max(1, threads), memory, True, limit, workers=max(1, len(workers)))
 
 
 def shuffle_method(configured: str | None, have: Resources, size: float, partitions: int,

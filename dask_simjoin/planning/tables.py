@@ -9,7 +9,7 @@ and its report stay what they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,11 +34,15 @@ from dask_simjoin.planning.doubts import Doubt, doubts_of_data, doubts_of_eps
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate
 from dask_simjoin.planning.statistics.moments import merge_moments
+from dask_simjoin.planning.statistics.near_share import near_share
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample_pairs import sample_pairs
 from dask_simjoin.planning.table import TableSummary, summarise_table
 
 MAX_REGIONS = 1 << 14
+
+Price = Callable[[JoinChunks | None], float]
+"""What a way to cut rows into chunks costs, in seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +122,16 @@ class Tables:
             return every.lower, every.upper, every.mean, every.variance
         return (np.zeros(len(every.lower)),) * 4
 
-    def chunkings(self, limits: ChunkLimits) -> list[JoinChunks]:
-        """Cut rows into chunks in all ways that are worth comparing, the best among equals first."""
+    def near(self) -> float:
+        """Estimate the share of all pairs of points whose tiles are within the distance."""
+        points, spec = self.right.points, self.spec
+        return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
+
+    def chunkings(self, limits: ChunkLimits, price: Price) -> list[JoinChunks]:
+        """Cut rows into chunks in all ways that are worth comparing, the best among equals first.
+
+        `price`: of a way, in seconds; None: the least that it is of one for which rows are shuffled.
+        """
         asked, goal, spec = self.spec.partitioning, limits.goal, self.spec
         if goal.materialise:
             whole = [limits.replicated(table, spec.norm, spec.threshold) for table in self.each]
@@ -130,15 +142,18 @@ class Tables:
             limits.rows(table, size)
             for table, size in zip(self.each, self.chunk_row_bytes(goal), strict=True)
         ]
+        if asked == "spatial" and all(self.rows):
+            return [self._spatial(limits, sizes)]
         entities = [
-            limits.entity(table, size, spec.norm, spec.threshold)
-            for table, size in zip(self.each, sizes, strict=True)
-        ]
-        entity = self._entity(entities)
-        if asked == "entity" or not all(self.rows) or (asked == "auto" and max(map(len, entities)) < 2):
-            return [entity]
-        spatial = self._spatial(limits, sizes)
-        return [spatial] if asked == "spatial" else [spatial, entity]
+            self._entity([
+                limits.entity(table, size, spec.norm, spec.threshold, number)
+                for table, size in zip(self.each, sizes, strict=True)
+            ])
+            for number in limits.numbers
+        ]  # fmt: skip
+        if asked == "entity" or not all(self.rows) or min(map(price, entities)) <= price(None):
+            return entities
+        return [*entities, self._spatial(limits, sizes)]
 
     def _regions(self, target: int) -> Regions:
         every = merge_moments([table.every for table in self.each])

@@ -1,12 +1,13 @@
-"""How many tasks Dask makes of a plan, and what it says of too many."""
+"""How many tasks Dask makes of chunks, and what a plan says of too many."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from dask.utils import format_bytes
 
-from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.chunking.base import JoinChunks, Sources
 
 BRANCH = 32
 """Partitions up to which Dask shuffles by tasks in one stage, and parts of a stage beyond."""
@@ -40,11 +41,11 @@ def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
     return own + stages * parts**stages * (parts + 2)
 
 
-def chunk_tasks(plan: Plan) -> int:
+def making_tasks(chunks: JoinChunks, sources: Sequence[Sources]) -> int:
     """Tasks that make chunks, about."""
     tasks = 0
-    for chunks, sources in zip(plan.chunks.sides, plan.sources, strict=True):
-        tasks += len(sources) + len(chunks)
-        if chunks.method is not None:
-            tasks += shuffle_tasks(len(sources), len(chunks), chunks.method)
+    for side, own in zip(chunks.sides, sources, strict=True):
+        tasks += len(own) + len(side)
+        if side.method is not None:
+            tasks += shuffle_tasks(len(own), len(side), side.method)
     return tasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.protocols import Frames
+from dask_simjoin.engine.protocols import Frames, Rows
 from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.moving import CELL, COUNT, POSITION
@@ -17,32 +17,32 @@ def count_block(meeting: Meeting, enough: int | None = None) -> tuple[Array, Arr
 
     For one chunk with itself the second array is None.
     """
-    counts = _counts(meeting, enough)
+    counts = _counts(meeting, meeting.rows, enough)
     return counts[0], None if meeting.same else counts[1]
 
 
-def _counts(meeting: Meeting, enough: int | None = None) -> list[Array]:
-    """Count the neighbours of the rows of both chunks, by position."""
+def _counts(meeting: Meeting, rows: Rows | None, enough: int | None = None) -> list[Array]:
+    """Count the neighbours of the rows of both chunks, by position: a part of them that some places give."""
     same, spec, joiner = meeting.same, meeting.spec, meeting.joiner
     if spec.radius is None:
-        return joiner.counts(*meeting.operands, same=same, enough=enough)
+        return joiner.counts(*meeting.operands, same=same, enough=enough, rows=rows)
     xp = joiner.xp
     counts = [xp.zeros(len(side["ids"]), xp.int64) for side in meeting.chunks]
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
         counts[side] += xp.bincount(left, minlength=len(counts[side]))
 
-    visit_radii(meeting, show)
+    visit_radii(meeting, show, rows)
     return counts
 
 
 def count_cells(meeting: Meeting, offsets: np.ndarray) -> Frame:
     """Count the neighbours of rows of spatial chunks, as updates to be shuffled to their partitions."""
-    q, _, same, spec, _ = meeting
-    frames = frames_for(q["example"])
+    q, _, same, spec = meeting[:4]
+    frames, rows = frames_for(q["example"]), meeting.rows
     parts = []
     for each in meeting.comparisons():
-        counts = _counts(each)
+        counts = _counts(each, rows)
         sides = (each.q,) if spec.other is not None else (each.q, each.d)
         parts += [(side["position"], count) for side, count in zip(sides, counts, strict=False)]
     xp = frames.xp
@@ -50,9 +50,9 @@ def count_cells(meeting: Meeting, offsets: np.ndarray) -> Frame:
     count = xp.concatenate([part for _, part in parts])
     # rows without neighbours are only counted once: when their chunk meets itself
     sent = count > 0
-    if spec.other is not None:
+    if spec.other is not None and meeting.first:
         sent[:] = True  # a chunk of two tables never meets itself
-    elif same:
+    elif same and meeting.first:
         sent[: len(q["ids"])] = True
     return scatter(position[sent], count[sent], offsets, frames)
 
@@ -74,12 +74,12 @@ def update_columns(number: int) -> list[str]:
 
 def count_block_pairs(meeting: Meeting) -> int:
     """Count the pairs that `join_block` would return."""
-    q, _, same, spec, _ = meeting
-    pairs = 0
+    q, _, same, spec = meeting[:4]
+    pairs, rows = 0, meeting.rows
     for each in meeting.comparisons():
         if spec.radius is not None:
-            pairs += sum(int(count.sum()) for count in _counts(each))
-        else:
-            found = each.joiner.weights(*each.operands, same=each.same)
-            pairs += int(found.sum()) * (2 if spec.pairs == "both" else 1)
-    return pairs + (len(q["ids"]) if spec.include_self and same else 0)
+            pairs += sum(int(count.sum()) for count in _counts(each, rows))
+            continue
+        found = int(meeting.joiner.weights(*each.operands, same=each.same, rows=rows).sum())
+        pairs += found * (2 if spec.pairs == "both" else 1)
+    return pairs + (len(q["ids"]) if spec.include_self and same and meeting.first else 0)

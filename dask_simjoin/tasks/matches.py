@@ -45,7 +45,7 @@ def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
 
 def matches(meeting: Meeting, distance: bool, rows: Rows | None) -> Matches:
     """Find all pairs of two chunks, or of one with itself, each once; the left row is the frame's first."""
-    q, d, same, spec, _ = meeting
+    q, d, same, spec = meeting[:4]
     if spec.radius is not None:
         return _within_radius(meeting, distance, rows)
     joiner = meeting.joiner
@@ -66,7 +66,7 @@ def matches(meeting: Meeting, distance: bool, rows: Rows | None) -> Matches:
 
 def _within_radius(meeting: Meeting, distance: bool, rows: Rows | None) -> Matches:
     """Find pairs within the left row's radius; of one table in both directions, each decided by itself."""
-    q, d, same, spec, _ = meeting
+    q, d, same, spec = meeting[:4]
     xp, both = meeting.xp, spec.other is None
     # of one table a row of either chunk may be the left one
     sides = ((q, d), (q, d)) if both and not same else ((q,), (d,))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
+import numpy as np
+
 from dask_simjoin.engine.base import joiner_for
-from dask_simjoin.engine.protocols import Joiner, Layout
+from dask_simjoin.engine.protocols import Joiner, Layout, Rows
 from dask_simjoin.metrics.types import ArrayModule, Index
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
@@ -25,6 +27,8 @@ class Meeting(NamedTuple):
         What was asked for.
     layout : Layout
         How both are indexed.
+    part : tuple of int
+        Which part of the work this is, and of how many.
     """
 
     q: Chunk
@@ -32,6 +36,22 @@ class Meeting(NamedTuple):
     same: bool
     spec: JoinSpec
     layout: Layout
+    part: tuple[int, int] = (0, 1)
+
+    @property
+    def rows(self) -> Rows | None:
+        """Tell which places of the first chunk's index are this part of the work; None: all of them."""
+        number, parts = self.part
+        if parts == 1:
+            return None
+        work = self.joiner.work(*self.operands, same=self.same)
+        cuts = equal_work(work, len(self.q["ids"]), self.layout.grain, parts)
+        return cuts[number], cuts[number + 1]
+
+    @property
+    def first(self) -> bool:
+        """Tell whether this is the first part of the work: what is done once is done with it."""
+        return not self.part[0]
 
     @property
     def joiner(self) -> Joiner:
@@ -63,6 +83,17 @@ class Meeting(NamedTuple):
         yield self
         if "halo" in self.d and len(self.d["halo"]["ids"]):
             yield self._replace(d=self.d["halo"], same=False)
+
+
+def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[int]:
+    """Cut places into parts of about equal work, of which equal ranges of them do so much each.
+
+    Parts begin at multiples of `grain`; some may be empty.
+    """
+    done = np.concatenate([[0.0], np.cumsum(work)])
+    at = np.interp(np.linspace(0, done[-1], parts + 1), done, np.linspace(0, places, len(done)))
+    cuts = [min(round(cut / grain) * grain, places) for cut in at.tolist()]
+    return [0, *cuts[1:-1], places]
 
 
 def whole_meeting(chunk: Chunk, spec: JoinSpec, layout: Layout) -> Meeting:

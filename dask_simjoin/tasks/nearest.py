@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 from dask_simjoin.engine.base import searcher_for
 from dask_simjoin.engine.compat import module_of
@@ -25,27 +25,58 @@ class State(TypedDict):
     """The totals (n, k) float64 of each row's nearest so far, ascending; inf: none yet."""
     row_numbers: Array
     """The numbers (n, k) int64 of those rows; -1: none yet."""
+    rows: NotRequired[Array]
+    """Which rows of the chunk those are, where they are a part of them."""
 
 
 def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
-                 same: bool = True, max_total: float = math.inf,
+                 same: bool = True, max_total: float = math.inf, part: tuple[int, int] = (0, 1),
                  state: State | None = None) -> State:  # fmt: skip
     """Improve what is known of the nearest rows of one chunk's rows by another chunk, or by their own.
 
     `numbers`: of both chunks' rows; `same`: both are of one table, in which no row is a neighbour of itself;
-    `max_total`: the largest total of a neighbour; `state`: what was known before; None: nothing.
+    `max_total`: the largest total of a neighbour; `part`: which part of the first chunk's rows, of how many;
+    `state`: what was known before; None: nothing.
     """
     searcher = searcher_for(q["example"])
     known = 0 if state is None else state["totals"].shape[1]
+    start, stop = _places(len(q["ids"]), searcher.grain, part)
     # where more are sought than there are rows, memory is for those that there are
-    totals, found = searcher.fresh(len(q["ids"]), min(k, known + len(d["ids"])))
+    totals, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
     if state is not None:  # copied: others may have the old one
         totals[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
     query = searcher.renamed(cast(Index, q), first)
     data = query if q is d else searcher.renamed(cast(Index, d), second)
-    searcher.nearest(query, data, layout, totals, found, same=same, bound2=max_total)
-    return {"totals": totals, "row_numbers": found}
+    if part[1] == 1:
+        searcher.nearest(query, data, layout, totals, found, same=same, bound2=max_total)
+        return {"totals": totals, "row_numbers": found}
+    some = searcher.part(query, start, stop)
+    rows = some["order"]
+    # their state is in the order of the index
+    here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
+    searcher.nearest(here, data, layout, totals, found, same=same, bound2=max_total)
+    return {"totals": totals, "row_numbers": found, "rows": rows}
+
+
+def _places(rows: int, grain: int | None, part: tuple[int, int]) -> tuple[int, int]:
+    """Cut the places of an index evenly."""
+    number, parts = part
+    if parts == 1:
+        return 0, rows
+    assert grain is not None
+    start, stop = (min(-(-rows * k // parts // grain) * grain, rows) for k in (number, number + 1))
+    return start, rows if number + 1 == parts else stop
+
+
+def join_states(*parts: State) -> State:
+    """Put together what is known of all rows of a chunk."""
+    xp = module_of(parts[0]["totals"])
+    rows = xp.argsort(xp.concatenate([part["rows"] for part in parts]))
+    totals, numbers = (
+        xp.concatenate([part[name] for part in parts])[rows] for name in ("totals", "row_numbers")
+    )
+    return {"totals": totals, "row_numbers": numbers}
 
 
 def kth_distance(state: State, k: int, metric: Metric) -> Array:

@@ -21,16 +21,18 @@ def join_block(meeting: Meeting, columns: list[str], cuts: np.ndarray | int | No
                like: Frame | None = None) -> Frame:  # fmt: skip
     """Find all pairs of two chunks, or of one with itself.
 
-    `columns`: of the result.  `cuts`, as `cut_block` gives them, or how many parts of equally many
-    rows to make, and `number`: only the pairs of that part of the first chunk's rows.  `like`: an example of
-    what it returns, if dtypes are others than the columns'.
+    `columns`: of the result.  `cuts`, as `cut_block` gives them, or how many parts of about equal work to
+    make, and `number`: only the pairs of that part of the first chunk's rows.  `like`: an example of what it
+    returns, if dtypes are others than the columns'.
     """
-    q, _, same, spec, layout = meeting
+    q, _, same, spec = meeting[:4]
     frames = frames_for(q["example"])
     rows = None
     if cuts is not None:
-        places = _even_cuts(len(q["ids"]), cuts, layout.grain) if isinstance(cuts, int) else cuts
-        rows = int(places[number]), int(places[number + 1])
+        if isinstance(cuts, int):
+            rows = meeting._replace(part=(number, cuts)).rows
+        else:
+            rows = int(cuts[number]), int(cuts[number + 1])
     parts: list[ResultRows] = []
     for each in meeting.comparisons():
         parts += _pairs(each, columns, rows)
@@ -70,7 +72,7 @@ Side = tuple[tuple[Chunk, ...], Array]
 
 def _pairs(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[ResultRows]:
     """Give the pairs of two chunks as columns, in both directions if asked for."""
-    q, d, _, spec, _ = meeting
+    q, d, _, spec = meeting[:4]
     keyed = q["id_keys"] is not None and d["id_keys"] is not None
     if keyed and spec.radius is None and not meeting.order_unknown:
         return _keyed_pairs(meeting, columns, rows)
@@ -102,7 +104,7 @@ def _arrays(chunk: Chunk, names: dict[str, Any]) -> dict[Any, Any]:
 
 def _keyed_pairs(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[ResultRows]:
     """Give the pairs as columns where a joiner can fill all columns while it finds them."""
-    q, d, same, spec, _ = meeting
+    q, d, same, spec = meeting[:4]
     joiner = meeting.joiner
     keys, made = (q["id_keys"], d["id_keys"]), None
     if "distance" in columns:
@@ -164,10 +166,6 @@ def _concat(parts: list[Values], frames: Frames) -> Values:
     if all(isinstance(part, frames.xp.ndarray) for part in parts):
         return frames.xp.concatenate(parts)
     return frames.stacked([frames.result({"part": part}, len(part)) for part in parts])["part"]
-
-
-def _even_cuts(rows: int, parts: int, grain: int) -> list[int]:
-    return [min(-(-rows * k // parts // grain) * grain, rows) for k in range(parts)] + [rows]
 
 
 def cut_block(meeting: Meeting, parts: int) -> np.ndarray:

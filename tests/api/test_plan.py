@@ -107,7 +107,7 @@ def test_the_frame_of_block_pairs(ddf, chosen, include_self):
     blocks = report.to_frame()
     assert blocks.columns.tolist() == [
         "query_chunk", "data_chunk", "query_rows", "data_rows", "candidates", "pairs", "pairs_low",
-        "pairs_high", "bytes", "partitions",
+        "pairs_high", "bytes", "partitions", "seconds",
     ]  # fmt: skip
     assert len(blocks) == report.block_pairs
     assert (blocks["query_chunk"] <= blocks["data_chunk"]).all()
@@ -195,7 +195,7 @@ def line(report, name):
 def test_the_text_names_the_numbers(ddf):
     report = ddf.simjoin.plan(EPS, **KINDS["entity"])
     assert repr(report) == str(report)
-    assert 12 <= len(str(report).splitlines()) <= 20
+    assert 12 <= len(str(report).splitlines()) <= 21
     assert max(map(len, str(report).splitlines())) <= 100
     assert line(report, "rows") == "900"
     assert line(report, "dimensions") == "2: 'c0', 'c1', all numeric columns"

@@ -119,7 +119,7 @@ def test_spatial_blocks_grow_with_the_data(x):
         chunks = {"blocksize": size * 24}
         entity = ddf.simjoin.self_join(0.01, partitioning="entity", **chunks).expr.plan
         assert len(entity) == parts * (parts + 1) // 2
-        plan = ddf.simjoin.self_join(0.01, **chunks).expr.plan
+        plan = ddf.simjoin.self_join(0.01, partitioning="spatial", **chunks).expr.plan
         assert plan.partitioning == "spatial"
         assert len(plan) <= 2 * parts
 

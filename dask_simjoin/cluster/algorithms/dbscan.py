@@ -71,12 +71,26 @@ class Numbering(NamedTuple):
 def components_within(meeting: Meeting, counts: Array | int, min_samples: int) -> Array:
     """Find for each core row of a chunk the first row of its component there (n,); -1 for others.
 
-    `counts`: of each row's neighbours; 0 if the chunk meets none, not even itself.
+    `counts`: of each row's neighbours; 0 if the chunk meets none, not even itself.  Of a part of the work
+    they are the components that it finds: see `join_components`.
     """
     joiner = meeting.joiner
     core = joiner.xp.zeros(len(meeting.q["ids"]), np.int64) + counts + 1 >= min_samples
     parent = new_nodes(len(core), joiner.xp)
-    joiner.connect(*meeting.operands, parent, (core, core), 0, same=True)
+    joiner.connect(*meeting.operands, parent, (core, core), 0, same=True, rows=meeting.rows)
+    joiner.roots(parent)
+    parent[~core] = -1
+    return parent
+
+
+def join_components(library: str, *parts: Array) -> Array:
+    """Join the components that parts of the work found in one chunk."""
+    joiner = joiner_of_library(library)
+    core = parts[0] >= 0
+    rows = joiner.xp.flatnonzero(core)
+    parent = new_nodes(len(core), joiner.xp)
+    for part in parts:
+        joiner.link(parent, rows, part[rows])
     joiner.roots(parent)
     parent[~core] = -1
     return parent
@@ -114,7 +128,7 @@ def edges_across(meeting: Meeting, within: Sequence[Array], numbers: Sequence[Ro
         rows = xp.flatnonzero(taking)
         parent[start + rows] = side[rows] + start
     first = (parent == nodes) & xp.concatenate(core)
-    joiner.connect(*meeting.operands, parent, core, offset, same=False)
+    joiner.connect(*meeting.operands, parent, core, offset, same=False, rows=meeting.rows)
     joiner.roots(parent)
     tied = xp.flatnonzero(first & (parent != nodes))
 
@@ -181,7 +195,8 @@ def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, Bo
     low = [xp.full(len(some), NOWHERE) for some in labels[: len(meeting.chunks)]]
     # for `any` of booleans CuPy compiles kernels of CUB, for seconds; their least number has one
     if any(len(some) and int(some.min()) < 0 for some in labels):
-        joiner.lowest(*meeting.operands, (labels[0], labels[1]), (low[0], low[-1]), same=same)
+        lists = (labels[0], labels[1]), (low[0], low[-1])
+        joiner.lowest(*meeting.operands, *lists, same=same, rows=meeting.rows)
     # few rows have any, and many block pairs give them
     found = [(xp.flatnonzero(some < NOWHERE), some[some < NOWHERE]) for some in low]
     return found[0], None if same else found[1]

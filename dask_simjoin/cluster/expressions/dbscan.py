@@ -12,6 +12,7 @@ from dask_simjoin.cluster.algorithms.dbscan import (
     components_within,
     edges_across,
     final_labels,
+    join_components,
     label_cores,
     merge_edges,
     number_clusters,
@@ -37,7 +38,7 @@ class Labels(FoundByChunk):
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
     # a row's name, its count, components and labels
-    _goal = replace(CLUSTERS, result_bytes_per_row=40, single_home=True)
+    _goal = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         return ChunkLabels(chunks, plan, self.operand("spec"), self.operand("min_samples"))
@@ -68,17 +69,26 @@ class ChunkLabels(LabelledExpr):
             steps.layer, self.deterministic_token, self.chunks, plan, spec, set(every), samples - 1
         )
 
-        def meeting(i: int, j: int) -> Task:
-            return meeting_of(self.chunks, i, j, spec, plan.layout)
-
-        within = [
-            add("within", c, components_within, meeting(c, c), TaskRef(counts[c]), samples) for c in every
+        pieces = [
+            (b, i, j, (b, part[0]), meeting_of(self.chunks, i, j, spec, plan.layout, part))
+            for b, i, j, part in plan.pieces()
         ]
-        blocks = plan.blocks.tolist()
+        found: list[list[TaskRef]] = [[] for _ in every]
+        for _, i, j, place, meeting in pieces:
+            if i == j:
+                found[i].append(add("within", place, components_within, meeting, TaskRef(counts[i]), samples))
+        for c in every:
+            if not found[c]:  # it has no points
+                alone = meeting_of(self.chunks, c, c, spec, plan.layout)
+                found[c].append(add("within", (c,), components_within, alone, 0, samples))
+        join = functools.partial(join_components, spec.library)
+        within = [
+            some[0] if len(some) == 1 else add("joined", c, join, *some) for c, some in enumerate(found)
+        ]
         numbers = steps.row_numbers(plan, refs)
         edges = [
-            add("across", b, edges_across, meeting(i, j), *(List(x[i], x[j]) for x in (within, numbers)))
-            for b, (i, j) in enumerate(blocks)
+            add("across", place, edges_across, meeting, *(List(x[i], x[j]) for x in (within, numbers)))
+            for _, i, j, place, meeting in pieces
             if i != j
         ]
         merge = functools.partial(merge_edges, spec.library)
@@ -86,11 +96,10 @@ class ChunkLabels(LabelledExpr):
         begun = [add("begun", c, begun_clusters, within[c], numbers[c], forest) for c in every]
         numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, *begun)
         cores = [add("cores", c, label_cores, within[c], numbers[c], forest, numbering) for c in every]
-        low = [
-            add("border", b, border_labels, meeting(i, j), List(cores[i], cores[j]))
-            for b, (i, j) in enumerate(blocks)
-        ]
+        low: list[list[TaskRef]] = [[] for _ in range(len(plan))]
+        for b, i, j, place, meeting in pieces:
+            low[b].append(add("border", place, border_labels, meeting, List(cores[i], cores[j])))
         for c, met in enumerate(blocks_of_chunks(plan)):
-            parts = (picked(low[b], side) for b, side, _ in met)
+            parts = (picked(some, side) for b, side, _ in met for some in low[b])
             steps.layer[(self._name, c)] = Task((self._name, c), final_labels, cores[c], *parts)
         return steps.layer

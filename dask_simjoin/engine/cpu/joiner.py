@@ -11,8 +11,9 @@ from dask_simjoin.engine.cpu.kernels.regions import find_regions
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods import one_by_one
-from dask_simjoin.engine.cpu.methods.method import CpuMethod, ManyAtOnce
+from dask_simjoin.engine.cpu.methods.method import CpuMethod, ManyAtOnce, OneSided
 from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Named, Positions, Shown
+from dask_simjoin.engine.cpu.parts import comparisons
 from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
@@ -55,14 +56,15 @@ class CpuJoiner:
         start, stop = rows
         module = _module(layout.method)
         some = module.part(q, start, stop)
+        end = module.end(q, stop, layout)
         own = other = None
         if labels is not None:
             own = other = labels[0][start:stop], labels[1]
         if not same:
             return _pairs(some, d, layout, False, False, distance, other, kept, (start, 0))
-        rest = module.part(q, stop, len(q["order"]) - SWEEP_LANES)
+        rest = module.part(q, stop, end)
         if labels is not None:
-            own, other = (own[0], own[0]), (own[0], labels[0][stop:])  # type: ignore[index]
+            own, other = (own[0], own[0]), (own[0], labels[0][stop:end])  # type: ignore[index]
         found = [
             _pairs(some, some, layout, True, True, distance, own, kept, (start, start)),
             _pairs(some, rest, layout, False, True, distance, other, kept, (start, stop)),
@@ -74,15 +76,10 @@ class CpuJoiner:
 
     def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
               rows: Rows | None = None) -> None:  # fmt: skip
-        if rows is not None:
-            start, stop = rows
-            module = _module(layout.method)
-            some = module.part(q, start, stop)
-            self.visit(some, some if same else d, layout, visitor, same=same)
-            if same:
-                rest = module.part(q, stop, len(q["order"]) - SWEEP_LANES)
-                self.visit(some, rest, layout, visitor, same=False)
-            return
+        for one, other, within in comparisons(_module(layout.method), q, d, layout, same, rows):
+            self._visit(one, other, layout, visitor, within)
+
+    def _visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, same: bool) -> None:
         y = [_module(layout.method).points(s) for s in (q, d)]
 
         def show(left: np.ndarray, right: np.ndarray) -> None:
@@ -95,9 +92,14 @@ class CpuJoiner:
             _module(layout.method).pairs(q, d, layout, same, places, Shown(show), False)
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
-                taking: tuple[np.ndarray, np.ndarray], offset: int, *, same: bool) -> None:  # fmt: skip
-        if not (len(taking[0]) and len(taking[1])):
-            return
+                taking: tuple[np.ndarray, np.ndarray], offset: int, *, same: bool,
+                rows: Rows | None = None) -> None:  # fmt: skip
+        for one, other, within in comparisons(_module(layout.method), q, d, layout, same, rows):
+            if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
+                self._connect(one, other, layout, parent, taking, offset, within)
+
+    def _connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
+                 taking: tuple[np.ndarray, np.ndarray], offset: int, same: bool) -> None:  # fmt: skip
         nodes = [
             np.where(some[order], order + first, np.int64(-1))
             for some, order, first in zip(taking, _orders(q, d), (0, offset), strict=True)
@@ -117,9 +119,14 @@ class CpuJoiner:
         components.roots(parent)
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
-               low: tuple[np.ndarray, np.ndarray], *, same: bool) -> None:  # fmt: skip
-        if not (len(labels[0]) and len(labels[1])):
-            return
+               low: tuple[np.ndarray, np.ndarray], *, same: bool,
+               rows: Rows | None = None) -> None:  # fmt: skip
+        for one, other, within in comparisons(_module(layout.method), q, d, layout, same, rows):
+            if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
+                self._lowest(one, other, layout, labels, low, within)
+
+    def _lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
+                low: tuple[np.ndarray, np.ndarray], same: bool) -> None:  # fmt: skip
         orders = _orders(q, d)
         by_place = [[some[order] for some, order in zip(each, orders, strict=True)] for each in (labels, low)]
         if same:
@@ -133,25 +140,56 @@ class CpuJoiner:
         for some, order, own in zip(low, orders, found, strict=True):
             some[order] = own
 
-    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool,
-               enough: int | None = None) -> list[np.ndarray]:  # fmt: skip
-        counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if same else (q, d))]
-        if all(len(c) > SWEEP_LANES for c in counts):
-            _module(layout.method).counts(q, d, layout, same, counts[0], counts[-1], enough)
-        by_position = []
-        for side, count in zip((q, d), counts, strict=False):
-            n = len(count) - SWEEP_LANES
-            out = np.empty(n, np.int64)
-            finish.scatter(side["order"], count, out)
-            by_position.append(out)
+    def counts(self, q: Index, d: Index, layout: Layout, *, same: bool, enough: int | None = None,
+               rows: Rows | None = None) -> list[np.ndarray]:  # fmt: skip
+        module = _module(layout.method)
+        if rows is None:
+            counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if same else (q, d))]
+            if all(len(c) > SWEEP_LANES for c in counts):
+                module.counts(q, d, layout, same, counts[0], counts[-1], enough)
+            by_position = []
+            for side, count in zip((q, d), counts, strict=False):
+                n = len(count) - SWEEP_LANES
+                out = np.empty(n, np.int64)
+                finish.scatter(side["order"], count, out)
+                by_position.append(out)
+            return by_position
+        by_position = [np.zeros(len(s["order"]) - SWEEP_LANES, np.int64) for s in ((q,) if same else (q, d))]
+        if same and isinstance(module, OneSided):  # all that is near to some is as soon told
+            some = module.part(q, *rows)
+            found = np.zeros(len(some["order"]), np.int64)
+            if len(found) > SWEEP_LANES:
+                module.one_sided(some, q, layout, found)
+                n = len(found) - SWEEP_LANES
+                by_position[0][some["order"][:n]] = found[:n] - 1  # which itself is near
+            return by_position
+        for one, other, within in comparisons(module, q, d, layout, same, rows):
+            counts = [np.zeros(len(s["order"]), np.int64) for s in ((one,) if within else (one, other))]
+            if all(len(c) > SWEEP_LANES for c in counts):
+                module.counts(one, other, layout, within, counts[0], counts[-1], enough)
+            for k, (side, count) in enumerate(zip((one, other), counts, strict=False)):
+                n = len(count) - SWEEP_LANES
+                by_position[0 if same else k][side["order"][:n]] += count[:n]
         return by_position
 
-    def weights(self, q: Index, d: Index, layout: Layout, *, same: bool) -> np.ndarray:
-        counts = [np.zeros(len(s["order"]), np.int64) for s in (q, d)]
-        if all(len(c) > SWEEP_LANES for c in counts):
-            # of one index with itself the kernels meet each pair once, from its earlier place
-            _module(layout.method).counts(q, d, layout, same, counts[0], counts[1])
-        return counts[0][: len(counts[0]) - SWEEP_LANES]
+    def weights(self, q: Index, d: Index, layout: Layout, *, same: bool,
+                rows: Rows | None = None) -> np.ndarray:  # fmt: skip
+        module = _module(layout.method)
+        start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
+        pairs = np.zeros(stop - start, np.int64)
+        for one, other, within in comparisons(module, q, d, layout, same, rows):
+            counts = [np.zeros(len(s["order"]), np.int64) for s in (one, other)]
+            if all(len(c) > SWEEP_LANES for c in counts):
+                if not within and isinstance(module, OneSided):
+                    module.one_sided(one, other, layout, counts[0])
+                else:
+                    # of one index with itself the kernels meet each pair once, from its earlier place
+                    module.counts(one, other, layout, within, counts[0], counts[1])
+            pairs += counts[0][: len(pairs)]
+        return pairs
+
+    def work(self, q: Index, d: Index, layout: Layout, *, same: bool) -> np.ndarray:
+        return _module(layout.method).work(q, d, layout, same)
 
     def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
                 norm: Norm = 2, *,

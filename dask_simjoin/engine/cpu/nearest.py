@@ -127,12 +127,24 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
     )  # fmt: skip
 
 
+def part(index: Index, start: int, stop: int) -> Index:
+    """The places start ... stop-1 of an index, as queries: nothing is copied."""
+    places, boxes = slice(start, stop), slice(start // tiles.TILE, -(-stop // tiles.TILE))
+    cut = {"z": boxes, "low": boxes, "high": boxes, "start": boxes}
+    cut |= dict.fromkeys(("names", "order", "y", "half_norm"), places)
+    found = {name: index[name][some] for name, some in cut.items() if name in index}
+    return found | {name: index[name] for name in ("norm",) if name in index}
+
+
 class CpuSearcher:
     """See `Searcher`."""
+
+    grain: int | None = tiles.TILE
 
     layout = staticmethod(make_nearest_layout)
     renamed = staticmethod(renamed)
     fresh = staticmethod(fresh)
+    part = staticmethod(part)
     nearest = staticmethod(nearest)
 
 

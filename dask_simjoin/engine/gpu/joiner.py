@@ -83,10 +83,12 @@ class GpuJoiner:
                 visitor(q["order"][found.places[:, 0]], d["order"][found.places[:, 1]], away)
 
     def connect(self, q: Index, d: Index, layout: GpuLayout, parent: Array, taking: tuple[Array, Array],
-                offset: int, *, same: bool) -> None:  # fmt: skip
+                offset: int, *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
         arguments = [*taking, parent, offset]
         wide = parent.dtype == cupy.int64
-        method_of(layout.method).pass_to(Sink.LINK, q, d, layout, arguments, same=same, nodes_64=wide)
+        method_of(layout.method).pass_to(
+            Sink.LINK, q, d, layout, arguments, same=same, nodes_64=wide, rows=rows
+        )
 
     def link(self, parent: Array, left: Array, right: Array) -> None:
         if len(left):
@@ -98,21 +100,26 @@ class GpuJoiner:
             _components(parent, "tie_to_roots")(*shape_of(len(parent)), (parent, np.int64(len(parent))))
 
     def lowest(self, q: Index, d: Index, layout: GpuLayout, labels: tuple[Array, Array],
-               low: tuple[Array, Array], *, same: bool) -> None:  # fmt: skip
-        method_of(layout.method).pass_to(Sink.LOWEST, q, d, layout, [*labels, *low], same=same)
+               low: tuple[Array, Array], *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
+        method_of(layout.method).pass_to(Sink.LOWEST, q, d, layout, [*labels, *low], same=same, rows=rows)
 
     def counts(self, q: Index, d: Index, layout: GpuLayout, *, same: bool,
-               enough: int | None = None) -> list[Array]:  # fmt: skip
+               enough: int | None = None, rows: Rows | None = None) -> list[Array]:  # fmt: skip
         by_position = []
-        found = method_of(layout.method).count(q, d, layout, same=same)
+        found = method_of(layout.method).count(q, d, layout, same=same, rows=rows)
         for side, count in zip((q, d), found, strict=False):
             out = cupy.empty_like(count)
             out[side["order"]] = count
             by_position.append(out)
         return by_position
 
-    def weights(self, q: Index, d: Index, layout: GpuLayout, *, same: bool) -> Array:
-        return method_of(layout.method).count(q, d, layout, same=same, both=False)[0]
+    def weights(self, q: Index, d: Index, layout: GpuLayout, *, same: bool,
+                rows: Rows | None = None) -> Array:  # fmt: skip
+        found = method_of(layout.method).count(q, d, layout, same=same, both=False, rows=rows)[0]
+        return found if rows is None else found[slice(*rows)]
+
+    def work(self, q: Index, d: Index, layout: GpuLayout, *, same: bool) -> np.ndarray:
+        return np.ones(1)  # the kernels share out the pairs of one index over all of its places
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float,
                 norm: Norm = 2, *, everywhere: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip

@@ -64,6 +64,8 @@ def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
 class GpuSearcher:
     """See `Searcher`."""
 
+    grain: int | None = None  # one search fills a GPU
+
     @staticmethod
     def layout(lower: Any, upper: Any, mean: Any, variance: Any, sample: Any,
                norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip

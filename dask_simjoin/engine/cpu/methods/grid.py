@@ -114,3 +114,11 @@ def counts(q: Index, d: Index, layout: GridLayout, same: bool, q_counts: np.ndar
     """Add up the pairs of each place of both sides."""
     names = [side["order"] for side in (q, d)]
     run(q, d, layout, same, names, None, (q_counts, d_counts), np.zeros(6, np.int64))
+
+
+def work(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
+    return np.ones(1)  # a cell meets those around it, wherever it is
+
+
+def end(index: Index, stop: int, layout: GridLayout) -> int:
+    return len(index["order"]) - SWEEP_LANES

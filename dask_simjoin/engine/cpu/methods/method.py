@@ -61,6 +61,20 @@ class CpuMethod(Protocol):
     def tell(self, index: Index, layout: Layout) -> Numbers:
         """Count what a join of an index with itself does, or looks at, for its profile."""
 
+    def work(self, q: Index, d: Index, layout: Layout, same: bool) -> np.ndarray:
+        """Estimate how much work equal parts of the first side's places give: see `Joiner.work`."""
+
+    def end(self, index: Index, stop: int, layout: Layout) -> int:
+        """Return the place after the last one that those before `stop` may be near to."""
+
+
+@runtime_checkable
+class OneSided(Protocol):
+    """The function of one that counts the pairs of one side as fast as those of both at once."""
+
+    def one_sided(self, q: Index, d: Index, layout: Layout, q_counts: np.ndarray) -> None:
+        """Add up the points of `d` near each place of `q`, itself included where it is in both."""
+
 
 @runtime_checkable
 class ManyAtOnce(Protocol):

@@ -113,3 +113,20 @@ def _count(q: Index, d: Index, layout: SweepLayout, half: bool, found: np.ndarra
         layout.grid.sweep, q["cols"], q["keys"], q["starts"], d["cols"], d["keys"], d["starts"], offsets,
         most, layout.threshold, kind_of(layout.norm), half, found, at,
     )  # fmt: skip
+
+
+def work(q: Index, d: Index, layout: SweepLayout, same: bool) -> np.ndarray:
+    return np.ones(1)  # a row of the grid meets those around it, wherever it is
+
+
+def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray) -> None:
+    _count(q, d, layout, False, q_counts)
+
+
+def end(index: Index, stop: int, layout: SweepLayout) -> int:
+    keys, starts = index["keys"], index["starts"]
+    if not stop:
+        return 0
+    row = int(np.searchsorted(starts, stop - 1, side="right")) - 1
+    most = keys[row] + layout.grid.offsets(half=True)[-1]
+    return int(starts[np.searchsorted(keys, most, side="right")])

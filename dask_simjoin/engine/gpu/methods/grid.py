@@ -202,26 +202,27 @@ def batches(q: Index, d: Index, layout: GridLayout, *, same: bool,
     yield from found_by(*flow(join, join.estimate(), most), len(join.places))
 
 
-def count(q: Index, d: Index, layout: GridLayout, *, same: bool, both: bool = True) -> list[Array]:
+def count(q: Index, d: Index, layout: GridLayout, *, same: bool, both: bool = True,
+          rows: Rows | None = None) -> list[Array]:  # fmt: skip
     """Numbers of pairs of each place of the queries, and (`both`) of each place of the other side.
 
     Of one index with itself they are one array: pairs of each place, or (not `both`) only those that
-    `batches` gives for it.
+    `batches` gives for it.  `rows`: as there.
     """
     counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
-    if len(q["y"]) and len(d["y"]):
-        join = Launch.of(q, d, layout, same, COUNTING=1)
+    if len(q["y"]) and len(d["y"]) and (rows is None or rows[0] < rows[1]):
+        join = Launch.of(q, d, layout, same, rows, COUNTING=1)
         other = counts[-1] if both else np.uint64(0)
         _at_once(join, np.uint64(0), (counts[0], other))
     return [c.view(cupy.int64) for c in counts]
 
 
 def pass_to(sink: Sink, q: Index, d: Index, layout: GridLayout, arguments: Sequence[Array | int], *,
-            same: bool, nodes_64: bool = False) -> None:  # fmt: skip
-    """Show all pairs to one of the sinks of `components.cuh`, with the arguments that it says."""
-    if not len(q["y"]) or not len(d["y"]):
+            same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+    """Show all pairs, or those of `rows`, to one of the sinks of `components.cuh`, with its arguments."""
+    if not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1]):
         return
-    join = Launch.of(q, d, layout, same, SINK=sink.value, NODES_64=int(nodes_64))
+    join = Launch.of(q, d, layout, same, rows, SINK=sink.value, NODES_64=int(nodes_64))
     given = [q["order"], d["order"], *arguments]
     at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
     _at_once(join, at, (np.uint64(0), np.uint64(0)))

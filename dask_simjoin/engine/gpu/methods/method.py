@@ -74,9 +74,13 @@ class GpuMethod(Protocol):
         layout's grain, and a stop that is one or the end.  `most`: pairs of a batch.
         """
 
-    def count(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, both: bool = True) -> list[Array]:
-        """Count pairs of each place of the queries, and (`both`) of each place of the other side."""
+    def count(self, q: Index, d: Index, layout: GpuLayout, *, same: bool, both: bool = True,
+              rows: Rows | None = None) -> list[Array]:  # fmt: skip
+        """Count pairs of each place of the queries, and (`both`) of each place of the other side.
+
+        `rows`: only the pairs that `batches` gives for them.
+        """
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
-                same: bool, nodes_64: bool = False) -> None:  # fmt: skip
-        """Show all pairs to a sink, with the arguments that it says."""
+                same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+        """Show all pairs, or those of `rows`, to a sink, with the arguments that it says."""

@@ -156,6 +156,10 @@ def build(x: Array, layout: DeviceLayout) -> Index:
     return device.build(x, layout, BUILDER)
 
 
+def _nothing(rows: Rows | None) -> bool:
+    return rows is not None and rows[0] >= rows[1]
+
+
 def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
             rows: Rows | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
     """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
@@ -164,7 +168,7 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
     layout's grain, and a stop that is one or the end.  Any such cut of all places gives each pair once.
     `most`: pairs of a batch.
     """
-    if not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1]):
+    if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
     join = _Launch(q, d, layout, same, rows=rows)
     most = min(most or BATCH, BATCH, int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8)
@@ -183,25 +187,26 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, same: bool,
         room = int(min(most, max(room, left)))
 
 
-def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = True) -> list[Array]:
+def count(q: Index, d: Index, layout: DeviceLayout, *, same: bool, both: bool = True,
+          rows: Rows | None = None) -> list[Array]:  # fmt: skip
     """Numbers of pairs of each place of the queries, and (`both`) of each place of the other side.
 
     Of one index with itself they are one array: pairs of each place, or (not `both`) only those that
-    `batches` gives for it.
+    `batches` gives for it.  `rows`: as there.
     """
     counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
-    if len(q["y"]) and len(d["y"]):
-        join = _Launch(q, d, layout, same, counting=True)
+    if len(q["y"]) and len(d["y"]) and not _nothing(rows):
+        join = _Launch(q, d, layout, same, counting=True, rows=rows)
         join.run(0, np.uint64(0), (counts[0], counts[-1] if both else np.uint64(0)))
     return [c.view(cupy.int64) for c in counts]
 
 
 def pass_to(sink: Sink, q: Index, d: Index, layout: DeviceLayout, arguments: Sequence[Array | int], *,
-            same: bool, nodes_64: bool = False) -> None:  # fmt: skip
-    """Show all pairs to one of the sinks of `components.cuh`, with the arguments that it says."""
-    if not len(q["y"]) or not len(d["y"]):
+            same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+    """Show all pairs, or those of `rows`, to one of the sinks of `components.cuh`, with its arguments."""
+    if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
-    join = _Launch(q, d, layout, same, SINK=sink.value, NODES_64=nodes_64)
+    join = _Launch(q, d, layout, same, rows=rows, SINK=sink.value, NODES_64=nodes_64)
     given = [q["order"], d["order"], *arguments]
     at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
     none = np.uint64(0)

@@ -1,0 +1,28 @@
+"""Cut the queries of a join of two indexes: what a part of their places is compared with, nothing copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dask_simjoin.engine.cpu.methods.method import CpuMethod
+from dask_simjoin.engine.protocols import Layout, Rows
+from dask_simjoin.metrics.types import Index
+
+
+def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, same: bool,
+                rows: Rows | None) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
+    """Go through the joins that give what the first side's places `rows` give; None: all of them do.
+
+    Of one index with itself (`same`) a pair belongs to its earlier place: a part meets itself, and what
+    comes after it and may be near.
+    """
+    if rows is None:
+        yield q, d, same
+        return
+    start, stop = rows
+    some = module.part(q, start, stop)
+    if not same:
+        yield some, d, False
+        return
+    yield some, some, True
+    yield some, module.part(q, stop, module.end(q, stop, layout)), False

@@ -1,0 +1,216 @@
+"""What the steps of a join cost: measured, and put together for each way to run it.
+
+The numbers are those of one core of an AMD EPYC 9B14 at about 3.7 GHz, and of one H200; what is chosen by
+them only depends on their ratios.  ``python -m benchmarks dask.choices`` compares what they say with what
+each way took.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.chunking.base import JoinChunks
+from dask_simjoin.planning.goal import Goal
+
+NANO = 1e-9
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Say what a thread or a GPU takes, in nanoseconds.
+
+    Attributes
+    ----------
+    read, read_number : float
+        To summarise a row, to read it again and to put it into its chunk, and each of its numbers.
+    build, build_number : float
+        To index a row, and each of its numbers.
+    visit : float
+        To look for what a row of a block is near to, besides what is compared.
+    compare : float
+        To compare two points, for each dimension.
+    pair : float
+        To find a pair and to say what it is.
+    shuffle, shuffle_number : float
+        To send a row to another chunk and to sort it there, and each of its numbers.
+    task : float
+        For the scheduler to run a task.
+    byte : float
+        To move a byte between workers.
+    """
+
+    read: float
+    read_number: float
+    build: float
+    build_number: float
+    visit: float
+    compare: float
+    pair: float
+    shuffle: float
+    shuffle_number: float
+    task: float
+    byte: float
+
+
+SWEEP = Rates(20, 10, 14, 3, 35, 0.0, 3, 220, 40, 2.5e5, 0.0)
+TILES = Rates(20, 10, 190, 6.5, 60, 0.007, 10, 220, 40, 2.5e5, 0.0)
+DEVICE = Rates(1, 0.5, 2, 0.3, 4, 1.2e-5, 0.1, 10, 2, 2.5e5, 0.0)
+
+SWEPT_DIMS = 2
+"""Dimensions of which `SWEEP` tells; each one more makes three times as many rows of a grid to look at."""
+
+PRUNED_DIMS = 12
+"""Dimensions from which all numbers of two points are compared."""
+
+CLUSTER_TASK = 1.2e6
+"""Nanoseconds of a task on a cluster."""
+
+CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
+"""Nanoseconds to move a byte between processes, and between GPUs."""
+
+SHUFFLE_FACTOR = {"tasks": 1.0, "disk": 3.0, "p2p": 2.5}
+"""What shuffling costs in Dask's ways, in units of the one by tasks."""
+
+PIECES_PER_THREAD = 4
+"""Pieces of the whole work for each thread: what is left to wait for in the end is a part of one."""
+
+SEARCH = 40.0
+"""What it is to search the neighbours of a row in a chunk, in units of looking for what it is near to."""
+
+SEARCH_COMPARED = 3.0
+"""What it is to compare points whose nearest are sought, in units of comparing them with a threshold."""
+
+LEAST_PIECE, LEAST_CLUSTER_PIECE = 0.02, 0.05
+"""Seconds of work that are worth a task of their own."""
+
+LEAST_ROWS = 1024
+"""Rows of queries of a piece."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Tell what a join costs where it will run.
+
+    Attributes
+    ----------
+    method : str
+        How chunks are indexed.
+    dims : int
+    near : float
+        The share of all pairs of points whose tiles are near enough to be compared.
+    rows : float
+        Of all tables together.
+    goal : Goal
+    have : Resources
+    """
+
+    method: str
+    dims: int
+    near: float
+    rows: float
+    goal: Goal
+    have: Resources
+
+    @property
+    def rates(self) -> Rates:
+        """Choose what steps take."""
+        if self.have.gpu:
+            return DEVICE
+        return SWEEP if self.method == "sweep" and self.goal.k is None else TILES
+
+    @property
+    def _visit(self) -> float:
+        more = 3.0 ** (self.dims - SWEPT_DIMS) if self.rates is SWEEP else 1.0
+        if self.goal.k is not None:
+            more = SEARCH
+        return NANO * self.rates.visit * max(more, 1 / 3)
+
+    @property
+    def _task(self) -> float:
+        return NANO * (CLUSTER_TASK if self.have.cluster else self.rates.task)
+
+    def _row(self, each: float, number: float) -> float:
+        return NANO * (each + number * self.dims)
+
+    def compared(self, candidates: float) -> float:
+        """Seconds to compare so many pairs of points, of which boxes leave out what is not near."""
+        return NANO * self.rates.compare * self.dims * min(1.0, self.dims / PRUNED_DIMS) * candidates
+
+    def blocks(self, chunks: JoinChunks, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+        """Seconds (block pairs,) that a thread takes to go through each of them once; `pairs`: they give."""
+        rows, (i, j) = chunks.rows, blocks.T
+        visited = rows[i] + np.where(i == j, 0.0, rows[j])
+        candidates = chunks.candidates(blocks)
+        whole = self.near * self.rows**2 / 2
+        met = candidates * min(1.0, whole / max(float(candidates.sum()), 1.0))
+        found: np.ndarray = NANO * self.rates.pair * pairs
+        return found + self._visit * visited + self.compared(1.0) * met
+
+    def searches(self, rows: np.ndarray, met: np.ndarray) -> np.ndarray:
+        """Seconds (chunks,) to search the neighbours of so many rows among so many of all others."""
+        compared: np.ndarray = SEARCH_COMPARED * self.compared(1.0) * self.near * rows * met
+        return self._visit * rows + compared
+
+    def reading(self) -> float:
+        """Seconds of all threads to read the tables, whatever chunks are made of."""
+        return self.rows * self._row(self.rates.read, self.rates.read_number) / self.have.threads
+
+    def making(self, chunks: JoinChunks, tasks: int) -> float:
+        """Seconds from what was read to the last index; `tasks`: that it takes, block pairs besides."""
+        rates, threads, rows = self.rates, self.have.threads, chunks.rows
+        largest, whole = float(rows.max(initial=0.0)), float(rows.sum())
+        # chunks are not cut while they are indexed
+        seconds = max(whole / threads, largest) * self._row(rates.build, rates.build_number)
+        if chunks.method is not None:
+            factor = SHUFFLE_FACTOR[chunks.method] / threads
+            seconds += factor * whole * self._row(rates.shuffle, rates.shuffle_number)
+        return seconds + tasks * self._task
+
+    def moving(self, chunks: JoinChunks, row_bytes: float) -> float:
+        """Seconds to bring chunks to workers that have others; threads share theirs."""
+        if not self.have.cluster or self.have.workers < 2:
+            return 0.0
+        byte = NANO * (DEVICE_BYTE if self.have.gpu else CLUSTER_BYTE)
+        apart = 1 - 1 / self.have.workers
+        visited = chunks.visits[1] - float(chunks.rows.sum())  # beyond each chunk's meeting with itself
+        most = float(chunks.rows.sum()) * (self.have.workers - 1)
+        if len(chunks) < self.have.workers:  # a chunk whose queries are cut is sent to all
+            visited = most
+        return min(visited * apart, most) * row_bytes * byte / self.have.workers
+
+    def shuffled(self, method: str) -> float:
+        """Seconds that chunks take at least for which rows are shuffled."""
+        each = self._row(self.rates.build, self.rates.build_number) + self.goal.joins * self._visit
+        shuffle = SHUFFLE_FACTOR[method] * self._row(self.rates.shuffle, self.rates.shuffle_number)
+        return self.rows * (each + shuffle) / self.have.threads
+
+    def made(self, chunks: JoinChunks, tasks: int, row_bytes: float) -> float:
+        """Seconds until chunks are where they are needed; `tasks`: that make them."""
+        tasks += self.goal.joins * chunks.visits[0]
+        return self.making(chunks, tasks) + self.moving(chunks, row_bytes)
+
+    def choosing(self, chunks: JoinChunks, tasks: int, row_bytes: float) -> float:
+        """Seconds of what depends on how rows are cut into chunks."""
+        visits = self.goal.joins * self._visit * chunks.visits[1] / self.have.threads
+        return self.made(chunks, tasks, row_bytes) + visits
+
+    def expected(self, made: float, seconds: np.ndarray) -> float:
+        """Seconds from the first task to the last: see `made`, and `blocks` or `searches`."""
+        return self.reading() + made + float(seconds.sum()) * self.goal.joins / self.have.threads
+
+    def pieces(self, seconds: np.ndarray, rows: np.ndarray, row_bytes: float) -> np.ndarray:
+        """Cut the work of each block pair (n,) into pieces of about equal work.
+
+        `rows`: of their first chunks.  A piece may find a number for each row of both chunks, so there are
+        no more of them than what a chunk itself takes.
+        """
+        if self.have.threads < 2 or not len(seconds):
+            return np.ones(len(seconds), np.int64)
+        least = LEAST_CLUSTER_PIECE if self.have.cluster else LEAST_PIECE
+        piece = max(float(seconds.sum()) / (PIECES_PER_THREAD * self.have.threads), least)
+        most = np.minimum(max(2.0, row_bytes // 2), rows // LEAST_ROWS)
+        wanted = np.ceil(seconds / piece - 0.25).clip(1)
+        return np.minimum(wanted, most.clip(1)).astype(np.int64)

@@ -1,0 +1,149 @@
+"""Work that is cut into pieces: what they give together, and how even they are."""
+
+import itertools
+
+import dask
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.planning import costs
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.goal import COUNTS, Goal
+from dask_simjoin.tasks.chunks import make_chunk
+from dask_simjoin.tasks.meeting import Meeting, equal_work
+from tests.support.density import labels_of_neighbours
+from tests.support.frames import split
+from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
+from tests.support.points import cases, frame_of
+from tests.support.profiles import examples
+
+
+@pytest.fixture
+def fine(monkeypatch):
+    """Cut whatever can be cut."""
+    monkeypatch.setattr(costs, "LEAST_PIECE", 0.0)
+    monkeypatch.setattr(costs, "LEAST_ROWS", 1)
+
+
+def nearest(x, k):
+    """Rows and their k nearest others, ties by number."""
+    away = squared_distances(x, x)
+    np.fill_diagonal(away, np.inf)
+    order = np.lexsort((np.broadcast_to(np.arange(len(x)), away.shape), away), axis=1)[:, :k]
+    return [(i, j) for i, row in enumerate(order.tolist()) for j in row if i != j]
+
+
+@pytest.mark.parametrize("partitioning", ["entity", "spatial", "auto"])
+@pytest.mark.parametrize(("rows", "dims", "eps"), [(700, 2, 0.06), (700, 5, 0.3), (400, 20, 1.25)])
+def test_pieces_give_together_what_the_whole_gives(fine, partitioning, rows, dims, eps):
+    x = np.random.default_rng(dims).uniform(size=(rows, dims)).round(2)
+    x[::50] = x[0]
+    frame = frame_of(x)
+    ddf = split(frame, (rows // 3,))
+    near = squared_distances(x, x) <= eps * eps
+    expected = brute_force(x, eps)
+    how = {"partitioning": partitioning}
+    with dask.config.set(scheduler="threads", num_workers=3):
+        plan = ddf.simjoin.count_pairs(eps, **how).expr.plan
+        assert plan.parts.max() > 1
+        assert ddf.simjoin.count_pairs(eps, **how).compute() == len(expected)
+        both = ddf.simjoin.count_pairs(eps, pairs="both", include_self=True, **how).compute()
+        assert both == near.sum()
+        assert_same_pairs(as_set(ddf.simjoin.self_join(eps, **how).compute()), expected)
+        counts = ddf.simjoin.neighbor_counts(eps, **how).compute()
+        pd.testing.assert_series_equal(counts, frame.simjoin.neighbor_counts(eps))
+        for samples in (2, 4):
+            labels = ddf.simjoin.dbscan(eps, samples, **how)
+            assert labels.compute().tolist() == labels_of_neighbours(near, samples)
+        found = ddf.simjoin.knn_join(k=3, **how).compute().sort_values(["left", "rank"])
+        assert list(zip(found.left, found.right, strict=True)) == nearest(x, 3)
+        distances = ddf.simjoin.k_distances(3, **how).compute()
+        pd.testing.assert_series_equal(distances, frame.simjoin.k_distances(3))
+
+
+@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
+def test_pieces_of_radii_and_of_two_tables(fine, partitioning):
+    rng = np.random.default_rng(1)
+    x, y = rng.uniform(size=(500, 2)), rng.uniform(size=(300, 2))
+    radius = rng.uniform(0, 0.1, 500)
+    frame, other = frame_of(x).assign(r=radius), frame_of(y)
+    near = np.sqrt(squared_distances(x, y)) <= 0.05
+    how = {"partitioning": partitioning}
+    with dask.config.set(scheduler="threads", num_workers=3):
+        left, right = split(frame, (200,)), split(other, (100,))
+        columns = {"on": ["c0", "c1"]}
+        pairs = left.simjoin.join(right, 0.05, **columns, **how)
+        assert as_set(pairs.compute()) == {(i, j) for i, j in zip(*np.nonzero(near), strict=True)}
+        alone = as_set(left.simjoin.join(right, 0.05, how="left", **columns, **how).compute().dropna())
+        assert alone == as_set(pairs.compute())
+        count = left.simjoin.count_pairs("r", pairs="both", **columns, **how)
+        assert count.compute() == frame.simjoin.count_pairs("r", pairs="both", **columns)
+
+
+@settings(max_examples=examples(60))
+@given(cases(max_dims=9, max_points=200), st.integers(2, 7))
+def test_parts_of_a_meeting_are_the_whole(case, parts):
+    frame = frame_of(case.x)
+    spec, layout, source = _planned(frame, case.eps)
+    chunk = make_chunk(frame, (0, source), spec, layout)
+    whole = Meeting(chunk, chunk, True, spec, layout)
+    joiner = whole.joiner
+    ranges = [whole._replace(part=(k, parts)).rows for k in range(parts)]
+    assert ranges[0][0] == 0 and ranges[-1][1] == len(case.x)
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(ranges))
+    found = sum(joiner.counts(*whole.operands, same=True, rows=rows)[0] for rows in ranges)
+    assert found.tolist() == joiner.counts(*whole.operands, same=True)[0].tolist()
+    pairs = sum(int(joiner.weights(*whole.operands, same=True, rows=rows).sum()) for rows in ranges)
+    assert 2 * pairs == found.sum()
+
+
+def _planned(frame, eps):
+    with dask.config.set(scheduler="sync"):
+        expr = split(frame, ()).simjoin.count_pairs(eps).expr
+        return expr.operand("spec"), expr.plan.layout, expr.plan.sources[0][0]
+
+
+@pytest.mark.parametrize("dims", [6, 16])
+def test_parts_are_even(dims):
+    """Of points all of which meet, and of such as meet few others: no part does half more than its share."""
+    x = np.random.default_rng(0).uniform(size=(30_000, dims))
+    frame = frame_of(x)
+    spec, layout, source = _planned(frame, 0.25 if dims == 6 else 1.0)
+    chunk = make_chunk(frame, (0, source), spec, layout)
+    whole = Meeting(chunk, chunk, True, spec, layout)
+    work = np.repeat(whole.joiner.work(*whole.operands, same=True), 100)
+    done = np.concatenate([[0.0], np.cumsum(work)]) / work.sum()
+    places = np.linspace(0, len(x), len(done))
+    for parts in (2, 5, 8):
+        shares = [
+            float(np.diff(np.interp(whole._replace(part=(k, parts)).rows, places, done))[0])
+            for k in range(parts)
+        ]
+        assert max(shares) < 1.5 / parts
+
+
+def test_equal_work():
+    assert equal_work(np.ones(1), 100, 1, 4) == [0, 25, 50, 75, 100]
+    assert equal_work(np.array([3.0, 1.0]), 100, 1, 2) == [0, 33, 100]
+    assert equal_work(np.ones(1), 10, 64, 3) == [0, 0, 0, 10]
+
+
+def test_pieces_are_as_even_as_the_estimate():
+    for threads in (2, 8):
+        have = Resources(threads)
+        made = Costs("tiles", 16, 1.0, 1e6, COUNTS, have)
+        seconds = np.array([8.0, 1.0, 1.0, 0.001])
+        rows = np.full(4, 1e6)
+        parts = made.pieces(seconds, rows, 1000.0)
+        assert parts[-1] == 1 and (seconds / parts).max() <= 1.5 * seconds.sum() / (4 * threads)
+    one = Costs("tiles", 16, 1.0, 1e6, COUNTS, Resources(1))
+    assert one.pieces(seconds, rows, 1000.0).tolist() == [1, 1, 1, 1]
+
+
+def test_a_search_costs_more_than_a_look():
+    look, search = (Costs("tiles", 4, 0.1, 1e5, goal, Resources(2)) for goal in (COUNTS, Goal(k=5)))
+    assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compared(1e10 * 0.1)
