@@ -21,7 +21,10 @@ MAX_DEVICE_CHUNK = 4 * 2**30
 LEAST_CHUNK = 2**20
 
 LOCAL_CHUNK = 128 * 2**20
-"""Bytes of a chunk without a cluster."""
+"""Bytes of a chunk, and of a partition of the result, without a cluster, where memory tells nothing."""
+
+MAX_LOCAL_CHUNK = 2**30
+"""Bytes of a chunk without a cluster, at most: threads share it, and cut its queries."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Resources:
         Whether tasks run on GPUs, one each, and `memory` is theirs.
     workers : int
         Processes with memory of their own, between which chunks move.
+    shared : int or None
+        Bytes for each of this process's threads, which share its memory; None: they do not, or are not known.
     """
 
     threads: int = 1
@@ -50,6 +55,7 @@ class Resources:
     limit: int | None = None
     gpu: bool = False
     workers: int = 1
+    shared: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,8 +98,12 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
             origin = "the default on workers with enough memory"
     else:
         chunk, origin = LOCAL_CHUNK, "the default without a cluster"
+        if resources.shared is not None:
+            chunk = min(max(resources.shared // SHARE, LOCAL_CHUNK), MAX_LOCAL_CHUNK)
+            if chunk > LOCAL_CHUNK:
+                origin = f"by the memory of {format_bytes(resources.shared)} for each thread of this process"
     chosen = blocksize is not None or settings.blocksize is not None
-    output = chunk
+    output = chunk if chosen or resources.memory is not None else LOCAL_CHUNK
     if resources.gpu and not chosen and resources.memory is not None:
         output = resources.memory // SHARE  # pairs are written once, and never compared with each other
     return Budget(chunk, settings.output or output, settings.result, chosen, origin)

@@ -86,6 +86,9 @@ SEARCH_COMPARED = 3.0
 LEAST_PIECE, LEAST_CLUSTER_PIECE = 0.02, 0.05
 """Seconds of work that are worth a task of their own."""
 
+SPLIT = 0.5
+"""How much more is compared where each row is in a chunk of its own: boxes of fewer points are larger."""
+
 LEAST_ROWS = 1024
 """Rows of queries of a piece."""
 
@@ -194,8 +197,9 @@ class Costs:
 
     def choosing(self, chunks: JoinChunks, tasks: int, row_bytes: float) -> float:
         """Seconds of what depends on how rows are cut into chunks."""
-        visits = self.goal.joins * self._visit * chunks.visits[1] / self.have.threads
-        return self.made(chunks, tasks, row_bytes) + visits
+        split = SPLIT * (1 - float((chunks.rows**2).sum()) / max(float(chunks.rows.sum()), 1.0) ** 2)
+        join = self._visit * chunks.visits[1] + split * self.compared(self.near * self.rows**2 / 2)
+        return self.made(chunks, tasks, row_bytes) + self.goal.joins * join / self.have.threads
 
     def expected(self, made: float, seconds: np.ndarray) -> float:
         """Seconds from the first task to the last: see `made`, and `blocks` or `searches`."""

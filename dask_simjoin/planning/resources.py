@@ -46,7 +46,7 @@ def resources(library: str) -> Resources:
         memory = min(each, default=own) // many
         return Resources(max(1, threads), memory, True, gpu=True, workers=max(1, len(workers)))
     if client is None:
-        return Resources(threads=local)
+        return Resources(threads=local, shared=MEMORY_LIMIT // local)
     limited = [(w["memory_limit"], w["nthreads"]) for w in workers.values() if w["memory_limit"]]
     memory = min((max(limit - ITSELF, limit // 3) // n for limit, n in limited), default=None)
     threads = sum(w["nthreads"] for w in workers.values())
