@@ -238,9 +238,7 @@ def work(q: Index, d: Index, layout: TilesLayout, same: bool) -> np.ndarray:
     if not number or not len(d["low"]):
         return np.ones(1)
     some = np.unique(np.linspace(0, number - 1, SAMPLED).astype(np.int64))
-    most: Any = layout.threshold
-    if layout.filter is not None:
-        most = layout.filter.box_reach(max(q["norm"], d["norm"]))
+    most = layout.box_reach(q, d)
     found = np.empty(len(some))
     for n, tile in enumerate(some.tolist()):
         first = tile if same else 0
