@@ -67,7 +67,7 @@ def test_only_what_is_asked_for_is_read_and_made():
     some = lazy[["kind_right"]]
     assert list(some.compute(scheduler="sync").columns) == ["kind_right"]
     source = lazy.expr.operand("source").inner
-    assert list(source.columns) == ["x", "y", "name", "count", "kind", "flag"]
+    assert list(source.columns) == ["x", "y", "name", "kind", "count", "flag"]  # the frame's order
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)

@@ -79,7 +79,7 @@ class Filter:
         of 1 + g at most, and by d 2**-149 where squares underflow; |a_i - a_j| is larger by at most
         u(|a_i| + |a_j|).  E2 is above E**2 by a factor of 1 + 8u and a little, far below another u of it.
         """
-        left = self.eps2 * (1 - 16 * U) - rest * self.scale**2 * (1 + 2.0**-20)
+        left = self.eps2 * (1 - 16 * U) - rest * self.scale * self.scale * (1 + 2.0**-20)
         inner = math.sqrt(max(left, 0.0)) - 3 * U * math.sqrt(largest_norm)
         value = max(inner, 0.0) ** 2 * (1 - self.kappa - 8 * U) - len(self.centre) * 2.0**-140
         return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-126 else np.float32(-1)

@@ -77,7 +77,7 @@ class TilesLayout:
         Their halves of squared distances, scaled, must leave room for what other dimensions add.
         """
         assert self.filter is not None
-        rest = 0.0 if self.screen is None else self.screen.rest * self.filter.scale**2
+        rest = 0.0 if self.screen is None else self.screen.rest * self.filter.scale * self.filter.scale
         return self.filter.sure + rest / 2 * (1 + 2.0**-20)
 
     @property
