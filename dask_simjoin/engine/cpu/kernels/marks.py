@@ -20,7 +20,7 @@ from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.types import Array
 
-PAIRS, COUNT, LINK, LOWEST = range(4)
+COUNT, LINK, LOWEST = range(3)
 """Tasks.  Marks of `COUNT`: 1 if all counts are enough.  Of `LINK`: a node of the one set that all points
 which take part are in; or one of the following.  Of `LOWEST`: `OPEN` if a point has no label, plus `KNOWN` if
 one has."""
@@ -168,7 +168,7 @@ def own_pairs(notes: Any, a: int, points: int) -> None:
     """Note that all points of a tile are near each other."""
     first, last = a * TILE, min((a + 1) * TILE, points)
     if notes.task == LINK:
-        _tie_tile(notes, notes.q_values, notes.q_marks, a, points, -1)
+        _tie_tile(notes, notes.q_values, notes.q_marks, a, points, np.int64(-1))
         return
     for i in range(first, last):
         notes.q_values[i] += last - 1 - i

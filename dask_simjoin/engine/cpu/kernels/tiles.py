@@ -20,7 +20,6 @@ from dask_simjoin.engine.cpu.kernels.marks import (
     LINK,
     LOWEST,
     MIXED,
-    PAIRS,
     all_pairs,
     mark_nodes,
     mark_tile,
@@ -66,7 +65,7 @@ def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: in
                notes: Any, a: int, q_points: int, d_points: int, found: Array) -> int:  # fmt: skip
     """Write the numbers of the tiles >= `least` within `reach` of tile `a` to `found`; how many.
 
-    `low`, `high`: the tile's box.  Of a task but `PAIRS` those are left out of which nothing is to be found
+    `low`, `high`: the tile's box.  With `notes` those are left out of which nothing is to be found
     out, and those of which all pairs are within `sure` are noted at once.
     """
     lower, upper, levels = tree
@@ -78,7 +77,8 @@ def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: in
     n = 0
     size = 1
     stack[0], depth[0] = 0, top
-    task, q_marks, d_marks, parent = notes.task, notes.q_marks, notes.d_marks, notes.parent
+    if notes is not None:
+        task, q_marks, d_marks, parent = notes.task, notes.q_marks, notes.d_marks, notes.parent
     while size > 0:
         size -= 1
         group, level = stack[size], depth[size]
@@ -90,7 +90,7 @@ def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: in
             skip = first - group * TILE
             mask = mask & (ALL << np.uint64(skip)) if skip < TILE else NONE
         whole = NONE
-        if mask != NONE and task in (COUNT, LINK):
+        if notes is not None and mask != NONE and task in (COUNT, LINK):
             whole = mask & boxes_within(lower.ctypes.data + at, upper.ctypes.data + at, d, low.ctypes.data,
                                         high.ctypes.data, sure, norm)  # fmt: skip
         limit = tiles if level == 0 else levels[level] - levels[level - 1]
@@ -101,7 +101,7 @@ def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: in
             mask &= mask - ONE
             if child >= limit:
                 break
-            if task != PAIRS:
+            if notes is not None:
                 x, y = q_marks[a], d_marks[marks + child]
                 told = settled(task, x, y)
                 if told == 1 or (told == ASK and find(parent, x) == find(parent, y)):
@@ -132,7 +132,8 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
     the room it needs (0: the join is complete).  ``state[3]`` and ``state[4]`` count the
     pairs that only float64 could decide and those of them that it refused.
 
-    Of a task but `PAIRS` nothing is written but `notes`, which is of one side twice if `same`.
+    With `notes` nothing is written but them, which are of one side twice if `same`; with None there is
+    nothing of them in what is compiled.
 
     `q` and `d` are what is known of the two sides: see `sides`; `q_z`: address
     of the queries' vectors and bytes of a tile, and `swept` of the vectors that are read first; `norm`: see
@@ -147,24 +148,25 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
     state[2] = 0
     z_base, z_step = swept
     share = z_step // (64 * GROUPS) if z_step <= PREFETCHED else 0
-    task, enough, levels = notes.task, notes.enough, d_tree[2]
-    q_values, d_values, q_lowest, d_lowest = notes.q_values, notes.d_values, notes.q_low, notes.d_low
-    q_marks, d_marks, parent = notes.q_marks, notes.d_marks, notes.parent
-    marking = task == LINK or (task == COUNT and enough != ENDLESS)
-    unsettled = MIXED if task == LINK else 0
-    # tiles meet themselves first, where that tells much of them
-    own_round = q_low.shape[0] if same and task != PAIRS else 0
-    again = own_round  # when marks of nodes are made anew
-    if task != PAIRS:
+    levels, own_round = d_tree[2], 0
+    if notes is not None:
+        task, enough = notes.task, notes.enough
+        q_values, d_values, q_lowest, d_lowest = notes.q_values, notes.d_values, notes.q_low, notes.d_low
+        q_marks, d_marks, parent = notes.q_marks, notes.d_marks, notes.parent
+        marking = task == LINK or (task == COUNT and enough != ENDLESS)
+        unsettled = MIXED if task == LINK else 0
+        # tiles meet themselves first, where that tells much of them
+        own_round = q_low.shape[0] if same else 0
+        again = own_round  # when marks of nodes are made anew
         mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
         if not same:
             mark_tiles(notes, notes.d_values, notes.d_marks, d_points)
     for turn in range(state[0], own_round + q_low.shape[0]):
         a = turn if turn < own_round else turn - own_round
-        if task != PAIRS and turn == again:
+        if notes is not None and turn == again:
             mark_nodes(notes, notes.d_marks, tiles, levels)
             again = own_round + max(2 * a, 1) if marking else -1
-        if turn < own_round:
+        if notes is not None and turn < own_round:
             count, found[0] = 1, a
             if settled(task, q_marks[a], q_marks[a]) == 1:
                 count = 0
@@ -172,19 +174,18 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
                 own_pairs(notes, a, q_points)
                 count = 0
         else:
-            least = 0 if not same else (a if task == PAIRS else a + 1)
+            least = 0 if not same else (a if notes is None else a + 1)
             count = candidates(d_tree, q_low[a], q_high[a], reach, sure_span, tiles, least, norm, notes, a,
                                q_points, d_points, found)  # fmt: skip
         valid = ALL if (a + 1) * TILE <= q_points else (ONE << np.uint64(q_points - a * TILE)) - ONE
         at = q_z[0] + a * q_z[1]
         tested, kept = 0, 0
         for c in range(state[1], count):
-            if task == PAIRS and n + TILE * TILE > cap:
+            if notes is None and n + TILE * TILE > cap:
                 state[0], state[1], state[2] = turn, c, TILE * TILE
                 return n
             b = found[c]
-            alike = False
-            if task != PAIRS:
+            if notes is not None:
                 x, y = q_marks[a], d_marks[b]
                 told = settled(task, x, y)
                 if told == 1 or (told == ASK and find(parent, x) == find(parent, y)):
@@ -210,7 +211,7 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
                     # later points only: each pair once, and no point with itself
                     upto = ONE << np.uint64(t)
                     mask &= ~(upto | (upto - ONE))
-                if task == COUNT and mask & ~sure == NONE and count_bits(mask) >= MANY:
+                if notes is not None and task == COUNT and mask & ~sure == NONE and count_bits(mask) >= MANY:
                     hits += 1
                     q_values[i] += count_bits(mask)
                     for k in range(min(TILE, d_points - b * TILE)):
@@ -226,7 +227,7 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
                         if not within(q, d, i, j, threshold):
                             state[4] += 1
                             continue
-                    if task != PAIRS:
+                    if notes is not None:
                         # no function is called here: references to arrays would be counted with every pair
                         x, y = q_values[i], d_values[j]
                         if task == COUNT:
@@ -255,7 +256,7 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
                     else:
                         left[n], right[n] = name, other
                     n += 1
-            if marking and hits >= MANY:
+            if notes is not None and marking and hits >= MANY:
                 if q_marks[a] == unsettled:
                     q_marks[a] = mark_tile(task, enough, parent, q_values, a, q_points)
                 if d_marks[b] == unsettled:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import pack, seen
-from dask_simjoin.engine.cpu.kernels.marks import COUNT, ENDLESS, LINK, LOWEST, PAIRS, Notes
+from dask_simjoin.engine.cpu.kernels.marks import COUNT, ENDLESS, LINK, LOWEST, Notes
 from dask_simjoin.engine.cpu.kernels.quantized_simd import WAYS
 from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, QuantizedLongs
 from dask_simjoin.engine.cpu.kernels.tiles import join
@@ -149,12 +149,10 @@ def _sides(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[int
 
 _NO_PAIRS, _NONE, _NO_NODES = (np.empty(0, np.int32),) * 2, np.empty(0, np.int64), np.empty(0, np.int32)
 
-_NO_NOTES = Notes(PAIRS, 0, *(_NONE,) * 6, _NO_NODES, _NONE)
-
 
 def _tile_join(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
                state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = _NO_PAIRS, room: int = 0,
-               notes: Notes = _NO_NOTES) -> int:  # fmt: skip
+               notes: Notes | None = None) -> int:  # fmt: skip
     most, sure = layout.box_reach(q, d), layout.box_sure(q, d)
     q_terms, d_terms, swept = _sides(q, d, layout)
     tree = (d["lower"], d["upper"], d["levels"])
