@@ -76,12 +76,12 @@ def use_pool() -> None:
 
 def held(result: Any) -> Any:
     """The result once it is there: a number, or the rows of what stays on the GPUs."""
-    if hasattr(result, "dask") and hasattr(result, "persist"):
+    if getattr(result, "ndim", None) == 0 and hasattr(result, "compute"):
+        return int(result.compute())
+    if hasattr(result, "persist"):
         kept = result.persist()
         wait(kept)
         return len(kept)
-    if hasattr(result, "compute"):
-        return int(result.compute())
     cupy.cuda.Device().synchronize()
     return len(result) if hasattr(result, "__len__") else int(result)
 

@@ -21,7 +21,8 @@ import numpy as np
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
-from dask_simjoin.engine.index.gpu import build, make_device_layout
+from dask_simjoin.engine.gpu.methods.tiles import build
+from dask_simjoin.engine.index.gpu import make_device_layout
 from dask_simjoin.metrics import make_metric
 
 LARGE = """
@@ -80,8 +81,8 @@ def joined(x: Any, eps: float, engine: str, repeat: int) -> dict[str, Any]:
     unit = metric.embed(x, cupy)
     moments = [f(unit, axis=0).get() for f in (cupy.min, cupy.max, cupy.mean, cupy.var)]
     layout = make_device_layout(*moments, metric.threshold(eps), engine)
-    index = timed(lambda: build(unit, layout, cupy), repeat, lambda built: len(built["order"]))
-    built = build(unit, layout, cupy)
+    index = timed(lambda: build(unit, layout), repeat, lambda built: len(built["order"]))
+    built = build(unit, layout)
     told: list[int] = []
 
     def join() -> int:

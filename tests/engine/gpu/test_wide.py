@@ -12,7 +12,6 @@ cupy = pytest.importorskip("cupy")
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
 from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
-from dask_simjoin.engine.index.gpu import build
 from tests.support.gpu_kernels import compile_all, layout_for
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
 from tests.support.points import KINDS, make_points
@@ -49,7 +48,7 @@ def squares(x, y):
 
 
 def index_of(x, layout):
-    return build(cupy.asfortranarray(cupy.asarray(x, np.float64)), layout, cupy)
+    return gpu_tiles.build(cupy.asfortranarray(cupy.asarray(x, np.float64)), layout)
 
 
 def pairs_of(q, d, layout, same, rows=None):
