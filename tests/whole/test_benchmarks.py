@@ -22,7 +22,7 @@ def run(monkeypatch, module, *arguments):
 
 PROGRAMS = [
     "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters",
-    "dask.overhead", "dask.growth", "dask.coverage", "papers", "dask.road",
+    "dask.overhead", "dask.growth", "dask.coverage", "papers", "dask.road", "dask.partitions",
 ]  # fmt: skip
 
 

@@ -1,0 +1,105 @@
+"""``python -m benchmarks dask.partitions``: how planning grows with the number of partitions.
+
+Seconds of one core: of planning, and of what Dask itself takes to build and to run as many tasks that only
+count their rows; of making the graph of the join, and of making Dask's own of the frame.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+
+import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from benchmarks.harness.lazy import known, progress, quiet, save, table
+from benchmarks.harness.points import SEED
+
+ROWS = 400
+"""Of a partition, and of a chunk where there is one of each."""
+
+CHUNK = ROWS * 24
+WAYS: dict[str, tuple[bool, dict[str, Any]]] = {
+    "chunks of many partitions": (False, {}),
+    "sorted, a chunk of each": (True, {"partitioning": "entity", "blocksize": CHUNK}),
+    "sorted, auto": (True, {"blocksize": CHUNK}),
+    "spatial chunks as small": (False, {"partitioning": "spatial", "blocksize": CHUNK}),
+}
+"""Whether rows are sorted by their first coordinate, and options."""
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.partitions", description=__doc__)
+    parser.add_argument("--partitions", type=int, nargs="*", default=[1000, 2000, 5000, 10_000])
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--output", type=Path, help="JSON file")
+    return parser.parse_args()
+
+
+def seconds(action: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds of one core, and what an action gave."""
+    began = time.process_time()
+    found = action()
+    return time.process_time() - began, found
+
+
+def once(partitions: int, ordered: bool, options: dict[str, Any], seed: int) -> dict[str, Any]:
+    """One join of as many partitions, planned and put into a graph."""
+    random = np.random.default_rng((SEED, seed, partitions))
+    frame = pd.DataFrame(random.uniform(0, 100, (ROWS * partitions, 2)), columns=["x", "y"])
+    if ordered:
+        frame = frame.sort_values("x", ignore_index=True)
+    lazy = dd.from_pandas(frame, npartitions=partitions)
+    dask_own, graph = seconds(lambda: lazy.optimize().__dask_graph__())
+    counting, rows = seconds(lambda: int(lazy.map_partitions(len).sum().compute()))
+    assert rows == len(frame), (rows, len(frame))
+    pairs = lazy.simjoin.self_join(0.05, **options)
+    planning, plan = seconds(lambda: pairs.expr.plan)
+    making, joined = seconds(lambda: pairs.optimize().__dask_graph__())
+    return {
+        "partitions": partitions, "planning": planning, "counting": counting, "graph": making,
+        "frame_graph": dask_own, "chunks": len(plan.chunks), "block_pairs": len(plan), "keys": len(joined),
+        "frame_keys": len(graph),
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    quiet()
+    options = arguments()
+    where = known()
+    found = []
+    with dask.config.set(scheduler="sync"):
+        for name, (ordered, how) in WAYS.items():
+            once(20, ordered, how, 1000)  # compiles
+            for partitions in options.partitions:
+                runs = [once(partitions, ordered, how, seed) for seed in range(options.repeat)]
+                best = {key: min(run[key] for run in runs) for key in runs[0]}
+                found.append({"way": name} | best | {"runs": runs})
+                progress(f"{name}, {partitions:,}: planned in {best['planning']:.2f} s")
+    keys = [
+        "way",
+        "partitions",
+        "planning",
+        "counting",
+        "graph",
+        "frame_graph",
+        "chunks",
+        "block_pairs",
+        "keys",
+    ]
+    print(table(keys, [[one[key] for key in keys] for one in found]))
+    save("partitions", where, options, {"ways": found}, options.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
