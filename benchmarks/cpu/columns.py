@@ -110,7 +110,7 @@ def peers(row: Columns, x: np.ndarray) -> dict[str, dict[str, Run]]:
         return {"scipy query": {name: nearest(how) for name, how in trees.items()}}
     found = {
         "scipy query_pairs": {name: pairs(how) for name, how in trees.items()},
-        "scipy count_neighbors": {name: counts(how) for name, how in trees.items()},
+        "scipy count_neighbors": {"leafsize 16, median splits": counts((16, True))},
     }
     if x.shape[1] >= 32 and len(x) <= ALL_WITH_ALL and find_spec("faiss") is not None:
         found["faiss"] = {"IndexFlatL2, blocks of 8192": faiss}

@@ -66,6 +66,8 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
             )
         if names.count(name) > 1:
             raise ColumnError(f"on= names {name!r} more than once; name each column once.")
+        if kind_of_number(dtypes[name]) in ("i", "u", "f", "b"):
+            continue
         lists = lists_of(meta[name])
         if lists is not None and len(names) == 1:
             continue
@@ -74,12 +76,11 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
                 f"on= names {name!r} of dtype {dtypes[name]} together with others; a column of lists is "
                 f"named alone: on={name!r}."
             )
-        if kind_of_number(dtypes[name]) not in ("i", "u", "f", "b"):
-            raise ColumnError(
-                f"on= names {name!r} of dtype {dtypes[name]}, which is no real number of at most "
-                f"64 bits; name numeric columns only, or convert it, for example with "
-                f"{_converted(name, dtypes[name])}"
-            )
+        raise ColumnError(
+            f"on= names {name!r} of dtype {dtypes[name]}, which is no real number of at most "
+            f"64 bits; name numeric columns only, or convert it, for example with "
+            f"{_converted(name, dtypes[name])}"
+        )
     return tuple(names)
 
 
@@ -139,7 +140,8 @@ def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable
 
 def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
     """NumPy's letter for the kind of number of some columns."""
-    return {name: kind_of_number(meta[name].dtype) for name in names}
+    dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
+    return {name: kind_of_number(dtypes[name]) for name in names}
 
 
 def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> None:
