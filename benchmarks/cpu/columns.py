@@ -185,7 +185,10 @@ def main() -> int:
         exact = {found for tool, t in one["tools"].items() if tool != "faiss" for found in t["found"]}
         if len(exact) > 1:
             wrong.append(f"{name}: {sorted(exact)}")
-    write(report, options.output)
+        if options.output is not None:
+            write(report, options.output)
+    if options.output is None:
+        write(report, None)
     for line in wrong:
         print(f"WRONG: {line}", file=sys.stderr)
     return 1 if wrong else 0
