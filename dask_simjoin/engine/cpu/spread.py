@@ -8,6 +8,9 @@ from dask_simjoin.engine.cpu.kernels import moments
 
 Spread = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
+LONG_ROWS = 16
+"""Coordinates from which NumPy is faster row by row than columns are copied."""
+
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Smallest and largest coordinates (d,) of points (n, d), n > 0; None where `spread` gives none."""
@@ -18,10 +21,14 @@ def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 def spread(x: np.ndarray) -> Spread | None:
     """Bounds, means and sums of squared deviations (d,) of points (n, d), n > 0.
 
-    None where columns do not lie one after the other, and where one of these is no finite number.
+    None where rows are long and do not lie column by column, and where one of these is no finite number.
     """
-    if x.dtype != np.float64 or not x.flags.f_contiguous:
+    if x.dtype != np.float64:
         return None
+    if not x.flags.f_contiguous:
+        if x.shape[1] >= LONG_ROWS:
+            return None
+        x = np.asfortranarray(x)
     lower, upper, mean, squares = found = np.empty((4, x.shape[1]))
     moments.spread(x.T, lower, upper, mean, squares)
     return (lower, upper, mean, squares) if np.isfinite(found).all() else None
