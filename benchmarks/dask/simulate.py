@@ -270,7 +270,8 @@ def main(given: list[str]) -> int:
         "simulated": [],
         "checked": check(jobs, options.divide) if options.check else [],
     }
-    simulate(jobs[0], 1_000_000, cores(1, options.task))  # what plans compile is no part of the times
+    for job in jobs:  # what plans compile is no part of the times
+        simulate(job, 1_000_000, cores(1, options.task))
     machines = [(gpus(n, options.task), options.rows) for n in options.gpus]
     machines += [(cores(n, options.task), options.rows // 10) for n in options.cores]
     for job in jobs:

@@ -57,7 +57,7 @@ class Rates:
 
 SWEEP = Rates(20, 10, 14, 3, 35, 0.0, 3, 220, 40, 2.5e5, 0.0)
 TILES = Rates(20, 10, 190, 6.5, 60, 0.007, 10, 220, 40, 2.5e5, 0.0)
-DEVICE = Rates(1, 0.5, 2, 0.3, 4, 1.2e-5, 0.1, 10, 2, 2.5e5, 0.0)
+DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.9e-5, 0.01, 10, 2, 2.5e5, 0.0)
 
 SWEPT_DIMS = 2
 """Dimensions of which `SWEEP` tells; each one more makes three times as many rows of a grid to look at."""
