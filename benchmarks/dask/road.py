@@ -80,10 +80,10 @@ DATA = {
 K = 5
 
 JOBS: dict[str, Callable[[Any, Data, float], Any]] = {
-    "self_join": lambda frame, data, more: frame.simjoin.self_join(data.eps + more),
-    "count_pairs": lambda frame, data, more: frame.simjoin.count_pairs(data.eps + more),
-    "dbscan": lambda frame, data, more: frame.simjoin.dbscan(data.eps + more, min_samples=5),
-    "knn_join": lambda frame, data, more: frame.simjoin.knn_join(k=K, max_distance=1e9 + more),
+    "self_join": lambda frame, data, more: frame.simjoin.self_join(data.eps * more),
+    "count_pairs": lambda frame, data, more: frame.simjoin.count_pairs(data.eps * more),
+    "dbscan": lambda frame, data, more: frame.simjoin.dbscan(data.eps * more, min_samples=5),
+    "knn_join": lambda frame, data, more: frame.simjoin.knn_join(k=K, max_distance=1e9 * more),
 }
 
 
@@ -165,10 +165,10 @@ def measured(name: str, data: Data, options: argparse.Namespace) -> list[dict[st
     """All jobs of one data set in all ways."""
     plain = data.frame(0)
     results: list[dict[str, Any]] = []
-    shift = (data.eps * 1e-9 * n for n in itertools.count(1))  # another join, which finds as much
+    shift = (1 + n * 2.0**-50 for n in itertools.count(1))  # another join, which finds as much
     for job in options.jobs:
-        JOBS[job](plain.iloc[:20_000], data, 0.0)  # what is compiled or loaded is no part of any time
-        runs = [timed(lambda job=job: JOBS[job](plain, data, 0.0)) for _ in range(options.repeat)]
+        JOBS[job](plain.iloc[:20_000], data, 1.0)  # what is compiled or loaded is no part of any time
+        runs = [timed(lambda job=job: JOBS[job](plain, data, 1.0)) for _ in range(options.repeat)]
         results.append({"data": name, "job": job, "rows": data.rows, "dims": data.dims, "on": "plain frame",
                         "cores": 1, "wall": min(run[0] for run in runs), "all": [run[0] for run in runs],
                         "found": found_in(runs[0][1]), "tasks": {}})  # fmt: skip
