@@ -1,0 +1,96 @@
+"""``python -m benchmarks dask.choices``: what "auto" chooses, and what other choices take.
+
+Pairs are counted with each partitioning, one after the other and again, of rows in memory in different
+orders; the least seconds of each count, plans included and rows summarised anew.  The regret of "auto" is
+how much longer it took than the best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+
+import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from benchmarks.dask.overhead import scheduler
+from benchmarks.dask.road import DATA
+from benchmarks.harness.lazy import known, progress, quiet, save, table
+from dask_simjoin.expressions.known import KNOWN
+
+WAYS = ("auto", "entity", "spatial", "replicated")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.choices", description=__doc__)
+    usual = [name for name in DATA if name != "64Mx2"]
+    parser.add_argument("--data", nargs="*", default=usual, choices=list(DATA))
+    parser.add_argument("--orders", nargs="*", default=["shuffled", "sorted"], choices=["shuffled", "sorted"])
+    parser.add_argument("--on", nargs="*", default=["threads-2", "cluster-2"],
+                        help="schedulers: threads-N or cluster-N, N processes")  # fmt: skip
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--output", type=Path, help="JSON file")
+    return parser.parse_args()
+
+
+def measured(name: str, order: str, on: str, repeat: int) -> dict[str, Any]:
+    """All ways of one data set."""
+    data = DATA[name]
+    plain = data.frame(0)
+    if order == "sorted":
+        plain = plain.iloc[np.argsort(plain["x0"].to_numpy(), kind="stable")].reset_index(drop=True)
+    context, _ = scheduler(on)
+    runs: dict[str, list[float]] = {way: [] for way in WAYS}
+    plans, pairs = {}, set()
+    with context:
+        frame = dd.from_pandas(plain, npartitions=data.partitions).persist()
+        for n in range(repeat + 1):
+            for way in WAYS:
+                KNOWN.clear()
+                eps = data.eps * (1 + 1e-9 * (n * len(WAYS) + len(plans)))  # none is Dask's old one
+                began = time.perf_counter()
+                lazy = frame.simjoin.count_pairs(eps, partitioning=way)
+                pairs.add(int(lazy.compute()))
+                if n:  # the first one compiles and loads
+                    runs[way].append(time.perf_counter() - began)
+                plans[way] = lazy.expr.plan
+    if len(pairs) > 1:
+        raise AssertionError(f"{name}: {sorted(pairs)} pairs")
+    seconds = {way: min(some) for way, some in runs.items()}
+    best = min(seconds[way] for way in WAYS[1:])
+    return {
+        "data": name, "order": order, "on": on, "pairs": pairs.pop(), "seconds": seconds, "all": runs,
+        "chosen": f"{plans['auto'].partitioning}, {len(plans['auto'].chunks)} chunks",
+        "expected": plans["auto"].expected, "regret": seconds["auto"] / min(best, seconds["auto"]) - 1,
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    quiet()
+    options = arguments()
+    where = known()
+    found = []
+    for name in options.data:
+        for order in options.orders:
+            for on in options.on:
+                found.append(measured(name, order, on, options.repeat))
+                progress(f"{name} {order} {on}: {found[-1]['chosen']}, regret {found[-1]['regret']:.0%}")
+    keys = ["order", "on", "chosen"]
+    lines = [
+        [one["data"], *(one[k] for k in keys), *(one["seconds"][w] for w in WAYS), one["expected"],
+         f"{one['regret']:.0%}"]
+        for one in found
+    ]  # fmt: skip
+    print(table(["data", *keys, *WAYS, "expected", "regret"], lines))
+    save("choices", where, options, {"found": found}, options.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
