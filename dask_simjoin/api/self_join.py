@@ -67,12 +67,13 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
         as many rows first, so that work grows with the data and not with its square.
         "replicated": all rows are one chunk, which workers copy, and each task takes some of its
         queries.  "auto": on GPUs "replicated" if a chunk holds all rows; else entity or spatial
-        chunks, whichever visit rows less often.  All give the same pairs.
+        chunks, whichever are expected to be faster.  All give the same pairs.
     blocksize : int or str, optional
         Memory of one chunk's coordinates and ids, and of one partition of the result, such as
         "64 MiB".  Default: 1/12 of what each thread of a worker has, at most 256 MiB; without a
-        cluster 128 MiB; on GPUs 1/12 of a GPU's memory, and for a chunk at most 4 GiB.  The
-        configuration's ``simjoin.blocksize`` and ``simjoin.output-size`` change the defaults.
+        cluster of what each thread has, 128 MiB to 1 GiB, and 128 MiB of a result; on GPUs 1/12
+        of a GPU's memory, and for a chunk at most 4 GiB.  The configuration's
+        ``simjoin.blocksize`` and ``simjoin.output-size`` change the defaults.
 
     Returns
     -------

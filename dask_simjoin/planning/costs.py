@@ -7,6 +7,7 @@ each way took.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,9 +38,7 @@ class Rates:
     shuffle, shuffle_number : float
         To send a row to another chunk and to sort it there, and each of its numbers.
     task : float
-        For the scheduler to run a task.
-    byte : float
-        To move a byte between workers.
+        For the scheduler of threads to run a task.
     """
 
     read: float
@@ -52,12 +51,11 @@ class Rates:
     shuffle: float
     shuffle_number: float
     task: float
-    byte: float
 
 
-SWEEP = Rates(20, 10, 14, 3, 35, 0.0, 3, 220, 40, 2.5e5, 0.0)
-TILES = Rates(20, 10, 190, 6.5, 60, 0.007, 10, 220, 40, 2.5e5, 0.0)
-DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.9e-5, 0.01, 10, 2, 2.5e5, 0.0)
+SWEEP = Rates(4, 4, 14, 3, 25, 0.0, 3, 30, 12, 1.5e5)
+TILES = Rates(4, 4, 130, 7, 60, 0.007, 10, 30, 12, 1.5e5)
+DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
 """Dimensions of which `SWEEP` tells; each one more makes three times as many rows of a grid to look at."""
@@ -71,8 +69,11 @@ CLUSTER_TASK = 1.2e6
 CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
 """Nanoseconds to move a byte between processes, and between GPUs."""
 
-SHUFFLE_FACTOR = {"tasks": 1.0, "disk": 3.0, "p2p": 2.5}
-"""What shuffling costs in Dask's ways, in units of the one by tasks."""
+PARCELS = "parcels"
+"""How rows are sent to chunks in memory that threads share, where Dask would do it by tasks."""
+
+SHUFFLE_FACTOR = {PARCELS: 1.0, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
+"""What shuffling costs in each way, in units of that one."""
 
 PIECES_PER_THREAD = 4
 """Pieces of the whole work for each thread: what is left to wait for in the end is a part of one."""
@@ -87,7 +88,7 @@ LEAST_PIECE, LEAST_CLUSTER_PIECE = 0.02, 0.05
 """Seconds of work that are worth a task of their own."""
 
 SPLIT = 0.5
-"""How much more is compared where each row is in a chunk of its own: boxes of fewer points are larger."""
+"""How much longer it takes to compare rows of different chunks, besides: they are in no common order."""
 
 LEAST_ROWS = 1024
 """Rows of queries of a piece."""
@@ -102,8 +103,9 @@ class Costs:
     method : str
         How chunks are indexed.
     dims : int
-    near : float
-        The share of all pairs of points whose tiles are near enough to be compared.
+    near : tuple of float
+        The share of all pairs of points whose tiles are near enough to be compared, and of those of a
+        quarter of the points: their tiles are larger.
     rows : float
         Of all tables together.
     goal : Goal
@@ -112,7 +114,7 @@ class Costs:
 
     method: str
     dims: int
-    near: float
+    near: tuple[float, float]
     rows: float
     goal: Goal
     have: Resources
@@ -138,6 +140,19 @@ class Costs:
     def _row(self, each: float, number: float) -> float:
         return NANO * (each + number * self.dims)
 
+    def _shuffle(self, method: str) -> float:
+        return SHUFFLE_FACTOR[PARCELS if method == "tasks" and not self.have.cluster else method]
+
+    def _apart(self, chunks: JoinChunks) -> float:
+        """How many times as much is compared, as chunks of few points of all of space have larger tiles."""
+        if chunks.method is not None or not len(chunks):
+            return 1.0
+        rows = float(chunks.rows.sum())
+        number = rows**2 / max(float((chunks.rows**2).sum()), 1.0)
+        whole, quarter = (max(near, 1e-9) for near in self.near)
+        larger = min((quarter / whole) ** (math.log(max(number, 1.0)) / math.log(4)), 1 / min(whole, 1.0))
+        return larger * (1 + SPLIT * (1 - 1 / max(number, 1.0)))
+
     def compared(self, candidates: float) -> float:
         """Seconds to compare so many pairs of points, of which boxes leave out what is not near."""
         return NANO * self.rates.compare * self.dims * min(1.0, self.dims / PRUNED_DIMS) * candidates
@@ -147,14 +162,14 @@ class Costs:
         rows, (i, j) = chunks.rows, blocks.T
         visited = rows[i] + np.where(i == j, 0.0, rows[j])
         candidates = chunks.candidates(blocks)
-        whole = self.near * self.rows**2 / 2
+        whole = self.near[0] * self.rows**2 / 2
         met = candidates * min(1.0, whole / max(float(candidates.sum()), 1.0))
         found: np.ndarray = NANO * self.rates.pair * pairs
         return found + self._visit * visited + self.compared(1.0) * met
 
     def searches(self, rows: np.ndarray, met: np.ndarray) -> np.ndarray:
         """Seconds (chunks,) to search the neighbours of so many rows among so many of all others."""
-        compared: np.ndarray = SEARCH_COMPARED * self.compared(1.0) * self.near * rows * met
+        compared: np.ndarray = SEARCH_COMPARED * self.compared(1.0) * self.near[0] * rows * met
         return self._visit * rows + compared
 
     def reading(self) -> float:
@@ -168,7 +183,7 @@ class Costs:
         # chunks are not cut while they are indexed
         seconds = max(whole / threads, largest) * self._row(rates.build, rates.build_number)
         if chunks.method is not None:
-            factor = SHUFFLE_FACTOR[chunks.method] / threads
+            factor = self._shuffle(chunks.method) / threads
             seconds += factor * whole * self._row(rates.shuffle, rates.shuffle_number)
         return seconds + tasks * self._task
 
@@ -187,7 +202,7 @@ class Costs:
     def shuffled(self, method: str) -> float:
         """Seconds that chunks take at least for which rows are shuffled."""
         each = self._row(self.rates.build, self.rates.build_number) + self.goal.joins * self._visit
-        shuffle = SHUFFLE_FACTOR[method] * self._row(self.rates.shuffle, self.rates.shuffle_number)
+        shuffle = self._shuffle(method) * self._row(self.rates.shuffle, self.rates.shuffle_number)
         return self.rows * (each + shuffle) / self.have.threads
 
     def made(self, chunks: JoinChunks, tasks: int, row_bytes: float) -> float:
@@ -197,24 +212,26 @@ class Costs:
 
     def choosing(self, chunks: JoinChunks, tasks: int, row_bytes: float) -> float:
         """Seconds of what depends on how rows are cut into chunks."""
-        split = SPLIT * (1 - float((chunks.rows**2).sum()) / max(float(chunks.rows.sum()), 1.0) ** 2)
-        join = self._visit * chunks.visits[1] + split * self.compared(self.near * self.rows**2 / 2)
+        more = self._apart(chunks) - 1
+        join = self._visit * chunks.visits[1] + more * self.compared(self.near[0] * self.rows**2 / 2)
         return self.made(chunks, tasks, row_bytes) + self.goal.joins * join / self.have.threads
 
     def expected(self, made: float, seconds: np.ndarray) -> float:
         """Seconds from the first task to the last: see `made`, and `blocks` or `searches`."""
         return self.reading() + made + float(seconds.sum()) * self.goal.joins / self.have.threads
 
-    def pieces(self, seconds: np.ndarray, rows: np.ndarray, row_bytes: float) -> np.ndarray:
+    def pieces(self, seconds: np.ndarray, rows: np.ndarray, row_bytes: float | None) -> np.ndarray:
         """Cut the work of each block pair (n,) into pieces of about equal work.
 
         `rows`: of their first chunks.  A piece may find a number for each row of both chunks, so there are
-        no more of them than what a chunk itself takes.
+        no more of them than what a chunk itself takes; None: it finds none but for its own.
         """
         if self.have.threads < 2 or not len(seconds):
             return np.ones(len(seconds), np.int64)
         least = LEAST_CLUSTER_PIECE if self.have.cluster else LEAST_PIECE
         piece = max(float(seconds.sum()) / (PIECES_PER_THREAD * self.have.threads), least)
-        most = np.minimum(max(2.0, row_bytes // 2), rows // LEAST_ROWS)
+        most = rows // LEAST_ROWS
+        if row_bytes is not None:
+            most = np.minimum(max(2.0, row_bytes // 2), most)
         wanted = np.ceil(seconds / piece - 0.25).clip(1)
         return np.minimum(wanted, most.clip(1)).astype(np.int64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -182,7 +181,7 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     sources = tuple(table.sources for table in tables.each)
 
     def how(chunks: JoinChunks) -> tuple[JoinChunks, int, float]:
-        return chunks, making_tasks(chunks, sources), row_bytes
+        return chunks, making_tasks(chunks, sources, have.cluster), row_bytes
 
     def price(chunks: JoinChunks | None) -> float:
         return costs.shuffled(shuffle) if chunks is None else costs.choosing(*how(chunks))
@@ -248,7 +247,7 @@ def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float)
     seconds = costs.searches(rows[: len(searches)], met)
     parts = np.ones(len(searches), np.int64)
     if searcher_of_library(tables.spec.library).grain is not None:
-        parts = costs.pieces(seconds, rows[: len(searches)], math.inf)
+        parts = costs.pieces(seconds, rows[: len(searches)], None)
     return replace(
         plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, parts=parts,
         seconds=seconds, expected=costs.expected(made, seconds),

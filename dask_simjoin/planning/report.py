@@ -227,7 +227,11 @@ class PlanReport:
         """Tasks of the join about, without those that read the source where they stay on their own."""
         plan = self.plan
         join = self.partitions + int((plan.slices > 1).sum())
-        return making_tasks(plan.chunks, plan.sources) + join - self.chunks * plan.chunks_are_partitions
+        return (
+            making_tasks(plan.chunks, plan.sources, self.spec.settings.cluster)
+            + join
+            - self.chunks * plan.chunks_are_partitions
+        )
 
     @property
     def _sides(self) -> tuple[int, int]:

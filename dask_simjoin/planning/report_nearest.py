@@ -99,4 +99,8 @@ class NearestReport(PlanReport):
         ]
 
     def _tasks(self) -> int:
-        return making_tasks(self.plan.chunks, self.plan.sources) + 2 * self.block_pairs + self.partitions
+        return (
+            making_tasks(self.plan.chunks, self.plan.sources, self.spec.settings.cluster)
+            + 2 * self.block_pairs
+            + self.partitions
+        )

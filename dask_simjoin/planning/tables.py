@@ -122,8 +122,8 @@ class Tables:
             return every.lower, every.upper, every.mean, every.variance
         return (np.zeros(len(every.lower)),) * 4
 
-    def near(self) -> float:
-        """Estimate the share of all pairs of points whose tiles are within the distance."""
+    def near(self) -> tuple[float, float]:
+        """Estimate the share of pairs of points whose tiles are within the distance, and a quarter's."""
         points, spec = self.right.points, self.spec
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
 

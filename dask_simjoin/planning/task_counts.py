@@ -41,11 +41,11 @@ def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
     return own + stages * parts**stages * (parts + 2)
 
 
-def making_tasks(chunks: JoinChunks, sources: Sequence[Sources]) -> int:
-    """Tasks that make chunks, about."""
+def making_tasks(chunks: JoinChunks, sources: Sequence[Sources], cluster: bool) -> int:
+    """Tasks that make chunks, about; `cluster`: whether workers do, who share no memory."""
     tasks = 0
     for side, own in zip(chunks.sides, sources, strict=True):
         tasks += len(own) + len(side)
-        if side.method is not None:
+        if side.method is not None and (cluster or side.method != "tasks"):
             tasks += shuffle_tasks(len(own), len(side), side.method)
     return tasks

@@ -135,15 +135,15 @@ def test_equal_work():
 def test_pieces_are_as_even_as_the_estimate():
     for threads in (2, 8):
         have = Resources(threads)
-        made = Costs("tiles", 16, 1.0, 1e6, COUNTS, have)
+        made = Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, have)
         seconds = np.array([8.0, 1.0, 1.0, 0.001])
         rows = np.full(4, 1e6)
         parts = made.pieces(seconds, rows, 1000.0)
         assert parts[-1] == 1 and (seconds / parts).max() <= 1.5 * seconds.sum() / (4 * threads)
-    one = Costs("tiles", 16, 1.0, 1e6, COUNTS, Resources(1))
+    one = Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, Resources(1))
     assert one.pieces(seconds, rows, 1000.0).tolist() == [1, 1, 1, 1]
 
 
 def test_a_search_costs_more_than_a_look():
-    look, search = (Costs("tiles", 4, 0.1, 1e5, goal, Resources(2)) for goal in (COUNTS, Goal(k=5)))
+    look, search = (Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Resources(2)) for goal in (COUNTS, Goal(k=5)))
     assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compared(1e10 * 0.1)
