@@ -94,7 +94,7 @@ def test_the_budget_is_of_the_workers(client, x):
     limit = min(w["memory_limit"] for w in workers)
     memory = limit - 300 * 2**20
     have = resources("pandas")
-    assert have == Resources(2, memory, True, limit)
+    assert have == Resources(2, memory, True, limit, workers=2)
     plan = dd.from_pandas(frame_of(x), npartitions=5).simjoin.self_join(EPS).expr.plan
     assert plan.budget.chunk == min(memory // 12, 256 * 2**20)
 
