@@ -14,7 +14,7 @@ from dask_simjoin.engine.cpu.methods import grid as on_cpu
 from dask_simjoin.engine.grid import Grid
 from dask_simjoin.engine.index import grid as index
 from dask_simjoin.engine.index.grid import GridLayout
-from dask_simjoin.engine.index.grid_choice import fitted
+from dask_simjoin.engine.index.grid_choice import Cost, costs, fitted
 from dask_simjoin.engine.index.grid_model import facts
 from dask_simjoin.planning.statistics.moments import Moments, moments
 
@@ -49,6 +49,21 @@ def layout_for(row: Row, rows: int, method: Grid | str, library: str) -> Any:
         some = x[np.random.default_rng(2).choice(len(x), min(len(x), SAMPLE), replace=False)]
         method = fitted(method, some, len(x), m.variance, eps**2)
     return joiner_of_library(library).layout(method, m.lower, m.upper, m.mean, m.variance, eps**2)
+
+
+@functools.lru_cache(maxsize=2)
+def _costs(data: str, rows: int, eps: float) -> dict[int, Cost]:
+    """Estimate what each number of indexed dimensions costs, as the first paper's model does."""
+    x, m = prepared(data, rows)
+    some = x[np.random.default_rng(2).choice(len(x), min(len(x), SAMPLE), replace=False)]
+    return {cost.indexed: cost for cost in costs(Grid(sort=False), some, len(x), m.variance, eps**2)}
+
+
+def estimated(row: Row, rows: int) -> dict[str, float]:
+    """Estimate the reads that a row's `search_ops` and `compare_ops` count."""
+    assert isinstance(row.method.indexed, int)
+    cost = _costs(row.data, rows, eps_of(row.data, rows, row.eps))[row.method.indexed]
+    return {"estimated search_ops": cost.search, "estimated compare_ops": cost.compare}
 
 
 def on_gpu(row: Row, rows: int, repeat: int) -> dict[str, Any]:
