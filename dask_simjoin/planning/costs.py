@@ -1,6 +1,6 @@
 """What the steps of a join cost: measured, and put together for each way to run it.
 
-The numbers are those of one core of an AMD EPYC 9B14 at about 3.7 GHz, and of one H200; what is chosen by
+The numbers are those of one core of an AMD EPYC with AVX-512, and of one H200; what is chosen by
 them only depends on their ratios.  ``python -m benchmarks dask.choices`` compares what they say with what
 each way took.
 """
