@@ -152,8 +152,7 @@ def on_clusters(
             frame = dd.from_map(part, range(PARTS * gpus), **told).persist()
             wait(frame)
             found = repeated(job, frame, rows, options.repeat)
-            if gpus > 1:
-                client.get_task_stream(count=1)
+            client.get_task_stream(count=1)  # from now on workers' tasks are noted
             began = time.time()
             held(job.run(frame, float(np.nextafter(job.eps_of(rows), 1))))
             found["tasks"] = tasks(client, began)

@@ -92,11 +92,10 @@ def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
 
 def _taken(x: Array, places: Array, kind: DType) -> Array:
     """Take the coordinates (n, d) of some points."""
-    if module_of(x) is not np:
-        return x.astype(kind, copy=False)[places]
-    out = np.empty((len(places), x.shape[1]), kind, order="F")
+    xp = module_of(x)
+    out = xp.empty((len(places), x.shape[1]), kind, order="F")
     for k in range(x.shape[1]):
-        if kind == x.dtype:
+        if xp is np and kind == x.dtype:
             x[:, k].take(places, out=out[:, k], mode="clip")  # without a copy to check places by
         else:
             out[:, k] = x[:, k].take(places)
