@@ -23,6 +23,7 @@ import cupy
 import dask.dataframe as dd
 import numpy as np
 import rmm
+from dask.utils import key_split
 from dask_cuda import LocalCUDACluster
 from distributed import Client, wait
 from rmm.allocators.cupy import rmm_cupy_allocator
@@ -66,7 +67,8 @@ def part(number: int, rows: int, parts: int, dims: int, kind: str) -> cudf.DataF
         points = random.exponential(1 / 40, shape).astype(cupy.float32)
     else:
         points = random.random_sample(shape, dtype=cupy.float32)
-    return cudf.DataFrame({f"x{k}": points[k] for k in range(dims)})
+    labels = cudf.RangeIndex(start, stop)
+    return cudf.DataFrame({f"x{k}": points[k] for k in range(dims)}, index=labels)
 
 
 def use_pool() -> None:
@@ -104,8 +106,7 @@ def tasks(client: Client, since: float) -> dict[str, Any]:
     numbers: collections.Counter[str] = collections.Counter()
     spans: list[tuple[float, float, str, str]] = []
     for one in client.get_task_stream(start=since):
-        kind = str(one["key"]).split("'")[1] if one["key"].startswith("(") else str(one["key"])
-        kind = kind.rsplit("-", 1)[0]
+        kind = key_split(one["key"])
         for span in one["startstops"]:
             name = kind if span["action"] == "compute" else f"{span['action']} for {kind}"
             kinds[name] += span["stop"] - span["start"]
