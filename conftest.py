@@ -1,22 +1,21 @@
 """The option `--all`; and modules whose examples need CuPy and cuDF, and cannot be collected everywhere."""
 
 import importlib.util
+import re
+from pathlib import Path
 
+HERE = Path(__file__).parent
+NEEDS = re.compile(r"^import (cupy|cudf)$", re.MULTILINE)
 ON_GPU = [
-    "dask_simjoin/engine/gpu/frames.py",
-    "dask_simjoin/engine/gpu/joiner.py",
-    "dask_simjoin/engine/gpu/methods/tiles.py",
-    "dask_simjoin/engine/gpu/nearest.py",
-    "dask_simjoin/engine/gpu/kdorder.py",
-    "dask_simjoin/engine/gpu/pairs.py",
-    "dask_simjoin/engine/gpu/kernels/load.py",
-    "tests/engine/gpu/sanitized.py",
-    "tests/support/gpu_frames.py",
-    "tests/support/gpu_kernels.py",
+    *(path for path in (HERE / "dask_simjoin/engine/gpu").rglob("*.py") if NEEDS.search(path.read_text())),
+    *(
+        HERE / "tests" / name
+        for name in ("engine/gpu/sanitized.py", "support/gpu_frames.py", "support/gpu_kernels.py")
+    ),
 ]
 
 there = all(importlib.util.find_spec(name) for name in ("cudf", "cupy"))
-collect_ignore = [] if there else ON_GPU
+collect_ignore = [] if there else [str(path) for path in ON_GPU]
 
 
 def pytest_addoption(parser):

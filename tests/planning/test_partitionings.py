@@ -277,7 +277,7 @@ def test_regions_do_not_travel_with_every_task(x):
 
 def test_ids_that_no_index_can_hold():
     frame = pd.DataFrame({"x": [1.0, 2.0], "key": np.array([1, 2], np.float16)})
-    with pytest.raises(ColumnError, match=r"id='key' is of dtype float16.*astype"):
+    with pytest.raises(ColumnError, match=r"ids in column 'key' are of dtype float16.*astype"):
         frame.simjoin.self_join(1.0, id="key")
 
 
