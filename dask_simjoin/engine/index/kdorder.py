@@ -169,7 +169,9 @@ def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, many: int | None = N
                 sampled = _values(numbers[:, order[np.minimum(sampled, n - 1)]])
                 column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(np.uint64) * np.uint64(n)
             # block, number less its last bits, point: so that what is sorted tells the order
-            keys = numbers.reshape(-1).take(_repeated(column, size, n) + order).astype(np.uint64)
+            # NumPy 1 takes by numbers with a sign alone
+            places = (_repeated(column, size, n) + order).view(np.int64)
+            keys = numbers.reshape(-1).take(places).astype(np.uint64)
             bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
             keys >>= np.uint64(VALUE_BITS - bits)
             keys <<= np.uint64(place_bits)
