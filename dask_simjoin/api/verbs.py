@@ -1,10 +1,10 @@
-"""List the verbs: what each is asked for, and what it gives."""
+"""List the verbs, and what each is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from dask_simjoin.api.counts import count_pairs, neighbor_counts
 from dask_simjoin.api.join import join
@@ -18,9 +18,6 @@ from dask_simjoin.cluster.verbs import dbscan, optics
 from dask_simjoin.options import requests
 from dask_simjoin.options.groups import Coordinates
 
-Gives = Literal["pairs", "values", "number", "matrix", "rows", "report"]
-"""A row for each pair, a value or more for each row, a number, a sparse matrix, the frame's rows, text."""
-
 
 @dataclass(frozen=True)
 class Verb:
@@ -32,12 +29,10 @@ class Verb:
         The class of its options: its fields have help, choices and units as metadata.
     function : callable
         Of a frame and those options; with `__signature__` and documentation.
-    gives : str
     """
 
     request: type[Coordinates] | type[requests.RowId]
     function: Callable[..., Any]
-    gives: Gives
 
     @property
     def name(self) -> str:
@@ -48,18 +43,18 @@ class Verb:
 VERBS = {
     verb.name: verb
     for verb in (
-        Verb(requests.SelfJoin, self_join, gives="pairs"),
-        Verb(requests.Join, join, gives="pairs"),
-        Verb(requests.KnnJoin, knn_join, gives="pairs"),
-        Verb(requests.NeighborCounts, neighbor_counts, gives="values"),
-        Verb(requests.CountPairs, count_pairs, gives="number"),
-        Verb(requests.Dbscan, dbscan, gives="values"),
-        Verb(requests.Optics, optics, gives="values"),
-        Verb(requests.KDistances, k_distances, gives="values"),
-        Verb(requests.NeighborGraph, neighbor_graph, gives="matrix"),
-        Verb(requests.Plan, plan, gives="report"),
-        Verb(requests.Profile, profile, gives="report"),
-        Verb(requests.RowId, with_row_id, gives="rows"),
+        Verb(requests.SelfJoin, self_join),
+        Verb(requests.Join, join),
+        Verb(requests.KnnJoin, knn_join),
+        Verb(requests.NeighborCounts, neighbor_counts),
+        Verb(requests.CountPairs, count_pairs),
+        Verb(requests.Dbscan, dbscan),
+        Verb(requests.Optics, optics),
+        Verb(requests.KDistances, k_distances),
+        Verb(requests.NeighborGraph, neighbor_graph),
+        Verb(requests.Plan, plan),
+        Verb(requests.Profile, profile),
+        Verb(requests.RowId, with_row_id),
     )
 }
 """Verbs by name, in the order in which they are told of."""

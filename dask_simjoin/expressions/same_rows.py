@@ -86,11 +86,8 @@ class Fingerprints(PartitionsFiltered, LabelledExpr):
         return layer
 
 
-class Beside(RowValues, Blockwise):
-    """Give values the partitions and the labels of the frame that they are of."""
-
-    _parameters = ["frame", "values", "spec"]
-    operation = staticmethod(relabelled)
+class NextToFrame(RowValues, Blockwise):
+    """Put the operand `values` next to the operand `frame`, whose rows they are of."""
 
     @functools.cached_property
     def _meta(self) -> Any:
@@ -105,6 +102,13 @@ class Beside(RowValues, Blockwise):
     @property
     def _projection_columns(self) -> list[Any]:
         return list(self.frame.columns)
+
+
+class Beside(NextToFrame):
+    """Give values the partitions and the labels of the frame that they are of."""
+
+    _parameters = ["frame", "values", "spec"]
+    operation = staticmethod(relabelled)
 
     def _lower(self) -> Expr | None:
         values, partitions = self.operand("values"), self.frame.npartitions
@@ -128,25 +132,11 @@ class Beside(RowValues, Blockwise):
         return simple
 
 
-class Reconciled(RowValues, Blockwise):
+class Reconciled(NextToFrame):
     """Put values in the order in which the rows beside them come."""
 
     _parameters = ["frame", "values", "then", "groups", "spec"]
     operation = staticmethod(values_beside)
-
-    @functools.cached_property
-    def _meta(self) -> Any:
-        return self.operand("values")._meta
-
-    def _divisions(self) -> Any:
-        return self.frame.divisions
-
-    def _broadcast_dep(self, dep: Expr) -> bool:
-        return False
-
-    @property
-    def _projection_columns(self) -> list[Any]:
-        return list(self.frame.columns)
 
     def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
         numbered = PREDECESSOR in getattr(self._meta, "columns", ())

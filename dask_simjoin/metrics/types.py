@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
+import numpy as np
+
 Array = Any
 """An array of NumPy or CuPy; its shape and type are in the docstring."""
 
@@ -32,6 +34,9 @@ DType = Any
 
 Index = dict[str, Any]
 """The index of a chunk: arrays by name, as `Joiner.build` makes them, and some numbers."""
+
+Spread = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Smallest and largest values, means and sums of squared deviations (d,) of columns, on the host."""
 
 Columns = Hashable | Iterable[Hashable] | None
 """What `on` takes: a column's name, or several, or None for those that the frame suggests."""

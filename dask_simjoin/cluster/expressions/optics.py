@@ -40,7 +40,8 @@ ORDER_BYTES, FOREST_BYTES = 150, 500
 OTHER_BYTES = 16
 """Bytes of one of a row's nearest others: a number, and a distance."""
 
-EDGES, FOREST = MODES = ("edges", "forest")
+FOREST = "forest"
+"""The mode that keeps a tree of the rows, and not all edges."""
 
 
 class Order(FoundByChunk):

@@ -9,10 +9,10 @@ import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import FANOUT
 from dask_simjoin.metrics.types import Array, Index
 
 THREADS = 256
-FANOUT = 64
 
 
 def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:

@@ -8,13 +8,11 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.metrics.types import Array, Spread
 
 THREADS = 256
 BLOCKS = 2048
 """Blocks of all columns together, about: enough to read as fast as memory can be read."""
-
-Spread = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:

@@ -13,8 +13,7 @@ typedef unsigned long long u64;
 typedef unsigned int u32;
 
 #define FULL 0xffffffffu
-#define FANOUT 64          // children of a node of the box tree
-#define RANGE 4096         // tiles of a range
+#define RANGE (FANOUT * FANOUT) // tiles of a range
 
 #ifndef NORM
 #define NORM 2             // 1, 2, 3, ..., or 0: infinity

@@ -27,6 +27,13 @@ SHARED = {
 
 NAMES = tuple(SHARED)
 
+FANOUT = 64
+"""Children of a node of the box tree."""
+
+MIXED = 1024
+"""Places at which the kernel without tensor cores takes queries side by side: in kd order dense points lie
+together, and what is done could not tell what is left."""
+
 OPTIONS = ("-std=c++17",)
 """What NVRTC is told, the same for all: each process asks it for its version for each choice of options, also
 where all has been compiled already.  CuPy adds that numbers below 2**-126 are flushed to 0, in float32 only:
@@ -35,14 +42,19 @@ points are scaled so that the filters' bounds are far above (see `engine.filters
 
 @functools.cache
 def _text(name: str) -> str:
-    """The text of one of them, with what it shares with others before it."""
+    """The text of one of them, with what it shares with others and with Python before it."""
     here = resources.files("dask_simjoin.engine.gpu.kernels")
-    return "\n".join((here / file).read_text() for file in ("common.cuh", *SHARED[name], f"{name}.cu"))
+    texts = ((here / file).read_text() for file in ("common.cuh", *SHARED[name], f"{name}.cu"))
+    return _defined({"FANOUT": FANOUT, "MIXED": MIXED}) + "\n".join(texts)
 
 
 def source(name: str, **constants: int) -> str:
     """The text of one of them, made for these values of the constants in it."""
-    return "".join(f"#define {key} {int(value)}\n" for key, value in constants.items()) + _text(name)
+    return _defined(constants) + _text(name)
+
+
+def _defined(constants: dict[str, int]) -> str:
+    return "".join(f"#define {key} {int(value)}\n" for key, value in constants.items())
 
 
 def norm_constant(norm: Norm) -> dict[str, int]:

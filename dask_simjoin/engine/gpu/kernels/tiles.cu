@@ -4,7 +4,8 @@
 // A warp compares the queries of its block that lie within reach of a tile's box, one after the other,
 // with the tile's 64 points, two a lane.  So lanes are busy however few queries are near.
 //
-// Constants: DIMS; NORM; EXACT 0 or 1 (of other norms than 2: 1); COUNTING 0 (pairs) or 1 (numbers of neighbours); SINK.
+// Constants: DIMS; NORM; EXACT 0 or 1 (of other norms than 2: 1); COUNTING 0 (pairs) or 1 (numbers of neighbours); SINK;
+// and MIXED, places at which queries are taken side by side: what is done tells what is left.
 
 #define TILE 64
 #define WARPS 4
@@ -12,7 +13,6 @@
 #define BUFFER (DIMS > 1024 ? 256 : 512) // pairs that a warp stages
 #define SMALL (DIMS <= 16) // points fit into registers
 #define STRIDE ((DIMS + 3) / 4 * 4)
-#define MIXED 1024 // places at which queries are taken side by side: what is done tells what is left
 
 #if SMALL
 constexpr int UNROLL = DIMS, AT_ONCE = 1;

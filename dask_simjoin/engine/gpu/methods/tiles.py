@@ -12,7 +12,7 @@ from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.kernels.sources import FANOUT, MIXED, norm_constant
 from dask_simjoin.engine.gpu.methods.method import Found, Sink
 from dask_simjoin.engine.index import gpu as device
 from dask_simjoin.engine.index.gpu import ENGINES, DeviceLayout, make_device_layout
@@ -31,10 +31,6 @@ BATCH_SHARE = 32
 FIRST_BATCH = 128
 """Pairs of each point for which there is room at first."""
 
-MIXED = 1024
-"""Places at which the kernel without tensor cores takes queries side by side: in kd order dense points lie
-together, and what is done could not tell what is left."""
-
 MAX_UNITS = 1 << 26
 """Units of work: each costs a few box tests, even where no tile is near."""
 
@@ -43,7 +39,6 @@ MANY_BLOCKS = 16
 With long vectors, blocks of threads then run in step, each a little behind the one before it, and find in the
 L2 cache what that has read: a tenth less time for a million points of 384 dimensions."""
 
-FANOUT = 64
 TILES_WARPS, TENSOR_WARPS = 4, 8
 
 
