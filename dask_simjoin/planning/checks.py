@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -39,6 +40,9 @@ RANK_BYTES = 8
 MAX_TASKS = 1_000_000
 """Block pairs, and partitions of a result: Dask needs about a millisecond for each."""
 
+MAX_SMALL_TASKS, SMALL = 50_000, 512
+"""The same of block pairs of chunks of fewer rows than that on average, in which there is little to do."""
+
 
 def check_rows(rows: int, number: int) -> None:
     """Refuse a partition whose rows int32 cannot number."""
@@ -65,8 +69,17 @@ def check_chunks(rows: np.ndarray, row_bytes: float, budget: Budget, resources: 
         )
 
 
-def check_blocks(blocks: int, chunks: int, budget: Budget) -> None:
-    """Refuse more block pairs than Dask can see to."""
+def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget) -> None:
+    """Refuse more block pairs than Dask can see to, or than is worth it; `rows` (chunks,): of chunks."""
+    chunks, all_rows = len(rows), float(rows.sum())
+    if blocks > MAX_SMALL_TASKS and all_rows < SMALL * chunks and budget.chosen:
+        enough = max(1.0, min(SMALL, all_rows)) * row_bytes
+        raise BudgetError(
+            f"{budget.origin} makes {chunks:,} chunks of {all_rows / chunks:,.1f} rows on average, as each "
+            f"takes {row_bytes:,.0f} bytes with what is found of it, and {blocks:,} block pairs of so few; "
+            f"at most {MAX_SMALL_TASKS:,} are allowed. Leave blocksize= out, or use at least "
+            f"blocksize={format_bytes(math.ceil(enough))!r}."
+        )
     if blocks > MAX_TASKS:
         raise BudgetError(
             f"{chunks:,} chunks of at most {format_bytes(budget.chunk)} ({budget.origin}) make {blocks:,} "

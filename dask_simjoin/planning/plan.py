@@ -187,7 +187,7 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         return costs.shuffled(shuffle) if chunks is None else costs.choosing(*how(chunks))
 
     chunks = min(tables.chunkings(ChunkLimits(goal, budget, have, shuffle), price), key=price)
-    check_blocks(chunks.visits[0], len(chunks), budget)
+    check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget)
     made, blocks = costs.made(*how(chunks)), chunks.blocks()
     # searches give as many pairs as are asked for: how many are near is of no use
     found = tables.estimate(chunks, blocks, layout) if goal.k is None else no_estimate(blocks)
@@ -238,7 +238,7 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
 def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float) -> Plan:
     """Put searches for nearest neighbours in the place of block pairs."""
     searches = find_searches(tables, goal, plan.chunks)
-    check_blocks(sum(map(len, searches)), len(plan.chunks), plan.budget)
+    check_blocks(sum(map(len, searches)), plan.chunks.rows, plan.row_bytes, plan.budget)
     pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
     slices = np.ones(len(blocks), np.int64)

@@ -1,5 +1,7 @@
 """The same result for every partitioning: entity and spatial chunks, large and small, cut and merged."""
 
+import re
+
 import cloudpickle
 import dask
 import numpy as np
@@ -224,6 +226,19 @@ def test_too_many_block_pairs_are_refused(x, monkeypatch):
         ddf.simjoin.count_pairs(1.0, partitioning="entity", blocksize=100 * 24).compute()
     with pytest.raises(BudgetError, match=r"result would have [\d,]+ partitions .*at most 100 .*smaller eps"):
         ddf.simjoin.self_join(1.0, partitioning="entity", blocksize=1000 * 24).npartitions  # noqa: B018
+
+
+def test_block_pairs_of_next_to_no_rows_are_refused():
+    """However few bytes are asked for: Dask would be busy for minutes with what takes milliseconds."""
+    points = np.random.default_rng(0).uniform(size=(700, 2))
+    ddf = split(frame_of(points), (300,))
+    told = r"'11.72 kiB' makes 700 chunks of 1.0 rows .* 22,432 bytes .* 245,350 block pairs .* at least "
+    with pytest.raises(BudgetError, match=told) as refused:
+        ddf.simjoin.knn_join(k=2000, blocksize="12 kB").npartitions  # noqa: B018  (plans)
+    enough = re.findall(r"blocksize='([^']*)'", str(refused.value))[-1]
+    assert ddf.simjoin.knn_join(k=2000, blocksize=enough).npartitions > 1
+    with pytest.raises(BudgetError, match=r"blocksize='1 B' makes .* of so few;"):
+        ddf.simjoin.count_pairs(2.0, blocksize=1).compute()
 
 
 def test_another_configuration_makes_another_join(x):
