@@ -28,6 +28,7 @@ ROOMS = {
     "metrics",
     "options",
     "planning",
+    "sets",
     "tasks",
 }
 

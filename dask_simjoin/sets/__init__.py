@@ -1,0 +1,1 @@
+"""Joins of sets of tokens by their similarity."""
