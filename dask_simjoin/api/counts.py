@@ -57,7 +57,7 @@ def neighbor_counts(frame: Frame, asked: NeighborCounts) -> Series:
         source = freeze(frame, spec.columns)
         return new_collection(counts.NeighborCounts(source.inner, source, spec, example))
     chunk, plan = whole_chunk(frame, spec, COUNTS)
-    if not len(plan):
+    if not plan.meets:
         return example
     found, _ = count_block(whole_meeting(chunk, spec, plan.layout))
     raise_if_none(plan.doubts, found.sum())
@@ -85,7 +85,7 @@ def count_pairs(frame: Frame, asked: CountPairs) -> Number:
     if is_dask_collection(frame):
         return new_collection(counts.CountPairs(freeze(frame, spec.columns), spec, 0))
     chunk, plan = whole_chunk(frame, spec, COUNTS)
-    if not len(plan):
+    if not plan.meets:
         return 0
     found = count_block_pairs(whole_meeting(chunk, spec, plan.layout))
     raise_if_none(plan.doubts, found)

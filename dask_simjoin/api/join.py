@@ -21,8 +21,8 @@ from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.doubts import raise_if_none
 from dask_simjoin.planning.free_memory import within_memory
 from dask_simjoin.planning.goal import COUNTS, PAIRS
-from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.statistics.partition import points
+from dask_simjoin.planning.whole import WholePlan
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.meeting import Meeting
@@ -105,7 +105,7 @@ def join(frame: Frame, asked: Join) -> Frame:
     (q, d), plan = whole_chunks((frame, other), spec, PAIRS)
     like = example if asked.how == LEFT else None
     found = example
-    if len(plan):
+    if plan.meets:
         with within_memory(eps_of(spec)):
             found = join_block(Meeting(q, d, False, spec, plan.layout), list(example.columns), like=like)
         raise_if_none(plan.doubts, len(found))
@@ -115,9 +115,9 @@ def join(frame: Frame, asked: Join) -> Frame:
     return frames_for(left).stacked([found, alone])
 
 
-def _counts(q: Chunk, d: Chunk, spec: JoinSpec, plan: Plan) -> Array | int:
+def _counts(q: Chunk, d: Chunk, spec: JoinSpec, plan: WholePlan) -> Array | int:
     """How many rows of the right table are near each row of the left one, by position."""
-    return count_block(Meeting(q, d, False, spec, plan.layout))[0] if len(plan) else 0
+    return count_block(Meeting(q, d, False, spec, plan.layout))[0] if plan.meets else 0
 
 
 def semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:

@@ -132,7 +132,7 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
     if is_dask_collection(frame):
         return new_collection(pairs.SelfJoin(freeze(frame, spec.columns), spec, example))
     chunk, plan = whole_chunk(frame, spec, PAIRS)
-    if not len(plan):
+    if not plan.meets:
         return example
     with within_memory(eps_of(spec)):
         found = join_block(whole_meeting(chunk, spec, plan.layout), list(example.columns))

@@ -88,7 +88,7 @@ def dbscan(frame: Frame, asked: Dbscan) -> Series:
         source = freeze(frame, spec.columns)
         return new_collection(Labels(source.inner, source, spec, samples, example))
     chunk, plan = whole_chunk(frame, spec, CLUSTERS)
-    if not len(plan):
+    if not plan.meets:
         return example
     labels = dbscan_of_chunk(whole_meeting(chunk, spec, plan.layout), samples)
     return frames_for(meta).series(labels, chunk["ids"], LABELS)
@@ -170,7 +170,7 @@ def optics(frame: Frame, asked: Optics) -> Frame:
     # its pairs are no result that could be too large
     spec = replace(spec, settings=replace(spec.settings, result=MAX_BYTES))
     chunk, plan = whole_chunk(frame, spec, COUNTS, sampled=mode != FOREST)
-    if not len(plan):
+    if not plan.meets:
         return example
     if mode == FOREST:
         found = forest_of_chunk(whole_meeting(chunk, spec, plan.layout), samples)

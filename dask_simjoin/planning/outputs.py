@@ -29,6 +29,12 @@ def directions(spec: JoinSpec) -> int:
     return 2 if spec.pairs == "both" else 1
 
 
+def rows_found(tables: tuple[int, ...], k: int) -> int:
+    """Most rows of a join of one table or two, of so many points, with k neighbours of each row."""
+    data = tables[-1] - (len(tables) == 1)
+    return tables[0] * min(k, max(data, 0))
+
+
 def most_rows(found: Estimate, chunks: JoinChunks, blocks: np.ndarray, spec: JoinSpec) -> np.ndarray:
     """Rows of the result (block pairs,) that each block pair may give, float64."""
     most = found.high * directions(spec)

@@ -19,7 +19,7 @@ from dask_simjoin.planning.chunking.entity import serpentine
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.doubts import Doubt
 from dask_simjoin.planning.goal import PAIRS, Goal
-from dask_simjoin.planning.outputs import directions, most_rows, query_slices, whole_slices
+from dask_simjoin.planning.outputs import directions, most_rows, query_slices, rows_found, whole_slices
 from dask_simjoin.planning.searches import find_searches, sought
 from dask_simjoin.planning.statistics.estimate import Estimate, no_estimate
 from dask_simjoin.planning.tables import Tables
@@ -122,8 +122,7 @@ class Plan:
 
     def rows_found(self, k: int) -> int:
         """Return the most rows of a join with k neighbours: as many, where no distance is too large."""
-        queries, data = self.table_rows[0], self.table_rows[-1] - (len(self.table_rows) == 1)
-        return queries * min(k, max(data, 0))
+        return rows_found(self.table_rows, k)
 
     def output(self, number: int) -> tuple[int, int, int]:
         """Return the block pair of a partition of the result, the slice of that, and how many there are."""

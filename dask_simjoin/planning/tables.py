@@ -169,6 +169,15 @@ class Tables:
         meet = chunks.chunk_pairs(sampled.first, sampled.second)
         return estimate(sampled, blocks, chunks.candidates(blocks), block_of(blocks, len(chunks), meet))
 
+    def estimate_whole(self, layout: Layout) -> Estimate:
+        """Tell the same of one chunk of each table."""
+        joiner = joiner_of_library(self.spec.library)
+        sampled = sample_pairs(self.left.points, self.right.points, layout, joiner)
+        one = np.zeros((1, 2), np.int32)
+        return estimate(
+            sampled, one, np.array([self.candidates]), lambda left, _: np.zeros(len(left), np.int64)
+        )
+
     def doubts(self, found: Estimate | None) -> tuple[Doubt, ...]:
         """Tell what is likely to be a mistake; `found`: pairs within `eps`, if one was given."""
         doubts = doubts_of_data(*self.each)

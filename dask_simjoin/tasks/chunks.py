@@ -15,7 +15,7 @@ from dask_simjoin.errors import ListError, SourceChangedError
 from dask_simjoin.metrics.types import Array, Frame, Ids
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.moments import box
-from dask_simjoin.planning.statistics.partition import limits, points, radii
+from dask_simjoin.planning.statistics.partition import Seen, limits, points, radii
 
 
 class Chunk(TypedDict):
@@ -77,14 +77,21 @@ def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> ReadR
         places = module_of(x).flatnonzero(kept)
         frame, x = frame[spec.columns][kept], x[kept]
     check_source(number, rows, planned, box(x) == planned_box)
+    own = limits(radii(frame, spec), spec) if spec.radius is not None else None
+    return _read(x, frame, places, rows, own, spec)
+
+
+def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array | None,
+          spec: JoinSpec) -> ReadRows:  # fmt: skip
+    """Put together what was read of a partition of so many rows, those of `frame` being left."""
     if not len(x):
         x = module_of(x).empty((0, spec.dims))  # of lists, which tell it, there are none
     ids = row_ids(frame, spec.id, spec.id_dtype)
     read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=frame.iloc[:0].copy())
     if spec.keep:
         read["kept"] = frame[list(spec.keep)]
-    if spec.radius is not None:
-        read["own_limit"] = limits(radii(frame, spec), spec)
+    if limit is not None:
+        read["own_limit"] = limit
     return read
 
 
@@ -107,6 +114,13 @@ def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
     """Index a whole partition."""
     read = read_points(frame, fingerprint, spec)
     return gather_chunk(layout, [(0, read["rows"])], read)
+
+
+def seen_chunk(seen: Seen, rows: int, spec: JoinSpec, layout: Layout | SearchLayout) -> Chunk:
+    """Index all of a frame of so many rows, as it was seen when it was summarised: nothing is read again."""
+    places = None if seen.kept is None else module_of(seen.x).flatnonzero(seen.kept)
+    read = _read(seen.x, seen.frame, places, rows, seen.limit, spec)
+    return gather_chunk(layout, [(0, rows)], read)
 
 
 def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows) -> Chunk:

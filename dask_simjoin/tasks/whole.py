@@ -18,61 +18,78 @@ from dask_simjoin.planning.free_memory import check_room
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.outputs import directions
 from dask_simjoin.planning.plan import Plan, make_plan
-from dask_simjoin.planning.statistics.partition import RIGHT, summarise
+from dask_simjoin.planning.statistics.partition import RIGHT, Seen, look
 from dask_simjoin.planning.statistics.sample_pairs import PROBE
 from dask_simjoin.planning.statistics.unique_ids import check_summaries
-from dask_simjoin.planning.tables import tables_of
-from dask_simjoin.tasks.chunks import Chunk, make_chunk
+from dask_simjoin.planning.tables import Tables, tables_of
+from dask_simjoin.planning.whole import WholePlan, make_whole_plan
+from dask_simjoin.tasks.chunks import Chunk, seen_chunk
 
 
 def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
-                 sampled: bool = False) -> tuple[list[Chunk], Plan]:  # fmt: skip
+                 sampled: bool = False) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
     """Make one chunk of each of one plain frame or two, and plan their join.
 
     `sampled`: the plan estimates the pairs, and not only for what is in doubt.
     """
-    plan = plan_whole(frames, spec, goal, sampled)
+    tables, seen = _tables(frames, spec, goal, sampled)
+    plan = make_whole_plan(tables, goal)
+    _check_ids(tables, frames, spec)
+    raise_doubts(plan.doubts, None)
     if goal.materialise:
         own = plan.rows if spec.include_self else 0
         rows = plan.estimate.total_low * directions(spec) + own
         device = frames_of_library(spec.library).memory()
         check_room(rows, plan.pair_bytes, eps_of(spec), True, device)
     chunks = [
-        make_chunk(frame, (0, source), replace(own_spec, dims=plan.dims), plan.layout)
-        for (frame, own_spec), (source,) in zip(_sides(frames, spec), plan.sources, strict=True)
+        seen_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout)
+        for one, (frame, own_spec) in zip(seen, _sides(frames, spec), strict=True)
+        if one is not None  # else what was seen was refused
     ]
     return chunks, plan
 
 
-def whole_chunk(frame: Frame, spec: JoinSpec, goal: Goal, sampled: bool = False) -> tuple[Chunk, Plan]:
+def whole_chunk(frame: Frame, spec: JoinSpec, goal: Goal, sampled: bool = False) -> tuple[Chunk, WholePlan]:
     """Make one chunk of a plain frame, and plan its join with itself."""
     (chunk,), plan = whole_chunks([frame], spec, goal, sampled)
     return chunk, plan
 
 
 def plan_whole(frames: Sequence[Frame], spec: JoinSpec, goal: Goal, sampled: bool = False) -> Plan:
-    """Plan a join of one plain frame or two, each of which is one chunk; see `whole_chunks`."""
-    sides = _sides(frames, spec)
+    """Plan a join of one plain frame or two in all that can be told of it; `sampled`: see `whole_chunks`."""
+    tables, _ = _tables(frames, spec, goal, sampled or goal.k is not None)
     # chunks need no room, as there is one of each frame, which is searched however far away it is
     goal = replace(goal, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
-    sampled = sampled or goal.k is not None
-    probed = sampled or min(map(len, frames)) >= LEAST_ROWS or asks_sample(spec.method)
-    summaries = [
-        summarise(frame, number, own, goal.with_ids, int(probed), None if sampled else PROBE)
-        for number, (frame, own) in zip((0, RIGHT), sides, strict=False)
+    plan = make_plan(tables, goal)
+    _check_ids(tables, frames, spec)
+    raise_doubts(plan.doubts, None)
+    return plan
+
+
+def _tables(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
+            sampled: bool) -> tuple[Tables, list[Seen | None]]:  # fmt: skip
+    """Summarise frames as tables that are one chunk each, and give what was read of them."""
+    probed = sampled or goal.k is not None or min(map(len, frames)) >= LEAST_ROWS or asks_sample(spec.method)
+    found = [
+        look(frame, number, own, goal.with_ids, int(probed), None if sampled else PROBE)
+        for number, (frame, own) in zip((0, RIGHT), _sides(frames, spec), strict=False)
     ]
-    for summary in summaries:
+    for summary, _ in found:
         check_rows(summary.source_rows, 0)
     # it comes out as one frame, whatever size partitions of a result are set to have
     settings = replace(spec.settings, output=None)
     whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES, settings=settings)
-    plan = make_plan(tables_of([[summary] for summary in summaries], whole), goal)
-    for which, summary, (_, own) in zip(TABLES if len(sides) > 1 else [None], summaries, sides, strict=True):
-        if summary.ids is not None:
-            with in_table(which):
-                check_summaries([summary.ids], own.id)
-    raise_doubts(plan.doubts, None)
-    return plan
+    return tables_of([[summary] for summary, _ in found], whole), [seen for _, seen in found]
+
+
+def _check_ids(tables: Tables, frames: Sequence[Frame], spec: JoinSpec) -> None:
+    for which, table, (_, own) in zip(
+        TABLES if len(frames) > 1 else [None], tables.each, _sides(frames, spec), strict=True
+    ):
+        for summary in table.summaries:
+            if summary.ids is not None:
+                with in_table(which):
+                    check_summaries([summary.ids], own.id)
 
 
 def eps_of(spec: JoinSpec) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.engine.lists import extremes, lists_of
 from dask_simjoin.errors import ListError
+from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.moments import Moments, bounds, box_digest, moments
@@ -84,6 +85,27 @@ class PartitionSummary:
         return len(self.moments.lower) if self.moments.rows else None
 
 
+class Seen(NamedTuple):
+    """What was read of a partition on the way.
+
+    Attributes
+    ----------
+    x : array (n, d), float64
+        The points that take part.
+    frame : DataFrame
+        Their rows.
+    kept : array (rows,), bool, or None
+        Which rows of the partition those are; None: all.
+    limit : array (n,), float64, or None
+        Their own thresholds.
+    """
+
+    x: Array
+    frame: Frame
+    kept: Array | None
+    limit: Array | None
+
+
 def summarise(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
               partitions: int = 0, most: int | None = None) -> PartitionSummary:  # fmt: skip
     """Summary of one partition.
@@ -92,12 +114,18 @@ def summarise(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
     `partitions`: how many there are in all (0: no sample is drawn); `most`: points of the sample that are
     enough.
     """
+    return look(frame, number, spec, with_ids, partitions, most)[0]
+
+
+def look(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
+         partitions: int = 0, most: int | None = None) -> tuple[PartitionSummary, Seen | None]:  # fmt: skip
+    """Summarise a partition, see `summarise`, and give what was read; None: not all of it is lists."""
     rows = len(frame)
     try:
         columns = frames_for(frame).coordinates(frame, spec.on)
     except ListError as error:
         unlike = (error.row, error.what, _label(frame, spec, error.row))
-        return PartitionSummary(rows, moments(np.empty((0, 1))), unlike=unlike)
+        return PartitionSummary(rows, moments(np.empty((0, 1))), unlike=unlike), None
     x, kept = _embedded(columns, spec)
     if kept is not None:
         frame, embeds = frame[spec.columns][kept], x is not columns
@@ -121,10 +149,11 @@ def summarise(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
         sample = draw(x, None if kept is None else to_host(kept), partitions, seed, limit, most)
     kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
     inexact = _inexact(frame, columns, found if columns is x else None, spec)
-    return PartitionSummary(
+    summary = PartitionSummary(
         rows, found, bad, inexact, _beyond(columns, spec), zero, None, _box(found), ids, size,
         sample, kept_bytes, *radius,
     )  # fmt: skip
+    return summary, Seen(x, frame, kept, limit)
 
 
 def radii(frame: Any, spec: JoinSpec) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.protocols import Joiner, Layout, Pairs
-from dask_simjoin.metrics.types import Array
+from dask_simjoin.metrics.types import Array, Index
 from dask_simjoin.planning.statistics.sample import Sample
 
 MAX_PAIRS = 1 << 21
@@ -130,13 +130,13 @@ def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, join
     """
     same = second is first
     random = np.random.default_rng(len(first.x) + (0 if same else len(second.x)))
-    expected = _pairs_expected(first, second, layout, joiner, random)
+    expected, built = _pairs_expected(first, second, layout, joiner, random)
     if expected > MAX_PAIRS:
         part = math.sqrt(MAX_PAIRS / expected)
         first = _thinned(first, part, random)
-        second = first if same else _thinned(second, part, random)
-    left = joiner.build(joiner.xp.asarray(first.x), layout)
-    right = left if same else joiner.build(joiner.xp.asarray(second.x), layout)
+        second, built = first if same else _thinned(second, part, random), (None, None)
+    left = built[0] or joiner.build(joiner.xp.asarray(first.x), layout)
+    right = left if same else built[1] or joiner.build(joiner.xp.asarray(second.x), layout)
     made = None if first.limit is None else _itself
     # named as joins name rows, so that the kernels are those that the join needs
     names = tuple(
@@ -145,17 +145,23 @@ def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, join
     return _decided(joiner.pairs(left, right, layout, same=same, distance=made, labels=names), first, second)
 
 
-def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner,
-                    random: np.random.Generator) -> float:  # fmt: skip
-    """Tell from some points of the first sample how many pairs all of it gives; few points give few."""
+def _pairs_expected(
+    first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner, random: np.random.Generator
+) -> tuple[float, tuple[Index | None, Index | None]]:
+    """Tell from some points of the first sample how many pairs all of it gives; few points give few.
+
+    The second are indexes of both, as far as they were built for that.
+    """
     m, same = len(first.x), second is first
     if m <= PROBE // 2:
-        return 0.0
+        return 0.0, (None, None)
     fewer = min(m, PROBE)
-    some = joiner.build(joiner.xp.asarray(first.x[random.choice(m, fewer, replace=False)]), layout)
+    points = first.x if fewer == m else first.x[random.choice(m, fewer, replace=False)]
+    some = joiner.build(joiner.xp.asarray(points), layout)
     whole = some if same else joiner.build(joiner.xp.asarray(second.x), layout)
     found = float(joiner.counts(some, whole, layout, same=same)[0].sum())
-    return found / 2 * (m / fewer) ** 2 if same else found * m / fewer
+    built = some if fewer == m else None, whole if fewer == m or not same else None
+    return found / 2 * (m / fewer) ** 2 if same else found * m / fewer, built
 
 
 def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> SamplePoints:
