@@ -99,8 +99,3 @@ __device__ __forceinline__ bool meets(int i, int j, int blocks) {
     if (away < 0) away += blocks;
     return 2 * away < blocks || (2 * away == blocks && i < j);
 }
-
-struct Stage {             // pairs of a warp that are not written yet
-    int held;
-    bool stopped;          // the buffer has no more room than for what is being compared
-};

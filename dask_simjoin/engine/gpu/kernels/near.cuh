@@ -1,25 +1,4 @@
-// What the kernels share that join tiles of 128 points with blocks of 256 queries: which tiles are near.
-
-#define QUERIES 256
-#define TILE 128
-#define WARPS 8
-#define THREADS (32 * WARPS)
-
-// The box of a block of queries: that of two tiles.
-__device__ __forceinline__ void box_of_queries(int i, int tiles, const real* lower, const real* upper, real* low,
-                                               real* high, int tid) {
-    for (int k = tid; k < DIMS; k += THREADS) {
-        const int t = 2 * i;
-        size_t at = ((size_t)(t / FANOUT) * DIMS + k) * FANOUT + t % FANOUT;
-        real least = lower[at], most = upper[at];
-        if (t + 1 < tiles) {
-            least = fminf(least, lower[at + 1]);
-            most = fmaxf(most, upper[at + 1]);
-        }
-        low[k] = least;
-        high[k] = most;
-    }
-}
+// Which tiles a block of queries meets, as a list; and pairs that are staged as places of it.
 
 struct Lists {             // of a block, in shared memory
     u64 mask[FANOUT];
@@ -77,4 +56,30 @@ __device__ __forceinline__ int list_tiles(Lists& lists, int i, int r, int tiles,
     }
     __syncthreads();
     return lists.begin[FANOUT];
+}
+
+// Pairs that are staged in 32 bits: place in the list of tiles, one of ROWS rows of the warp, point of the tile.
+template <int ROWS>
+__device__ __forceinline__ void flush(Stage& stage, const u32* buffer, int lane, int row0,
+                                      const unsigned short* list, int tile0, u64* count, u64 room, int2* out) {
+    __syncwarp();
+#if !SINK
+    u64 base = 0;
+    if (lane == 0) base = atomicAdd(count, (u64)stage.held);
+    base = __shfl_sync(FULL, base, 0);
+#endif
+    for (int i = lane; i < stage.held; i += 32) {
+        const u32 pair = buffer[i];
+        const int p = row0 + (pair >> 7 & (ROWS - 1)), q = (tile0 + list[pair / (128 * ROWS)]) * TILE + (pair & 127);
+#if SINK
+        take(p, q, (const u64*)out);
+#else
+        out[base + i] = make_int2(p, q);
+#endif
+    }
+    __syncwarp();
+#if !SINK
+    stage.stopped = stage.stopped || base + stage.held >= room;
+#endif
+    stage.held = 0;
 }

@@ -15,44 +15,12 @@
 // Constants: DIMS; WIDTH, of a vector, a multiple of 16; ROWS of a warp, 32; LISTS 1 (in shared memory) or 0
 // (in the scratch).
 
-#define QUERIES 256
-#define TILE 128
-#define WARPS 8
-#define THREADS (32 * WARPS)
 #define STEPS (WIDTH / 16)
 #define LINE (WIDTH + 8)   // halfs of a vector in shared memory: no two lanes of a load share a bank
 #define AT_ONCE 2          // eights of points whose products are judged together
 #define STAGE 96           // lanes' products that wait to be looked at, of a warp
 #define PATIENCE 32        // so many are looked at at a tile's end
 #define BLOCKS (WIDTH <= 48 ? 2 : 1) // of a multiprocessor: of longer vectors two would spill registers
-#define EVERY 30000.0      // what lets every point pass, and is a number of float16
-#define NOWHERE -60000.0   // what lets none pass
-
-__device__ __forceinline__ half_bits to_half(double& rest) {
-    half_bits bits;
-    float number;
-    asm("cvt.rn.f16.f32 %0,%1;" : "=h"(bits) : "f"((float)rest));
-    asm("cvt.f32.f16 %0,%1;" : "=f"(number) : "h"(bits));
-    rest -= number;
-    return bits;
-}
-
-// The last eight numbers of a query's vector, (1, 1, 1, 0, s0, s1, s2, 0): see `query_term`.
-__device__ __forceinline__ uint4 tail(double s) {
-    const u32 one = 0x3c00, s0 = to_half(s), s1 = to_half(s), s2 = to_half(s);
-    return make_uint4(one | one << 16, one, s0 | s1 << 16, s2);
-}
-
-// s_i for a query that wants what is at most `d2` away: `query_term` of engine/filters/float16.py.
-__device__ __forceinline__ double query_term(double d2, double scale2, double norm, double error,
-                                             double most_error) {
-    const double square = scaled_square(d2, scale2);
-    if (!(square < EVERYWHERE)) return EVERY;
-    const double away = sqrt(square) * (1 + 8 * U52);
-    const double t = away * away + 2 * away * (error + most_error) + 2 * error * error;
-    const double s = (t - norm) / 2 + 3 * WIDTH * 1.1920928955078125e-7 * (norm + t + 1) + 5.9604644775390625e-8;
-    return s + 9.313225746154785e-10 * fabs(s);
-}
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_norm,
@@ -102,17 +70,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         __syncthreads();
         const int i = s_unit, row0 = i * QUERIES + warp * 32;
         if (i >= units) break;
-        for (int j = tid; j < DIMS; j += THREADS) {
-            const int t = 2 * i;
-            const size_t at = ((size_t)(t / FANOUT) * DIMS + j) * FANOUT + t % FANOUT;
-            real low = q_lower[at], high = q_upper[at];
-            if (t + 1 < q_tiles) {
-                low = fminf(low, q_lower[at + 1]);
-                high = fmaxf(high, q_upper[at + 1]);
-            }
-            s_low[j] = low;
-            s_high[j] = high;
-        }
+        box_of_queries(i, q_tiles, q_lower, q_upper, s_low, s_high, tid);
         // the lane's row: its list and what it asks for
         const bool there = row0 + lane < q_points;
         const int place = min(row0 + lane, q_points - 1), row = q_order[place];

@@ -9,10 +9,10 @@ from importlib import resources
 from dask_simjoin.metrics.norms import Norm
 
 SHARED = {
-    "tiles": ("components.cuh",),
+    "tiles": ("components.cuh", "staged.cuh"),
     "grid": ("components.cuh",),
-    "tensor": ("components.cuh", "tensor.cuh", "near.cuh"),
-    "tensor_wide": ("components.cuh", "tensor.cuh", "near.cuh"),
+    "tensor": ("components.cuh", "tensor.cuh", "staged.cuh", "blocks.cuh", "near.cuh"),
+    "tensor_wide": ("components.cuh", "tensor.cuh", "staged.cuh", "blocks.cuh", "near.cuh", "ring.cuh"),
     "finish": (),
     "regions": (),
     "components": ("components.cuh",),
@@ -21,7 +21,7 @@ SHARED = {
     "moments": (),
     "vectors": (),
     "nearest": ("nearest.cuh",),
-    "nearest_tensor": ("tensor.cuh", "nearest.cuh"),
+    "nearest_tensor": ("tensor.cuh", "nearest.cuh", "blocks.cuh", "query_term.cuh"),
 }
 """Files of this package, ``.cu``, and what each of them shares with others besides ``common.cuh``."""
 

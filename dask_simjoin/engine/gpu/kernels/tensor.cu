@@ -12,31 +12,6 @@
 #define LINE (WIDTH + 8)   // halfs of a vector in shared memory: no two lanes of a load share a bank
 #define BUFFER 512
 
-// A pair in the stage: place in the list of tiles, row among the warp's 32, point of the tile.
-__device__ __forceinline__ void flush(Stage& stage, const u32* buffer, int lane, int row0,
-                                      const unsigned short* list, int tile0, u64* count, u64 room, int2* out) {
-    __syncwarp();
-#if !SINK
-    u64 base = 0;
-    if (lane == 0) base = atomicAdd(count, (u64)stage.held);
-    base = __shfl_sync(FULL, base, 0);
-#endif
-    for (int i = lane; i < stage.held; i += 32) {
-        const u32 pair = buffer[i];
-        const int p = row0 + (pair >> 7 & 31), q = (tile0 + list[pair >> 12]) * TILE + (pair & 127);
-#if SINK
-        take(p, q, (const u64*)out);
-#else
-        out[base + i] = make_int2(p, q);
-#endif
-    }
-    __syncwarp();
-#if !SINK
-    stage.stopped = stage.stopped || base + stage.held >= room;
-#endif
-    stage.held = 0;
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS)
 join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, const double* __restrict__ qy,
             const real* __restrict__ q_lower, const real* __restrict__ q_upper, int q_points, int q_first,
@@ -206,7 +181,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
                         buffer[at++] = n << 12 | row_of(e) << 7 | (point0 + (e & 1));
                     }
                     if (stage.held > BUFFER - 256)
-                        flush(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
+                        flush<32>(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
 #endif
                 }
 #if COUNTING
@@ -222,7 +197,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
 #if !COUNTING
             // what is staged names places of this range's list; if the buffer is full by now, that shows
             // after the next tile
-            if (stage.held) flush(stage, s_buffer + warp * BUFFER, lane, row0, s_lists.tiles, tile0, state, room, out);
+            if (stage.held) flush<32>(stage, s_buffer + warp * BUFFER, lane, row0, s_lists.tiles, tile0, state, room, out);
 #endif
             copies_done<0>();
             __syncthreads();
@@ -242,12 +217,5 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
 #endif
         if (s_stop) break;
     }
-    for (int o = 16; o; o >>= 1) {
-        decided += __shfl_down_sync(FULL, decided, o);
-        refused += __shfl_down_sync(FULL, refused, o);
-    }
-    if (lane == 0 && decided) {
-        atomicAdd(state + 3, (u64)decided);
-        atomicAdd(state + 4, (u64)refused);
-    }
+    tell_decided(state, decided, refused, lane);
 }

@@ -13,10 +13,8 @@
 // more; COUNTING 0 or 1; SINK.
 
 #define STEPS (WIDTH / 16)
-#define SLICE (16 * DEPTH)
 #define SLICES ((STEPS + DEPTH - 1) / DEPTH)
 #define REST (STEPS - (SLICES - 1) * DEPTH) // of the last slice
-#define PIECES (SLICE / 8)
 #define AT_ONCE (THREADS / PIECES)          // rows that are copied at once
 #define STAGE_BYTES ((QUERIES + TILE) * SLICE * 2)
 #define PART 64                             // queries and points of a warp
@@ -25,53 +23,6 @@
 template <int N> struct Steps { // a number that is known when lambdas are compiled
     static constexpr int number = N;
 };
-
-struct Fragments {         // what a warp multiplies in one step
-    u32 a[4][4], b[4][4];
-};
-
-// Where piece 0 of a row is; the others' places are the exclusive or of that and their numbers.
-__device__ __forceinline__ int swizzle(int row) { return row / (8 / PIECES) % PIECES; }
-
-__device__ __forceinline__ void read_matrices(u32* to, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-__device__ __forceinline__ void read_step(Fragments& to, u32 queries, u32 points, int step) {
-#pragma unroll
-    for (int m = 0; m < 4; m++) {
-        read_matrices(to.a[m], (queries ^ step * 32) + m * 16 * SLICE * 2);
-        read_matrices(to.b[m], (points ^ step * 32) + m * 16 * SLICE * 2);
-    }
-}
-
-// A pair in the stage: place in the list of tiles, row among the warp's 64, point of the tile.
-__device__ __forceinline__ void flush(Stage& stage, const u32* buffer, int lane, int row0,
-                                      const unsigned short* list, int tile0, u64* count, u64 room, int2* out) {
-    __syncwarp();
-#if !SINK
-    u64 base = 0;
-    if (lane == 0) base = atomicAdd(count, (u64)stage.held);
-    base = __shfl_sync(FULL, base, 0);
-#endif
-    for (int i = lane; i < stage.held; i += 32) {
-        const u32 pair = buffer[i];
-        const int p = row0 + (pair >> 7 & 63), q = (tile0 + list[pair >> 13]) * TILE + (pair & 127);
-#if SINK
-        take(p, q, (const u64*)out);
-#else
-        out[base + i] = make_int2(p, q);
-#endif
-    }
-    __syncwarp();
-#if !SINK
-    stage.stopped = stage.stopped || base + stage.held >= room;
-#endif
-    stage.held = 0;
-}
 
 // The squared distance of two points, summed by a warp: all lanes have it.
 __device__ __forceinline__ double sum_of_warp(const double* p, const double* q, int lane) {
@@ -300,7 +251,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                                                  | (warp_point + point_of(lane, e));
                             }
                             if (stage.held > BUFFER - 256)
-                                flush(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
+                                flush<PART>(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
                         }
 #endif
                     }
@@ -318,7 +269,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
 #if !COUNTING
             // what is staged names places of this range's list; if the buffer is full by now, that shows
             // after the next tile
-            if (stage.held) flush(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
+            if (stage.held) flush<PART>(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
 #endif
             copies_done<0>();
             __syncthreads();
@@ -338,12 +289,5 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
 #endif
         if (s_stop) break;
     }
-    for (int o = 16; o; o >>= 1) {
-        decided += __shfl_down_sync(FULL, decided, o);
-        refused += __shfl_down_sync(FULL, refused, o);
-    }
-    if (lane == 0 && decided) {
-        atomicAdd(state + 3, (u64)decided);
-        atomicAdd(state + 4, (u64)refused);
-    }
+    tell_decided(state, decided, refused, lane);
 }

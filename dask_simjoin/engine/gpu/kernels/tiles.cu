@@ -21,23 +21,6 @@ struct alignas(16) Row { real v[STRIDE]; };
 constexpr int UNROLL = 4, AT_ONCE = 4;
 #endif
 
-__device__ __forceinline__ void flush(Stage& stage, const int2* buffer, int lane, u64* count, u64 room,
-                                      int2* out) {
-    __syncwarp();
-#if SINK
-    for (int i = lane; i < stage.held; i += 32) take(buffer[i].x, buffer[i].y, (const u64*)out);
-    __syncwarp();
-#else
-    u64 base = 0;
-    if (lane == 0) base = atomicAdd(count, (u64)stage.held);
-    base = __shfl_sync(FULL, base, 0);
-    for (int i = lane; i < stage.held; i += 32) out[base + i] = buffer[i];
-    __syncwarp();
-    stage.stopped = stage.stopped || base + stage.held >= room;
-#endif
-    stage.held = 0;
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS)
 join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const real* __restrict__ q_lower,
            const real* __restrict__ q_upper, int q_points, int q_first, int q_last,
@@ -308,12 +291,5 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
 #if !COUNTING
     if (stage.held) flush(stage, s_buffer[warp], lane, state, room, out);
 #endif
-    for (int o = 16; o; o >>= 1) {
-        decided += __shfl_down_sync(FULL, decided, o);
-        refused += __shfl_down_sync(FULL, refused, o);
-    }
-    if (lane == 0 && decided) {
-        atomicAdd(state + 3, (u64)decided);
-        atomicAdd(state + 4, (u64)refused);
-    }
+    tell_decided(state, decided, refused, lane);
 }

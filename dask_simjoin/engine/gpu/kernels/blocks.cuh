@@ -1,0 +1,22 @@
+// Blocks of 256 queries, that meet tiles of 128 points.
+
+#define QUERIES 256
+#define TILE 128
+#define WARPS 8
+#define THREADS (32 * WARPS)
+
+// The box of a block of queries: that of two tiles.
+__device__ __forceinline__ void box_of_queries(int i, int tiles, const real* lower, const real* upper, real* low,
+                                               real* high, int tid) {
+    for (int k = tid; k < DIMS; k += THREADS) {
+        const int t = 2 * i;
+        size_t at = ((size_t)(t / FANOUT) * DIMS + k) * FANOUT + t % FANOUT;
+        real least = lower[at], most = upper[at];
+        if (t + 1 < tiles) {
+            least = fminf(least, lower[at + 1]);
+            most = fmaxf(most, upper[at + 1]);
+        }
+        low[k] = least;
+        high[k] = most;
+    }
+}

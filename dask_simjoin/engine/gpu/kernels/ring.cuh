@@ -1,0 +1,28 @@
+// What tensor cores read of a ring of slices in shared memory, whose pieces of 16 bytes are swizzled.
+//
+// Constants: DEPTH, of a slice in 16 numbers: 2 or 4.
+
+#define SLICE (16 * DEPTH)
+#define PIECES (SLICE / 8)
+
+struct Fragments {         // what a warp multiplies in one step
+    u32 a[4][4], b[4][4];
+};
+
+// Where piece 0 of a row is; the others' places are the exclusive or of that and their numbers.
+__device__ __forceinline__ int swizzle(int row) { return row / (8 / PIECES) % PIECES; }
+
+__device__ __forceinline__ void read_matrices(u32* to, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+__device__ __forceinline__ void read_step(Fragments& to, u32 queries, u32 points, int step) {
+#pragma unroll
+    for (int m = 0; m < 4; m++) {
+        read_matrices(to.a[m], (queries ^ step * 32) + m * 16 * SLICE * 2);
+        read_matrices(to.b[m], (points ^ step * 32) + m * 16 * SLICE * 2);
+    }
+}

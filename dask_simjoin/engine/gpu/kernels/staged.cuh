@@ -1,0 +1,39 @@
+// What joins do with pairs: a warp stages those it finds in shared memory, and writes them together, or shows them
+// to a sink.
+//
+// Constants: SINK, of components.cuh.
+
+struct Stage {             // pairs of a warp that are not written yet
+    int held;
+    bool stopped;          // the buffer has no more room than for what is being compared
+};
+
+// How many pairs of a warp only float64 could tell, and how many of these are none.
+__device__ __forceinline__ void tell_decided(u64* state, u32 decided, u32 refused, int lane) {
+    for (int o = 16; o; o >>= 1) {
+        decided += __shfl_down_sync(FULL, decided, o);
+        refused += __shfl_down_sync(FULL, refused, o);
+    }
+    if (lane == 0 && decided) {
+        atomicAdd(state + 3, (u64)decided);
+        atomicAdd(state + 4, (u64)refused);
+    }
+}
+
+// Pairs that are staged as places of both sides.
+__device__ __forceinline__ void flush(Stage& stage, const int2* buffer, int lane, u64* count, u64 room,
+                                      int2* out) {
+    __syncwarp();
+#if SINK
+    for (int i = lane; i < stage.held; i += 32) take(buffer[i].x, buffer[i].y, (const u64*)out);
+    __syncwarp();
+#else
+    u64 base = 0;
+    if (lane == 0) base = atomicAdd(count, (u64)stage.held);
+    base = __shfl_sync(FULL, base, 0);
+    for (int i = lane; i < stage.held; i += 32) out[base + i] = buffer[i];
+    __syncwarp();
+    stage.stopped = stage.stopped || base + stage.held >= room;
+#endif
+    stage.held = 0;
+}
