@@ -18,6 +18,9 @@ from tests.support import profiles  # noqa: F401  (registers them)
 
 settings.load_profile("quick")
 
+COMPILED = pytest.StashKey()
+"""What was compiled for the tests of a GPU."""
+
 
 def pytest_configure(config):
     """Choose how many examples are tried, before the modules of tests ask for it."""
@@ -33,6 +36,34 @@ def pytest_collection_modifyitems(items):
     if cupy is None or not cupy.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_ahead(request):
+    """Compile what tests of the GPU run, from their first to their last, while they run.
+
+    Several processes share the tests, and what is compiled by way of CuPy's folder on disk: each would
+    compile all.
+    """
+    items = [] if "PYTEST_XDIST_WORKER" in os.environ else request.session.items
+    marked = [
+        item for item in items if item.get_closest_marker("gpu") and not item.get_closest_marker("skip")
+    ]
+    if not marked:
+        yield
+        return
+    kernels = importlib.import_module("tests.support.gpu_kernels")
+    told = kernels.Compiled()
+    modules = dict.fromkeys(item.module for item in marked if isinstance(item, pytest.Function))
+    with kernels.ahead(kernels.programs_of(modules), told):
+        yield
+    request.config.stash[COMPILED] = told
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say what was compiled for the tests of a GPU."""
+    if COMPILED in config.stash:
+        terminalreporter.write_line(config.stash[COMPILED].in_words())
 
 
 @pytest.fixture(scope="session")

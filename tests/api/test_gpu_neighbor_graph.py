@@ -14,11 +14,16 @@ from dask.base import is_dask_collection
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks import csr_entries as entries
+from tests.support.gpu_programs import join_programs
 from tests.support.points import frame_of
 
 pytestmark = pytest.mark.gpu
 
 EPS = 0.125
+
+
+def programs():
+    return join_programs([3], labels=[False])
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.errors import UnsupportedFrameError
 from tests.support.gpu_frames import lay
+from tests.support.gpu_programs import join_programs, search_programs
 from tests.support.oracle import as_set, assert_same_pairs
 from tests.support.points import frame_of
 
@@ -21,6 +22,10 @@ pytestmark = pytest.mark.gpu
 HOW = ["cudf", "dask-1", "dask-4"]
 ON = ["c0", "c1"]
 WAYS = [{}, {"partitioning": "entity", "blocksize": "8 kB"}, {"partitioning": "spatial", "blocksize": "8 kB"}]
+
+
+def programs():
+    return join_programs([2]) + [one for norm in (2, 1, 3) for one in search_programs([2], norm=norm)]
 
 
 def table(n, seed):

@@ -20,14 +20,25 @@ from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
 from tests.support.density import SETS
 from tests.support.gpu_frames import computed, lay
 from tests.support.gpu_kernels import layout_for
+from tests.support.gpu_programs import SINKS, join_programs, search_programs
 from tests.support.oracle import brute_force, squared_distances
 from tests.support.points import cases, frame_of
-from tests.support.profiles import examples
+from tests.support.profiles import chosen, examples
 
 pytestmark = pytest.mark.gpu
 
 
+DIMS = chosen([*range(1, 13)], [1, 2, 3, 5, 9, 12])
+"""Every number of dimensions is compiled by itself, which takes longer than these tests: so, some."""
+
 WAYS = [(1, "auto"), (7, "entity"), (5, "spatial"), (40, "entity")]
+
+
+def programs():
+    few = (
+        join_programs([1, 2, 3, 4]) + join_programs([17], ["float16"]) + search_programs([1, 2, 3, 4, 16, 17])
+    )
+    return few + join_programs(DIMS, ENGINES, SINKS, labels=[True])
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -82,7 +93,7 @@ def test_orders_are_those_of_pandas(name, mode):
 @given(cases(max_dims=12, max_points=60), st.integers(1, 8), st.sampled_from([*ENGINES]))
 def test_any_points_on_every_engine(case, min_samples, engine):
     """Ties, borders and roots, of one index and of two, with both types of nodes."""
-    x = case.x.astype(np.float64)
+    x = case.x[:, : max(d for d in DIMS if d <= case.x.shape[1])].astype(np.float64)
     n = len(x)
     near = squared_distances(x, x) <= case.eps * case.eps
     core = near.sum(1) >= min_samples

@@ -1,5 +1,7 @@
 """Every metric, and columns of lists, on cuDF frames: what pandas frames say, to the last bit."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from dask_simjoin.engine.lists import extremes, lists_of, vectors
 from dask_simjoin.errors import ColumnError, CoordinateError, OptionError
 from dask_simjoin.metrics import METRICS, make_metric, sphere
 from tests.support.gpu_frames import lay
+from tests.support.gpu_programs import join_programs
 from tests.support.metrics import ENGINE, make_rows
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, distances
 from tests.support.paths import PLACES
@@ -23,6 +26,11 @@ pytestmark = pytest.mark.gpu
 
 HOW = ["cudf", "dask-1", "dask-4"]
 ON = ["latitude", "longitude"]
+
+
+def programs():
+    plain = join_programs([3], ["float32", "float64"]) + join_programs([24], ["float16"])
+    return plain + [one for norm in (1, math.inf, 3) for one in join_programs([3], ["float64"], norm=norm)]
 
 
 def computed(result):

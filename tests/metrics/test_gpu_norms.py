@@ -14,12 +14,11 @@ pytest.importorskip("cudf")
 from dask_simjoin.cluster.algorithms.components import component_roots, new_nodes
 from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.index.regions import make_regions
 from dask_simjoin.metrics import norms
 from dask_simjoin.planning.statistics.moments import moments
-from tests.support.gpu_kernels import compile_all
+from tests.support.gpu_programs import SINKS, USES, join_programs
 from tests.support.oracle import totals as totals_of
 from tests.support.points import KINDS, cases, make_points
 from tests.support.profiles import examples
@@ -31,13 +30,9 @@ DIMS = [1, 3, 17]
 """Points in registers and in memory: every number of dimensions is compiled by itself."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled():
-    """All kernels, compiled side by side."""
-    every = [(norm_constant(norm) | {"DIMS": d, "EXACT": True}) for norm, d in itertools.product(NORMS, DIMS)]
-    wanted = [("tiles", "join_tiles", one | {"COUNTING": c}) for one in every for c in (False, True)]
-    wanted += [("finish", "name_pairs", one | {"LABELS": False}) for one in every]
-    compile_all(wanted)
+def programs():
+    found = [one for norm in NORMS for one in join_programs(DIMS, ["float64"], USES, norm, [False])]
+    return found + [one for norm in NORMS for one in join_programs([3], ["float64"], SINKS[::2], norm, [])]
 
 
 def totals(x, y, norm):

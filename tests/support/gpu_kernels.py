@@ -1,17 +1,87 @@
 """Kernels of the GPU: compiled side by side, and layouts of points; needs CuPy."""
 
-from concurrent.futures import ThreadPoolExecutor
+import itertools
+import threading
+import time
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import contextmanager
 
 import numpy as np
 
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.index.gpu import make_device_layout
+from tests.support.gpu_programs import ALWAYS
 
 
-def compile_all(wanted):
-    """Compile kernels side by side: (file, function, constants) of each."""
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda one: load.kernel(one[0], one[1], **one[2]).kernel, wanted))
+class Compiled:
+    """What was compiled for tests, and how long they waited for it.
+
+    Attributes
+    ----------
+    programs : set
+        What tests asked for.
+    foreseen : set
+        What was compiled ahead of them.
+    seconds : float
+        That tests waited.
+    """
+
+    def __init__(self):
+        self.programs, self.foreseen, self.seconds = set(), set(), 0.0
+
+    def in_words(self):
+        """Say it in a line, and name what was not foreseen."""
+        late = sorted(self.programs - self.foreseen, key=str)
+        rest = f"; compiled once they were needed: {late}" if late else ""
+        return (
+            f"{len(self.programs)} programs for GPUs were run, {len(self.foreseen)} compiled ahead; "
+            f"tests waited {self.seconds:.1f} s for them{rest}"
+        )
+
+
+def _key(name, constants):
+    return name, tuple(sorted((key, int(value)) for key, value in constants.items()))
+
+
+@contextmanager
+def ahead(wanted, told):
+    """Compile programs in this order, a few at a time, so that what is asked for meanwhile waits for few."""
+    asked, stop = load.kernel, threading.Event()
+
+    def feed():
+        running = set()
+        for name, function, constants in wanted:
+            if len(running) >= load.AT_ONCE:
+                running = wait(running, return_when=FIRST_COMPLETED).not_done
+            if stop.is_set():
+                return
+            told.foreseen.add(_key(name, constants))
+            running.add(load._begun(name, function, constants)[0])
+
+    def kernel(name, function, **constants):
+        begin = time.perf_counter()
+        try:
+            return asked(name, function, **constants)
+        finally:
+            told.programs.add(_key(name, constants))
+            told.seconds += time.perf_counter() - begin
+
+    feeder = threading.Thread(target=feed, name="compile-ahead")
+    load.kernel = kernel
+    feeder.start()
+    try:
+        yield
+    finally:
+        load.kernel = asked
+        stop.set()
+        feeder.join()
+
+
+def programs_of(modules):
+    """What the tests of modules say that they run, in their order, after what all run."""
+    return list(
+        itertools.chain(ALWAYS, *(module.programs() for module in modules if hasattr(module, "programs")))
+    )
 
 
 def layout_for(x, eps, engine="auto"):

@@ -21,6 +21,7 @@ from dask_simjoin.errors import (
     SourceChangedError,
 )
 from tests.support.gpu_frames import computed, lay
+from tests.support.gpu_programs import join_programs
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
 
@@ -28,6 +29,10 @@ pytestmark = pytest.mark.gpu
 
 N, EPS = 700, 0.07
 HOW = ["cudf", "dask-1", "dask-4"]
+
+
+def programs():
+    return join_programs([3]) + join_programs([2])
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,9 @@ from dask_simjoin.engine.protocols import Kept, Measured, Pairs, Rows, Visitor
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Array, Index
 
+LEVELS = 8
+"""Room for so many more levels of regions' tree is compiled at a time: few programs serve all trees."""
+
 VISITED = 1 << 24
 """Pairs that are shown to a visitor at a time, at most."""
 
@@ -131,7 +134,8 @@ class GpuJoiner:
         dim, split, child, middle, lower, upper = (cupy.asarray(a) for a in regions.arrays)
         shape = shape_of(n)
         points = (x, np.int64(n), np.int64(n), dim, split, child)
-        constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": regions.depth + 2} | norm_constant(norm)
+        depth = -(-(regions.depth + 2) // LEVELS) * LEVELS
+        constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": depth} | norm_constant(norm)
         load.kernel("regions", "own_regions", **constants)(*shape, (*points, np.int64(len(dim)), own))
         halo = load.kernel("regions", "halo_regions", **constants)
         if everywhere and len(regions) == 1:  # whose tree has no node to start from

@@ -17,7 +17,6 @@ from dask_simjoin.engine.gpu.methods import grid
 from dask_simjoin.engine.grid import ORDERS, PATTERNS, THREADS, Grid
 from dask_simjoin.engine.index.grid_batches import Batch
 from dask_simjoin.planning.statistics.moments import moments
-from tests.support.gpu_kernels import compile_all
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
@@ -35,14 +34,12 @@ any_options = st.builds(
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled():
-    compile_all([
+def programs():
+    uses = itertools.product(SHAPES, ("join_grid", "grid_work"), (True, False), (0, 1))
+    return [
         ("grid", name, {"DIMS": d, "INDEXED": k, "EXACT": exact, "COUNTING": counting})
-        for (d, k), name, exact, counting in itertools.product(
-            SHAPES, ("join_grid", "grid_work"), (True, False), (0, 1)
-        )
-    ])  # fmt: skip
+        for (d, k), name, exact, counting in uses
+    ]
 
 
 def laid_out(x, eps, options):

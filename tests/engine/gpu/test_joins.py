@@ -19,7 +19,8 @@ from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
 from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.index.gpu import ENGINES
 from dask_simjoin.engine.index.regions import make_regions
-from tests.support.gpu_kernels import compile_all, layout_for
+from tests.support.gpu_kernels import layout_for
+from tests.support.gpu_programs import USES, join_programs
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
 from tests.support.points import KINDS, Case, a_distance, cases, make_points
 from tests.support.products import PRODUCTS
@@ -31,22 +32,8 @@ DIMS = chosen([1, 2, 3, 5, 8, 9, 16, 17, 64, 129, 200], [1, 2, 5, 9, 17, 200])
 """Every number of dimensions is compiled by itself, which takes longer than these tests: so, some."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled():
-    """All kernels, compiled side by side."""
-    wanted = [
-        ("tiles", "join_tiles", {"DIMS": d, "EXACT": e, "COUNTING": c})
-        for d, e, c in itertools.product(DIMS, (False, True), (False, True))
-    ]
-    wanted += [
-        ("tensor", "join_tensor", {"DIMS": d, "EXACT": False, "COUNTING": c, "WIDTH": half.width(d)})
-        for d, c in itertools.product(DIMS, (False, True))
-    ]
-    wanted += [
-        ("finish", "name_pairs", {"DIMS": d, "EXACT": True, "LABELS": labels})
-        for d, labels in itertools.product(DIMS, (False, True))
-    ]
-    compile_all(wanted)
+def programs():
+    return join_programs(DIMS, ENGINES, USES)
 
 
 def with_some_dims(case):

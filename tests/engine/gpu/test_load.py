@@ -1,6 +1,7 @@
 """Programs are compiled once, several at a time, whichever function and thread asks first; needs no GPU."""
 
 import importlib.util
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -8,9 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from dask_simjoin.engine.gpu.kernels.sources import source
+from tests.support.gpu_programs import ALWAYS, SINKS, USES, join_programs, search_programs
 from tests.support.paths import ROOT
 
 FILE = ROOT / "dask_simjoin" / "engine" / "gpu" / "kernels" / "load.py"
+KERNELS = ROOT / "tests" / "support" / "gpu_kernels.py"
 
 
 class Device:
@@ -63,6 +67,32 @@ def test_a_program_is_compiled_once(load):
     assert len(compiled) == 2 and {device for _, device in compiled} == {0}
     for (function, dims), (name, code, _) in zip(asked, found, strict=True):
         assert name == function and f"#define DIMS {dims}\n" in code and "#define EXACT 1\n" in code
+
+
+def test_what_tests_run_is_compiled_ahead_of_them(load, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask_simjoin.engine.gpu.kernels.load", load)
+    spec = importlib.util.spec_from_file_location("kernels_for_a_test", KERNELS)
+    kernels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kernels)
+    wanted = kernels.programs_of([SimpleNamespace(programs=lambda: join_programs(range(1, 9))), load])
+    told = kernels.Compiled()
+    with kernels.ahead(wanted, told):
+        # in another order, and with one that was not foreseen
+        for name, function, constants in [*reversed(wanted), ("regions", "own_regions", {"DIMS": 99})]:
+            assert load.kernel(name, function, **constants)[0] == function
+    assert len(compiled) == len(told.programs) == len(told.foreseen) + 1 == len(wanted) + 1
+    assert "('regions', (('DIMS', 99),))" in told.in_words() and told.seconds > 0
+    assert load.kernel.__name__ == "kernel" and "asked" not in load.kernel.__code__.co_freevars
+
+
+def test_what_is_compiled_ahead_is_there():
+    """A file has the function, and asks for the constants."""
+    dims, engines = [3, 200], ["float16", "float32", "float64"]
+    wanted = [*ALWAYS, *join_programs(dims, engines, [*USES, *SINKS], 1), *search_programs(dims, engines, 1)]
+    for name, function, constants in wanted:
+        text = source(name)
+        assert re.search(rf"\b{function}\(", text)
+        assert not [key for key in constants if not re.search(rf"\b{key}\b", text)]
 
 
 def test_what_does_not_compile_is_told_to_all_who_ask(load):

@@ -9,16 +9,14 @@ from hypothesis import given, settings
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.gpu.kdorder import kd_order
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.nearest import SEARCHER, build
 from dask_simjoin.engine.index.gpu import ENGINES
 from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
 from dask_simjoin.engine.index.kdorder import Cuts
 from dask_simjoin.engine.index.kdorder import kd_order as host_order
 from dask_simjoin.metrics.norms import add
-from tests.support.gpu_kernels import compile_all
+from tests.support.gpu_programs import search_programs
 from tests.support.nearest import oracle, searches
 from tests.support.oracle import squared_distances
 from tests.support.points import KINDS, make_points
@@ -32,19 +30,9 @@ DIMS = chosen([1, 2, 3, 5, 8, 9, 16, 17, 32, 64, 200], [1, 2, 5, 9, 17, 200])
 NORMS, NORM_DIMS = [1, 3, 4, math.inf], [1, 2, 5, 17]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled():
-    """All kernels, compiled side by side."""
-    wanted = []
-    for d, lists in itertools.product(DIMS, (False, True)):
-        tensor = {"DIMS": d, "EXACT": False, "WIDTH": half.width(d), "ROWS": 32, "LISTS": lists}
-        wanted.append(("nearest_tensor", "search_tensor", tensor))
-        for exact in (False, True):
-            plain = {"DIMS": d, "EXACT": exact, "ROWS": 64, "LISTS": lists}
-            wanted.append(("nearest", "search_tiles", plain))
-        if d in NORM_DIMS and lists:
-            wanted += [("nearest", "search_tiles", plain | norm_constant(norm)) for norm in NORMS]
-    compile_all(wanted)
+def programs():
+    few = [one for norm in NORMS for one in search_programs(NORM_DIMS, ["float64"], norm)]
+    return search_programs(DIMS, ENGINES, lists=(True, False)) + few
 
 
 def layout_of(*sides, engine="auto"):

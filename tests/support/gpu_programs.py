@@ -1,0 +1,72 @@
+"""Which kernels the tests of a GPU run: what is compiled side by side before they do."""
+
+import itertools
+
+from dask_simjoin.engine.filters import float16 as half
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.index.kdorder import BLOCK, MIDDLE, VALUE_BITS
+
+ORDER = {"DIMS": 1, "EXACT": True, "VALUE_BITS": VALUE_BITS, "SAMPLES": MIDDLE, "BLOCK": BLOCK}
+
+ALWAYS = [
+    ("order", "middle", ORDER),
+    *(("boxes", "tile_boxes", {"DIMS": 1, "EXACT": exact}) for exact in (False, True)),
+    ("moments", "column_sums", {"DIMS": 1, "EXACT": True}),
+    *(("vectors", "make_vectors", {"DIMS": 1, "EXACT": True, "NEAREST": near}) for near in (False, True)),
+    *(("components", "tie_to_roots", {"DIMS": 1, "EXACT": True, "NODES_64": wide}) for wide in (False, True)),
+]
+"""What is run whatever the data are."""
+
+LEVELS = 8
+"""Of a tree of regions that is compiled for: up to 64 regions, as few rows have."""
+
+USES = [{"COUNTING": False}, {"COUNTING": True}]
+"""Pairs, and counts."""
+
+SINKS = [
+    {"COUNTING": False, "SINK": sink, "NODES_64": wide} for sink, wide in ((1, False), (1, True), (2, False))
+]
+"""Ties of rows, with both types of their numbers, and lowest labels: see `components.cuh`."""
+
+CLUSTERS = [*USES, SINKS[0], SINKS[2]]
+"""What joins and clusterings of few rows need."""
+
+
+def join_programs(dims, engines=("float32",), uses=CLUSTERS, norm=2, labels=(False, True)):
+    """Programs of joins: files, functions and constants.
+
+    Parameters
+    ----------
+    dims : iterable of int
+    engines : iterable of {"float16", "float32", "float64"}
+    uses : iterable of dict
+        Constants that tell pairs from counts and sinks.
+    norm : int or float
+    labels : iterable of bool
+        Whether pairs get labels, or places in their chunks.
+    """
+    told = norm_constant(norm)
+    found = []
+    for d, engine in itertools.product(dims, engines):
+        if engine == "float16" and d <= half.MAX_DIMS:
+            one = "tensor", "join_tensor", {"DIMS": d, "EXACT": False, "WIDTH": half.width(d)}
+        else:
+            one = "tiles", "join_tiles", {"DIMS": d, "EXACT": engine == "float64"} | told
+        found += [(*one[:2], one[2] | use) for use in uses]
+    found += [("regions", "own_regions", {"DIMS": d, "EXACT": True, "DEPTH": LEVELS} | told) for d in dims]
+    return found + [
+        ("finish", "name_pairs", {"DIMS": d, "EXACT": True, "LABELS": some} | told)
+        for d, some in itertools.product(dims, labels)
+    ]
+
+
+def search_programs(dims, engines=("float32",), norm=2, lists=(True,)):
+    """Programs of searches for nearest neighbours; `lists`: whether these fit into shared memory."""
+    found = []
+    for d, engine, some in itertools.product(dims, engines, lists):
+        told = {"DIMS": d, "LISTS": some, "EXACT": engine == "float64"}
+        if engine == "float16":
+            found.append(("nearest_tensor", "search_tensor", told | {"WIDTH": half.width(d), "ROWS": 32}))
+        else:
+            found.append(("nearest", "search_tiles", told | {"ROWS": 64} | norm_constant(norm)))
+    return found
