@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+
+from dask_simjoin.sets.verification import Filtered, OnGpu
 
 AUTO = "auto"
 """The name that leaves the choice to the joiner, which knows the sets."""
 
-
-class SetMethod(Protocol):
-    """A way to find pairs of sets; its docstring's first line is what docs say of it."""
+SetMethod = OnGpu
+"""A way to find pairs of sets; its docstring's first line is what docs say of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bitmap:
+class AllPairs(Filtered):
+    """Look up the tokens of prefixes in an index, and verify all sets of admissible sizes that are met."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPJoin(Filtered):
+    """Look up prefixes in an index, and leave out sets that meet too late in them to match."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupJoin(Filtered):
+    """Look up groups of sets that have one prefix as if they were one set, then pair their members."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bitmap(OnGpu):
     """Compare bitmaps of all pairs of sets of admissible sizes, then the tokens of those that are left."""
 
 
-METHODS: dict[str, SetMethod] = {"bitmap": Bitmap()}
+METHODS: dict[str, SetMethod] = {
+    "allpairs": AllPairs(),
+    "ppjoin": PPJoin(),
+    "groupjoin": GroupJoin(),
+    "bitmap": Bitmap(),
+}
 """All methods by name."""
 
 CHOICES = (AUTO, *METHODS)

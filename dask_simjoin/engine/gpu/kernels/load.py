@@ -10,29 +10,29 @@ from typing import Any
 
 import cupy
 
-from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
+from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, Source, source
 
-Program = tuple[str, str, dict[str, int]]
+Program = tuple[str | Source, str, dict[str, int]]
 """A file, one of its functions, and the constants that it is compiled with."""
 
 AT_ONCE = min(8, os.cpu_count() or 1)
 """Programs that are compiled at a time: the compiler lets other threads run."""
 
-_Key = tuple[str, int, tuple[tuple[str, int], ...]]
+_Key = tuple[str | Source, int, tuple[tuple[str, int], ...]]
 
 _lock = threading.Lock()
 _pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="simjoin-compiler")
 _modules: dict[_Key, Future[Any]] = {}
 
 
-def _compile(function: str, name: str, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
+def _compile(function: str, name: str | Source, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
     with cupy.cuda.Device(device):
         module = cupy.RawModule(code=source(name, **dict(constants)), options=OPTIONS)
         module.get_function(function)  # which compiles all of it
         return module
 
 
-def _begun(name: str, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
+def _begun(name: str | Source, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
     """The module that has a function, or is being compiled."""
     key = name, cupy.cuda.runtime.getDevice(), tuple(sorted(constants.items()))
     with _lock:
@@ -53,7 +53,7 @@ def _function(name: str, function: str, device: int, constants: tuple[tuple[str,
     return module.result().get_function(function)
 
 
-def kernel(name: str, function: str, **constants: int) -> Any:
+def kernel(name: str | Source, function: str, **constants: int) -> Any:
     """A kernel for the current device; compiled once, and kept on disk by CuPy."""
     device = cupy.cuda.runtime.getDevice()
     return _function(name, function, device, tuple(sorted(constants.items())))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from importlib import resources
+from typing import NamedTuple
 
 from dask_simjoin.metrics.norms import Norm
 
@@ -27,6 +28,22 @@ SHARED = {
 
 NAMES = tuple(SHARED)
 
+
+class Source(NamedTuple):
+    """CUDA C++ of another room.
+
+    Attributes
+    ----------
+    package : str
+        Where its files are.
+    files : tuple of str
+        Names of files, in the order in which they are put together.
+    """
+
+    package: str
+    files: tuple[str, ...]
+
+
 FANOUT = 64
 """Children of a node of the box tree."""
 
@@ -41,15 +58,17 @@ points are scaled so that the filters' bounds are far above (see `engine.filters
 
 
 @functools.cache
-def _text(name: str) -> str:
+def _text(name: str | Source) -> str:
     """The text of one of them, with what it shares with others and with Python before it."""
+    if isinstance(name, Source):
+        return "\n".join((resources.files(name.package) / file).read_text() for file in name.files)
     here = resources.files("dask_simjoin.engine.gpu.kernels")
     texts = ((here / file).read_text() for file in ("common.cuh", *SHARED[name], f"{name}.cu"))
     return _defined({"FANOUT": FANOUT, "MIXED": MIXED}) + "\n".join(texts)
 
 
-def source(name: str, **constants: int) -> str:
-    """The text of one of them, made for these values of the constants in it."""
+def source(name: str | Source, **constants: int) -> str:
+    """The text of one of them, or of another room's, made for these values of the constants in it."""
     return _defined(constants) + _text(name)
 
 
