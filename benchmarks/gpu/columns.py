@@ -133,8 +133,8 @@ def main() -> int:
                 f"{'  WRONG' if one['wrong'] else ''}",
                 flush=True,
             )
-    if options.output is not None:
-        options.output.write_text(json.dumps(report, indent=1) + "\n")
+            if options.output is not None:  # written after each row: a later one may take too long
+                options.output.write_text(json.dumps(report, indent=1) + "\n")
     return 1 if any(one["wrong"] for one in report["rows"].values()) else 0
 
 

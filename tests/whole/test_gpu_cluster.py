@@ -135,9 +135,9 @@ def test_chunks_spill_from_the_device(tmp_path):
 
 
 def test_no_coordinate_is_copied_to_the_host(tmp_path):
-    """A profile of all copies from the device, while the tasks of a join run."""
+    """A profile of all copies from the device, while the tasks of a join run: sums of columns, counts."""
     profiler = pytest.importorskip("torch.profiler")
-    n, dims = 200_000, 8
+    n, dims = 800_000, 8
     x = np.random.default_rng(0).uniform(size=(n, dims))
     ddf = dask_cudf.from_cudf(cudf.DataFrame({f"c{k}": x[:, k] for k in range(dims)}), npartitions=4)
     with dask.config.set(scheduler="sync"):  # planning too, whatever cluster there is
@@ -146,8 +146,8 @@ def test_no_coordinate_is_copied_to_the_host(tmp_path):
 
 def _watch_copies(ddf, size, profiler, tmp_path):
     for options in (
-        {"partitioning": "entity", "blocksize": "4 MB"},
-        {"partitioning": "spatial", "blocksize": "4 MB"},
+        {"partitioning": "entity", "blocksize": "16 MB"},
+        {"partitioning": "spatial", "blocksize": "16 MB"},
         {"partitioning": "replicated"},
     ):
         ddf.simjoin.self_join(0.1, return_distance=True, **options).persist()  # compiles
