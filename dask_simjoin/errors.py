@@ -41,6 +41,10 @@ class ListError(CoordinateError):
         return f"Row {self.row} holds {self.what}."
 
 
+class TokenError(SimJoinError, ValueError):
+    """A row holds no set of tokens, or tokens are of several kinds."""
+
+
 class DuplicateIdError(SimJoinError, ValueError):
     """Ids do not name the rows: some repeat, or are missing."""
 
@@ -89,7 +93,7 @@ def in_table(which: str | None) -> Iterator[None]:
     """Say of errors which table ("left" or "right") they are about; None: there is but one."""
     try:
         yield
-    except (ColumnError, CoordinateError, DuplicateIdError) as error:
+    except (ColumnError, CoordinateError, DuplicateIdError, TokenError) as error:
         if which is None:
             raise
         # chained errors would be told twice

@@ -24,12 +24,15 @@ MODULES = {
     (HOME, "join"): "dask_simjoin.engine.cpu.joiner",
     (HOME, "search"): "dask_simjoin.engine.cpu.nearest",
     (HOME, "profile"): "dask_simjoin.engine.cpu.profile",
+    (HOME, "sets"): "dask_simjoin.sets.algorithms.cpu.joiner",
+    (HOME, "encoding"): "dask_simjoin.sets.algorithms.cpu.encoding",
     ("cudf", "frames"): "dask_simjoin.engine.gpu.frames",
     ("cudf", "join"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "search"): "dask_simjoin.engine.gpu.nearest",
     ("cudf", "profile"): "dask_simjoin.engine.gpu.profile",
+    ("cudf", "sets"): "dask_simjoin.sets.algorithms.gpu.joiner",
 }
-"""What does a job for a data frame library: its module's FRAMES, JOINER, SEARCHER or PROFILER."""
+"""What does a job for a data frame library: its module's FRAMES, JOINER, SEARCHER or PROFILER; or kernels."""
 
 LIBRARIES = tuple(name for name, job in MODULES if job == "frames")
 
@@ -99,6 +102,16 @@ def spreader_of(x: Array) -> ModuleType:
     """Load what tells how the columns of an array are spread: its `bounds` and `spread`."""
     own = "cpu" if module_of(x) is np else "gpu"
     return importlib.import_module(f"dask_simjoin.engine.{own}.spread")
+
+
+def set_joiner_of_library(name: str) -> Any:
+    """What joins blocks of sets of a data frame library: a `SetJoiner`, which only their room knows."""
+    return _module(name, "sets").JOINER
+
+
+def encoding_kernels() -> ModuleType:
+    """The kernels that encode sets: on the host, wherever their blocks then lie."""
+    return _module(HOME, "encoding")
 
 
 def _module(name: str, job: str) -> ModuleType:

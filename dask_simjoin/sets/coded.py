@@ -1,0 +1,101 @@
+"""Sets as numbers of tokens in a vocabulary: what columns are read into, and what encoding begins with."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Tokens = Any
+"""Tokens that differ: an array (n,) int64, an Arrow array of strings, or None where there is none."""
+
+
+class Occurrences(NamedTuple):
+    """Hold the tokens of rows as they occur, repetitions included.
+
+    Attributes
+    ----------
+    offsets : array (rows + 1,), int64
+        Where each row's tokens begin and end.
+    codes : array (occurrences,), int32 or int64
+        Their numbers in `tokens`.
+    tokens : array of int64, or Arrow array of strings
+        Which there are, each once.
+    """
+
+    offsets: np.ndarray
+    codes: np.ndarray
+    tokens: Tokens
+
+
+class Vocabulary(TypedDict):
+    """Hold tokens, each once, and in how many rows each of them is."""
+
+    tokens: Tokens
+    frequency: np.ndarray
+
+
+def of_strings(offsets: np.ndarray, flat: Any) -> Occurrences:
+    """Number strings of Arrow; empty ones are no tokens."""
+    coded = pc.dictionary_encode(flat)
+    tokens = coded.dictionary
+    codes = coded.indices.to_numpy(zero_copy_only=False)
+    empty = pc.index(tokens, pa.scalar("", tokens.type)).as_py()
+    if empty < 0:
+        return Occurrences(offsets, codes, tokens)
+    kept = codes != empty
+    before = np.concatenate([[0], np.cumsum(kept)])
+    last = len(tokens) - 1  # takes the empty one's number
+    codes = codes[kept]
+    codes[codes == last] = empty
+    order = np.arange(last)
+    if empty < last:
+        order[empty] = last
+    return Occurrences(before[offsets], codes, tokens.take(pa.array(order)))
+
+
+def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:
+    """Number integers."""
+    codes, tokens = numbered_integers(flat)
+    return Occurrences(offsets, codes, tokens)
+
+
+DENSE = 4
+"""How many times as many integers as occur may lie between the least and the largest, to be counted."""
+
+
+def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers (n,) int32 of integers (n,) among those that differ, and these."""
+    if not len(flat):
+        return np.zeros(0, np.int32), np.zeros(0, np.int64)
+    low, high = int(flat.min()), int(flat.max())
+    if high - low < DENSE * len(flat) + 1024:
+        places = flat - low
+        present = np.zeros(high - low + 1, np.bool_)
+        present[places] = True
+        rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
+        return rank[places], np.flatnonzero(present) + low
+    codes, tokens = pd.factorize(flat)
+    return codes.astype(np.int32), tokens
+
+
+def kind_of(tokens: Tokens) -> str | None:
+    """Name what tokens are; None: there is none."""
+    if tokens is None or not len(tokens):
+        return None
+    return "integers" if isinstance(tokens, np.ndarray) else "strings"
+
+
+def numbered(parts: list[Tokens]) -> tuple[Tokens, np.ndarray]:
+    """Put tokens of several vocabularies together: which there are, and the number of each, part by part."""
+    there = [part for part in parts if kind_of(part) is not None]
+    if not there:
+        return None, np.zeros(0, np.int32)
+    if kind_of(there[0]) == "integers":
+        codes, tokens = numbered_integers(np.concatenate(there))
+        return tokens, codes
+    coded = pc.dictionary_encode(pa.concat_arrays(there))
+    return coded.dictionary, coded.indices.to_numpy(zero_copy_only=False)

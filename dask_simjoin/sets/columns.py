@@ -1,0 +1,185 @@
+"""Columns that hold sets: of lists of tokens, or of texts that a tokenizer splits; of pandas and of cuDF."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dask_simjoin.engine.compat import on_gpu
+from dask_simjoin.engine.lists import a_value
+from dask_simjoin.errors import ColumnError, ListError, TokenError
+from dask_simjoin.metrics.types import DType, Series
+from dask_simjoin.sets.coded import Occurrences, of_integers, of_strings
+from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
+
+LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"
+"""What a column may hold, as far as its dtype tells."""
+
+
+def held_by(dtype: DType) -> str | None:
+    """Return what a column of this dtype may hold; None: neither lists of tokens nor texts."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return TEXTS if held_by(dtype.categories.dtype) in (TEXTS, OBJECTS) else None
+    if isinstance(dtype, pd.StringDtype):
+        return TEXTS
+    if isinstance(dtype, np.dtype):
+        return OBJECTS if dtype.kind == "O" else None
+    if isinstance(dtype, pd.ArrowDtype):
+        arrow = dtype.pyarrow_dtype
+    elif type(dtype).__name__ == "ListDtype":  # cuDF's
+        arrow = dtype.to_arrow()
+    else:
+        return None
+    if _is_text(arrow):
+        return TEXTS
+    return LISTS if _is_list(arrow) and _are_tokens(arrow.value_type) else None
+
+
+def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> None:
+    """Refuse a column that by its dtype holds no sets, or not as the tokenizer takes them."""
+    held = held_by(dtype)
+    if held is None:
+        raise ColumnError(
+            f"on={name!r} is of dtype {dtype}, which holds no sets; use a column of lists of strings or of "
+            "integers (such as lists in a pandas column, or Arrow's list<int64>), or of texts with tokenizer=."
+        )
+    if held == TEXTS and tokenizer is None:
+        raise ColumnError(
+            f"on={name!r} is of dtype {dtype}, which holds texts; say how they become sets of tokens by "
+            f"tokenizer=: {ALLOWED}. (Of lists in a pandas DataFrame Dask makes strings; not within "
+            "dask.config.set({'dataframe.convert-string': False}).)"
+        )
+    if held == LISTS and tokenizer is not None:
+        raise ColumnError(
+            f"on={name!r} is of dtype {dtype}, which holds lists of tokens already; leave out tokenizer=."
+        )
+
+
+def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray, Occurrences]:
+    """Return which rows have a set (rows,), bool, and the tokens of those.
+
+    Raises
+    ------
+    ListError
+        Of a row that holds something else.
+    TokenError
+        Tokens are missing, or neither strings nor integers.
+    """
+    if tokenizer is not None:
+        present, texts = _texts(column)
+        return present, tokenizer.split(texts)
+    if held_by(column.dtype) == OBJECTS and not on_gpu(column):
+        return _of_objects(column.to_numpy())
+    lists = _arrow(column)
+    present = _validity(lists)
+    if not present.all():
+        lists = lists.filter(pa.array(present))
+    if pa.types.is_fixed_size_list(lists.type):
+        lists = lists.cast(pa.large_list(lists.type.value_type))
+    if not _is_list(lists.type):
+        raise TokenError(f"The column holds {lists.type}, which is no list; use tokenizer= if these are texts.")
+    ends = np.asarray(lists.offsets).astype(np.int64)
+    return present, _numbered(ends - ends[0], lists.flatten())
+
+
+def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
+    """Number the tokens of Arrow's lists."""
+    if flat.null_count:
+        row = int(np.searchsorted(offsets, pc.index(flat.is_null(), True).as_py(), side="right")) - 1
+        raise ListError(row, "a list with a missing token")
+    if pa.types.is_dictionary(flat.type):
+        flat = flat.dictionary_decode()
+    if _is_text(flat.type):
+        return of_strings(offsets, flat.cast(pa.large_string()))
+    if pa.types.is_null(flat.type):
+        return of_integers(offsets, np.zeros(0, np.int64))
+    if not pa.types.is_integer(flat.type):
+        raise TokenError(
+            f"Tokens are of type {flat.type}; use lists of strings or of integers, for example by converting "
+            "them to strings."
+        )
+    try:
+        return of_integers(offsets, flat.cast(pa.int64()).to_numpy(zero_copy_only=False))
+    except pa.ArrowInvalid:
+        raise TokenError(
+            f"The token {pc.max(flat)} is no integer of 64 bits with a sign; convert tokens to strings."
+        ) from None
+
+
+def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
+    """Number the tokens of lists, tuples, sets and arrays that Python holds."""
+    present = np.ones(len(values), np.bool_)
+    for row, value in enumerate(values):
+        if isinstance(value, (list, tuple, set, frozenset)):
+            continue
+        if isinstance(value, np.ndarray) and value.ndim == 1:
+            continue
+        if not _is_missing(value):
+            what = f"{a_value(value)}, which is no list, tuple, set or array (n,)"
+            raise ListError(row, what + " (of texts say tokenizer=)" * isinstance(value, str))
+        present[row] = False
+    rows = values if present.all() else values[present]
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)]).astype(np.int64)
+    filled = [row for row in rows if len(row)]
+    if filled and all(isinstance(row, np.ndarray) and row.dtype.kind in "iu" for row in filled):
+        flat = np.concatenate(filled)
+        if flat.dtype.kind == "i" or not len(flat) or flat.max() < 2**63:
+            return present, of_integers(offsets, flat.astype(np.int64))
+    return present, of_values(offsets, list(itertools.chain.from_iterable(rows)), "A row of the column has")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+
+
+def _texts(column: Series) -> tuple[np.ndarray, Any]:
+    """Return which rows have a text, and those as Arrow's strings."""
+    if held_by(column.dtype) == OBJECTS and not on_gpu(column):
+        values = column.to_numpy()
+        for row, value in enumerate(values):
+            if not isinstance(value, str) and not _is_missing(value):
+                hint = "; of lists leave out tokenizer=" * isinstance(value, (list, tuple, set, np.ndarray))
+                raise ListError(row, f"{a_value(value)}, which is no text{hint}")
+        present = np.fromiter((isinstance(value, str) for value in values), np.bool_, len(values))
+        return present, pa.array(values[present], pa.large_string())
+    texts = _arrow(column)
+    if pa.types.is_dictionary(texts.type):
+        texts = texts.dictionary_decode()
+    texts = texts.cast(pa.large_string())
+    present = _validity(texts)
+    return present, texts if present.all() else texts.filter(pa.array(present))
+
+
+def _arrow(column: Series) -> Any:
+    """Return a column as one Arrow array."""
+    found = column.to_arrow() if on_gpu(column) else pa.array(column, from_pandas=True)
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
+    return found
+
+
+def _validity(found: Any) -> np.ndarray:
+    valid: np.ndarray = found.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _is_text(arrow: Any) -> bool:
+    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow))
+
+
+def _is_list(arrow: Any) -> bool:
+    return bool(
+        pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow)
+    )
+
+
+def _are_tokens(arrow: Any) -> bool:
+    inner = arrow.value_type if pa.types.is_dictionary(arrow) else arrow
+    return _is_text(inner) or bool(pa.types.is_integer(inner) or pa.types.is_null(inner))

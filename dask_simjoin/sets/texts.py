@@ -1,0 +1,86 @@
+"""Characters of texts as numbers, and the q-grams of texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dask_simjoin.sets.coded import Occurrences, numbered_integers
+
+MOST = 2**62
+"""Up to which numbers of grams are made before they are numbered anew."""
+
+
+def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the characters of texts as code points, and where each text begins and ends (n + 1,).
+
+    `pads`: what is put `pad` times before and after each text that is not empty; None: nothing is.
+    """
+    texts = pc.cast(texts, pa.large_string())
+    sizes = pc.utf8_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
+    points = _points(texts)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    if pads is None or not pad:
+        return offsets, points
+    padded = np.where(sizes > 0, sizes + 2 * pad, 0)
+    ends = np.cumsum(padded)
+    found = np.full(int(ends[-1]) if len(ends) else 0, pads[0], np.uint32)
+    begins = (ends - padded)[sizes > 0]
+    own = sizes[sizes > 0]
+    found[np.repeat(begins + pad - offsets[:-1][sizes > 0], own) + np.arange(len(points))] = points
+    tails = (begins + pad + own)[:, None] + np.arange(pad)
+    found[tails.ravel()] = pads[1]
+    return np.concatenate([[0], ends]), found
+
+
+def _points(texts: Any) -> np.ndarray:
+    """Code points of all texts, one after the other."""
+    if not len(texts):
+        return np.zeros(0, np.uint32)
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    if data is None or ends[0] == ends[-1]:
+        return np.zeros(0, np.uint32)
+    raw = data.slice(int(ends[0]), int(ends[-1] - ends[0]))
+    plain = np.frombuffer(raw, np.uint8)
+    if not (plain & 0x80).any():
+        return plain.astype(np.uint32)
+    return np.frombuffer(str(raw, "utf-8").encode("utf-32-le"), np.uint32)
+
+
+def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
+    """Number the q-grams of texts."""
+    sizes = np.diff(offsets)
+    grams = np.maximum(sizes - (q - 1), 0)
+    ends = np.concatenate([[0], np.cumsum(grams)])
+    if not ends[-1]:
+        return Occurrences(ends, np.zeros(0, np.int32), None)
+    # tells for each gram where it begins
+    places = np.repeat(offsets[:-1] - ends[:-1], grams) + np.arange(ends[-1])
+    letters, alphabet = numbered_integers(points)
+    base, above = len(alphabet), len(alphabet)
+    numbers = letters.astype(np.int64)
+    for k in range(1, q):
+        if above * base >= MOST:
+            numbers, some = numbered_integers(numbers)
+            numbers, above = numbers.astype(np.int64), len(some)
+        # numbers that reach beyond their text's end are of no gram
+        numbers[: len(numbers) - 1] = numbers[: len(numbers) - 1] * base + letters[k:]
+        numbers = numbers[: len(numbers) - 1]
+        above *= base
+    codes, kinds = numbered_integers(numbers[places])
+    one = np.empty(len(kinds), np.int64)
+    one[codes] = places
+    return Occurrences(ends, codes, _strings(points[one[:, None] + np.arange(q)]))
+
+
+def _strings(points: np.ndarray) -> Any:
+    """Arrow's strings of rows (n, q) of code points."""
+    widths = 1 + (points >= 0x80).astype(np.int64) + (points >= 0x800) + (points >= 0x10000)
+    ends = np.concatenate([[0], np.cumsum(widths.sum(1))])
+    data = np.ascontiguousarray(points.astype("<u4")).tobytes().decode("utf-32-le").encode()
+    buffers = [None, pa.py_buffer(ends.astype(np.int64)), pa.py_buffer(data)]
+    return pa.LargeStringArray.from_buffers(len(points), buffers[1], buffers[2])
