@@ -15,6 +15,7 @@ from dask_simjoin.api.profile import profile
 from dask_simjoin.api.row_id import with_row_id
 from dask_simjoin.api.self_join import self_join
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
+from dask_simjoin.sets.verbs import count_set_pairs, set_join, set_neighbor_counts, set_self_join
 
 __version__ = "0.1.0"
 
@@ -23,6 +24,7 @@ __all__ = [
     "compile_kernels",
     "connected_components",
     "count_pairs",
+    "count_set_pairs",
     "dbscan",
     "join",
     "k_distances",
@@ -34,6 +36,9 @@ __all__ = [
     "plan",
     "profile",
     "self_join",
+    "set_join",
+    "set_neighbor_counts",
+    "set_self_join",
     "with_row_id",
 ]
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.api.examples import pairs_example
-from dask_simjoin.api.two_tables import check_other, same_library
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions import pairs
 from dask_simjoin.expressions.counts import MatchCounts
 from dask_simjoin.expressions.dask_private import new_collection
+from dask_simjoin.expressions.examples import pairs_example
 from dask_simjoin.expressions.source import freeze
+from dask_simjoin.expressions.two_tables import check_other, same_library
 from dask_simjoin.metrics.types import Array, Frame, Series
 from dask_simjoin.options.calls import verb
 from dask_simjoin.options.requests import ANTI, LEFT, SEMI, Join
@@ -27,7 +27,7 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.pairs import join_block, unmatched
-from dask_simjoin.tasks.whole import eps_of, whole_chunks
+from dask_simjoin.tasks.whole import whole_chunks
 
 
 @verb(Join)
@@ -106,7 +106,7 @@ def join(frame: Frame, asked: Join) -> Frame:
     like = example if asked.how == LEFT else None
     found = example
     if plan.meets:
-        with within_memory(eps_of(spec)):
+        with within_memory(spec.asked):
             found = join_block(Meeting(q, d, False, spec, plan.layout), list(example.columns), like=like)
         raise_if_none(plan.doubts, len(found))
     if asked.how != LEFT:

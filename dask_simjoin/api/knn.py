@@ -7,13 +7,13 @@ import math
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.api.examples import nearest_example
-from dask_simjoin.api.two_tables import check_other, one_or_two
 from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.expressions import k_distances as lazy
 from dask_simjoin.expressions.dask_private import new_collection
+from dask_simjoin.expressions.examples import nearest_example
 from dask_simjoin.expressions.nearest_join import NearestJoin
 from dask_simjoin.expressions.source import freeze
+from dask_simjoin.expressions.two_tables import check_other, one_or_two
 from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of

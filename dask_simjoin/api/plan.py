@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.api.examples import pairs_example
-from dask_simjoin.api.two_tables import check_other, one_or_two
+from dask_simjoin.expressions.examples import pairs_example
 from dask_simjoin.expressions.planner import plan_for
 from dask_simjoin.expressions.source import freeze
+from dask_simjoin.expressions.two_tables import check_other, one_or_two
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.calls import verb
 from dask_simjoin.options.requests import KnnJoin, Plan, SelfJoin

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dask.base import is_dask_collection
 
-from dask_simjoin.api.examples import pairs_example
 from dask_simjoin.expressions import pairs
 from dask_simjoin.expressions.dask_private import new_collection
+from dask_simjoin.expressions.examples import pairs_example
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.calls import verb
@@ -17,7 +17,7 @@ from dask_simjoin.planning.free_memory import within_memory
 from dask_simjoin.planning.goal import PAIRS
 from dask_simjoin.tasks.meeting import whole_meeting
 from dask_simjoin.tasks.pairs import join_block
-from dask_simjoin.tasks.whole import eps_of, whole_chunk
+from dask_simjoin.tasks.whole import whole_chunk
 
 
 @verb(SelfJoin)
@@ -134,7 +134,7 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
     chunk, plan = whole_chunk(frame, spec, PAIRS)
     if not plan.meets:
         return example
-    with within_memory(eps_of(spec)):
+    with within_memory(spec.asked):
         found = join_block(whole_meeting(chunk, spec, plan.layout), list(example.columns))
     raise_if_none(plan.doubts, len(found))
     return found

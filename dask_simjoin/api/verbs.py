@@ -17,6 +17,8 @@ from dask_simjoin.api.self_join import self_join
 from dask_simjoin.cluster.verbs import dbscan, optics
 from dask_simjoin.options import requests
 from dask_simjoin.options.groups import Coordinates
+from dask_simjoin.sets import requests as sets
+from dask_simjoin.sets.verbs import count_set_pairs, set_join, set_neighbor_counts, set_self_join
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Verb:
         Of a frame and those options; with `__signature__` and documentation.
     """
 
-    request: type[Coordinates] | type[requests.RowId]
+    request: type[Coordinates] | type[sets.SetOptions] | type[requests.RowId]
     function: Callable[..., Any]
 
     @property
@@ -52,6 +54,10 @@ VERBS = {
         Verb(requests.Optics, optics),
         Verb(requests.KDistances, k_distances),
         Verb(requests.NeighborGraph, neighbor_graph),
+        Verb(sets.SetSelfJoin, set_self_join),
+        Verb(sets.SetJoin, set_join),
+        Verb(sets.SetNeighborCounts, set_neighbor_counts),
+        Verb(sets.CountSetPairs, count_set_pairs),
         Verb(requests.Plan, plan),
         Verb(requests.Profile, profile),
         Verb(requests.RowId, with_row_id),

@@ -25,7 +25,7 @@ class LazyJoin(LabelledExpr):
     def __str__(self) -> str:
         spec = self.operand("spec")
         asked = next((name for name in ("max_eps", "k") if name in self._parameters), None)
-        what = f"{asked}={self.operand(asked)!r}" if asked else f"eps={spec.radius or spec.eps!r}"
+        what = f"{asked}={self.operand(asked)!r}" if asked else spec.asked
         return f"{type(self).__name__}({self.operand('source')}, {what}, on={list(spec.on)}{spec.unnamed})"
 
     @property

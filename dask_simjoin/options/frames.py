@@ -8,7 +8,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import ColumnError, UnsupportedFrameError
 from dask_simjoin.metrics.types import Frame, Ids
-from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.spec import RowSpec
 
 
 def is_frame(frame: object) -> bool:
@@ -29,7 +29,7 @@ def example_of(frame: Frame) -> Frame:
     return meta.iloc[:0]
 
 
-def example_ids(meta: Frame, spec: JoinSpec) -> Ids:
+def example_ids(meta: Frame, spec: RowSpec) -> Ids:
     """An empty index of the ids that name rows in a result; refuses labels that cannot."""
     ids = row_ids(meta[spec.columns], spec.id)[:0]
     if ids.nlevels > 1:

@@ -11,7 +11,7 @@ from dask_simjoin.options.columns import as_names, check_column_exists, has_colu
 from dask_simjoin.options.groups import SUFFIXES
 from dask_simjoin.options.messages import shown
 
-OWN = ("left", "right", "rank", "distance")
+OWN = ("left", "right", "rank", "distance", "similarity")
 """Columns of results that are no rows' attributes."""
 
 

@@ -117,20 +117,9 @@ class Join(TwoTables, Engine):
     how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
     return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
 
-    def check_how(self) -> None:
-        """Refuse a kind of join that there is not."""
-        how: object = self.how
-        if not isinstance(how, str) or how not in HOW:
-            right = isinstance(how, str) and how == "right"
-            swapped = f"; swap the tables: other.simjoin.join(frame, eps, how={LEFT!r})" if right else ""
-            raise OptionError(
-                f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, HOW))}"
-                f"{swapped or did_you_mean(how, HOW)}."
-            )
-
     def spec(self, left: Frame, right: Frame) -> JoinSpec:
         """Resolve it for frames like `left` and `right`."""
-        self.check_how()
+        check_how(self.how, f"other.simjoin.join(frame, eps, how={LEFT!r})")
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
         if self.how not in (SEMI, ANTI):
             return spec
@@ -278,6 +267,14 @@ class Plan(TwoTables, Engine):
     def _shared(self, kind: type[MetricRequest]) -> dict[str, Any]:
         own = {option.name for option in fields(self)}
         return {option.name: getattr(self, option.name) for option in fields(kind) if option.name in own}
+
+
+def check_how(how: object, swapped: str) -> None:
+    """Refuse a kind of join that there is not; `swapped`: the call that does what "right" would."""
+    if not isinstance(how, str) or how not in HOW:
+        right = isinstance(how, str) and how == "right"
+        hint = f"; swap the tables: {swapped}" if right else did_you_mean(how, HOW)
+        raise OptionError(f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, HOW))}{hint}.")
 
 
 def _paired(asked: Paired, spec: JoinSpec) -> JoinSpec:

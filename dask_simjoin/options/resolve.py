@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import fields, replace
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -27,8 +27,10 @@ from dask_simjoin.options.groups import ORDER, Kept, MetricRequest
 from dask_simjoin.options.keep import resolve_keep
 from dask_simjoin.options.messages import listed, shown
 from dask_simjoin.options.settings import current_settings, on_cluster, parse_size
-from dask_simjoin.options.spec import JoinSpec, check_dims, without_ids
+from dask_simjoin.options.spec import JoinSpec, RowSpec, check_dims, without_ids
 from dask_simjoin.options.validate import check_choice, check_eps, check_metric
+
+Spec = TypeVar("Spec", bound=RowSpec)
 
 AS_GIVEN = ("pairs", "include_self", "return_distance", "dropna", "method", "partitioning")
 """Options that a resolved join has as they are."""
@@ -47,7 +49,7 @@ def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     given = {name: getattr(asked, name) for name in AS_GIVEN if hasattr(asked, name)}
     given |= {name: check_flag(name, given[name]) for name in FLAGS if name in given}
     check_columns(meta)
-    dtype = _id_dtype(meta, asked.id)
+    dtype = id_dtype(meta, asked.id)
     on = check_on(meta, asked.on, asked.id, radius)
     check_columns_of(metric, on, asked.on is None)
     lists = lists_of(meta[on[0]]) if len(on) == 1 else None
@@ -69,18 +71,21 @@ def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     return spec if asked.names_rows else without_ids(spec)
 
 
-def check_choices(asked: MetricRequest) -> None:
-    """Refuse a value that is none of an option's choices; `metric` and `how` have checks of their own."""
+def check_choices(asked: Any, is_method: Callable[[object], bool] = is_method) -> None:
+    """Refuse a value that is none of an option's choices; `metric` and `how` have checks of their own.
+
+    `is_method`: tells a method as an object from what is none.
+    """
     found = (option for option in fields(asked) if option.name not in ("metric", "how"))
     for option in sorted(found, key=lambda option: ORDER.index(option.name)):
         choices, value = cast(tuple[str, ...], option.metadata["choices"]), getattr(asked, option.name)
         if option.name == "method":
-            check_method(value, choices)
+            check_method(value, choices, is_method)
         elif choices:
             check_choice(option.name, value, choices)
 
 
-def check_method(value: object, names: tuple[str, ...]) -> None:
+def check_method(value: object, names: tuple[str, ...], is_method: Callable[[object], bool]) -> None:
     """Refuse what is neither a method's name nor a method with its options."""
     if isinstance(value, str) and value in names:
         return
@@ -100,7 +105,7 @@ def check_flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def _id_dtype(meta: Frame, id: Hashable | None) -> DType:
+def id_dtype(meta: Frame, id: Hashable | None) -> DType:
     """The dtype of what names rows; refuses what cannot."""
     if id is not None and not has_column(meta.columns, id):
         raise ColumnError(
@@ -113,10 +118,13 @@ def _id_dtype(meta: Frame, id: Hashable | None) -> DType:
     return dtype
 
 
-def keeping(asked: Kept, spec: JoinSpec, left: Frame, right: Frame | None = None) -> JoinSpec:
+def keeping(asked: Kept, spec: Spec, left: Frame, right: Frame | None = None) -> Spec:
     """Add the kept columns of one table, or of two, to a resolved join."""
     of_left, of_right, names = resolve_keep(asked.keep, asked.suffixes, left, right)
-    if spec.other is None:
-        return replace(spec, keep=of_left, names=names)
-    other = replace(spec.other, keep=of_right, names=names[len(of_left) :])
-    return replace(spec, keep=of_left, names=names[: len(of_left)], other=other)
+    found: Any = spec  # every spec is a dataclass
+    if spec.other is not None:
+        other: Any = spec.other
+        found = replace(found, other=replace(other, keep=of_right, names=names[len(of_left) :]))
+        names = names[: len(of_left)]
+    resolved: Spec = replace(found, keep=of_left, names=names)
+    return resolved

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.engine.methods import METHODS, Method, choices_of, name_of
@@ -14,8 +15,86 @@ from dask_simjoin.metrics.types import DType
 from dask_simjoin.options.settings import Settings, current_settings
 
 
+class RowSpec:
+    """What every join says of the rows of its tables: how they are named, and which columns are kept.
+
+    Attributes
+    ----------
+    on : tuple
+        The columns that decide which rows are pairs.
+    id : hashable or None
+        The column that names the rows; None: the index.
+    id_dtype : dtype or None
+        Of the ids, by the frame's example; partitions may hold others of the same values.
+    keep : tuple
+        Columns whose values the result has.
+    names : tuple of str
+        What they are called there, where their row is the left one; and as many where it is the right one.
+    blocksize : int or None
+        Bytes of a chunk; None: from the workers' memory.
+    settings : Settings
+        The configuration when the join was built: another one makes another join.
+    library : str
+        The data frame library that partitions are of.
+    """
+
+    on: tuple[Hashable, ...]
+    id: Hashable | None
+    id_dtype: DType
+    keep: tuple[Hashable, ...]
+    names: tuple[str, ...]
+    blocksize: int | None
+    settings: Settings
+    library: str
+
+    @property
+    def asked(self) -> str:
+        """What pairs are asked for, in messages."""
+        raise NotImplementedError
+
+    @property
+    def score(self) -> str | None:
+        """The column that says how near or how alike the rows of a pair are; None: the result has none."""
+        raise NotImplementedError
+
+    @property
+    def other(self) -> Self | None:
+        """What is asked of the right table, in a join of two."""
+        return None
+
+    @property
+    def radius(self) -> Hashable | None:
+        """The column of each row's own largest distance."""
+        return None
+
+    @property
+    def columns(self) -> list[Hashable]:
+        """The columns of the frame that the join reads."""
+        own = [] if self.id is None else [self.id]
+        own += [] if self.radius is None else [self.radius]
+        return list(dict.fromkeys([*self.on, *own, *self.keep]))
+
+    @property
+    def right(self) -> Self:
+        """What is asked of the right table, in a join of two."""
+        assert self.other is not None
+        return self.other
+
+    @property
+    def kept_left(self) -> dict[str, Hashable]:
+        """Columns of the result, and which columns of the left row they are."""
+        return dict(zip(self.names, self.keep, strict=False))
+
+    @property
+    def kept_right(self) -> dict[str, Hashable]:
+        """Columns of the result, and which columns of the right row they are."""
+        if self.other is not None:
+            return self.other.kept_left
+        return dict(zip(self.names[len(self.keep) :], self.keep, strict=True))
+
+
 @dataclass(frozen=True)
-class JoinSpec:
+class JoinSpec(RowSpec):
     """What one join is asked for.
 
     Attributes
@@ -91,6 +170,16 @@ class JoinSpec:
         return "" if self.chosen is None else ", all numeric columns"
 
     @property
+    def asked(self) -> str:
+        """What pairs are asked for, in messages."""
+        return f"{self.bound}={self.eps if self.radius is None else self.radius!r}"
+
+    @property
+    def score(self) -> str | None:
+        """The column of the pairs' distances."""
+        return "distance" if self.return_distance else None
+
+    @property
     def measure(self) -> Metric:
         """The metric itself."""
         return make_metric(self.metric, self.p)
@@ -104,31 +193,6 @@ class JoinSpec:
     def threshold(self) -> float:
         """What the metric's decision compares with."""
         return self.measure.threshold(self.eps)
-
-    @property
-    def columns(self) -> list[Hashable]:
-        """The columns of the frame that the join reads."""
-        own = [] if self.id is None else [self.id]
-        own += [] if self.radius is None else [self.radius]
-        return list(dict.fromkeys([*self.on, *own, *self.keep]))
-
-    @property
-    def right(self) -> JoinSpec:
-        """What is asked of the right table, in a join of two."""
-        assert self.other is not None
-        return self.other
-
-    @property
-    def kept_left(self) -> dict[str, Hashable]:
-        """Columns of the result, and which columns of the left row they are."""
-        return dict(zip(self.names, self.keep, strict=False))
-
-    @property
-    def kept_right(self) -> dict[str, Hashable]:
-        """Columns of the result, and which columns of the right row they are."""
-        if self.other is not None:
-            return self.other.kept_left
-        return dict(zip(self.names[len(self.keep) :], self.keep, strict=True))
 
 
 def without_ids(spec: JoinSpec) -> JoinSpec:

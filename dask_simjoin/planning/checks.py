@@ -13,6 +13,7 @@ from dask_simjoin.errors import BudgetError, CoordinateError, PartitionSizeError
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.spec import JoinSpec, check_dims
 from dask_simjoin.planning.budget import SHARE, Budget, Resources
+from dask_simjoin.planning.free_memory import fewer_pairs
 from dask_simjoin.planning.statistics.moments import moments
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 
@@ -112,16 +113,19 @@ def check_moving(method: str, resources: Resources) -> None:
         )
 
 
-def check_result(rows: float, pair_bytes: float, budget: Budget, spec: JoinSpec) -> None:
-    """Refuse a result that is larger than the configuration allows, as far as is certain."""
+def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str) -> None:
+    """Refuse a result that is larger than the configuration allows, as far as is certain.
+
+    `cause`: what gives it, for people.
+    """
     need = rows * pair_bytes
     if need <= budget.result:
         return
     raise BudgetError(
-        f"eps={spec.eps!r} gives at least {rows:,.0f} pairs, estimated from a sample, which take "
+        f"{cause} gives at least {rows:,.0f} pairs, estimated from a sample, which take "
         f"{format_bytes(int(need))}, and the limit is {format_bytes(budget.result)} (the configuration's "
-        "simjoin.result-limit). Use a smaller eps, count_pairs() or neighbor_counts(), which materialise no "
-        "pairs, or raise the limit: dask.config.set({'simjoin.result-limit': '10 TiB'})."
+        f"simjoin.result-limit). Use {fewer_pairs(cause)}, or raise the limit: "
+        "dask.config.set({'simjoin.result-limit': '10 TiB'})."
     )
 
 

@@ -61,7 +61,12 @@ def within_memory(cause: str) -> Iterator[None]:
 def _remedy(cause: str) -> str:
     if cause.startswith("k="):
         return f"Use a smaller k, {LAZY}."
-    return (
-        f"Use a smaller {cause.partition('=')[0]}, count_pairs() or neighbor_counts(), which materialise no "
-        f"pairs, {LAZY}."
-    )
+    return f"Use {fewer_pairs(cause)}, {LAZY}."
+
+
+def fewer_pairs(cause: str) -> str:
+    """What gives fewer pairs than `cause`, such as "eps=1", or materialises none."""
+    if cause.startswith("threshold="):
+        return "a larger threshold, count_set_pairs() or set_neighbor_counts(), which materialise no pairs"
+    name = cause.partition("=")[0]
+    return f"a smaller {name}, count_pairs() or neighbor_counts(), which materialise no pairs"

@@ -230,7 +230,7 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         check_chunks(side.rows, row_bytes, budget, have)
     if goal.materialise:
         own = plan.rows if spec.include_self else 0
-        check_result(found.total_low * directions(spec) + own, pair_bytes, budget, spec)
+        check_result(found.total_low * directions(spec) + own, pair_bytes, budget, spec.asked)
     return plan if goal.k is None else _searched(plan, tables, goal, costs, made)
 
 

@@ -81,7 +81,7 @@ def make_whole_plan(tables: Tables, goal: Goal) -> WholePlan:
         spec = tables.spec
         own = sum(tables.rows) if spec.include_self else 0
         budget = make_budget(spec.blocksize, spec.settings, Resources())
-        check_result(found.total_low * directions(spec) + own, tables.pair_bytes, budget, spec)
+        check_result(found.total_low * directions(spec) + own, tables.pair_bytes, budget, spec.asked)
     return WholePlan(layout, *shared, found, tables.pair_bytes, meets, tables.doubts(found))
 
 

@@ -48,7 +48,7 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
     if held is None:
         raise ColumnError(
             f"on={name!r} is of dtype {dtype}, which holds no sets; use a column of lists of strings or of "
-            "integers (such as lists in a pandas column, or Arrow's list<int64>), or of texts with tokenizer=."
+            "integers (lists in a pandas column, or Arrow's list<int64>), or of texts with tokenizer=."
         )
     if held == TEXTS and tokenizer is None:
         raise ColumnError(
@@ -84,7 +84,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
     if pa.types.is_fixed_size_list(lists.type):
         lists = lists.cast(pa.large_list(lists.type.value_type))
     if not _is_list(lists.type):
-        raise TokenError(f"The column holds {lists.type}, which is no list; use tokenizer= if these are texts.")
+        raise TokenError(f"The column holds {lists.type}, which is no list; of texts say tokenizer=.")
     ends = np.asarray(lists.offsets).astype(np.int64)
     return present, _numbered(ends - ends[0], lists.flatten())
 
@@ -171,7 +171,9 @@ def _validity(found: Any) -> np.ndarray:
 
 
 def _is_text(arrow: Any) -> bool:
-    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow))
+    return bool(
+        pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow)
+    )
 
 
 def _is_list(arrow: Any) -> bool:

@@ -57,15 +57,15 @@ def merge(*parts: Vocabulary) -> Merged:
     kinds = {kind_of(part["tokens"]) for part in parts} - {None}
     if len(kinds) > 1:
         raise TokenError(
-            "Some tokens are strings and others are integers, which are never equal; convert one of them, for "
-            "example the integers to strings."
+            "Some tokens are strings and others are integers, which are never equal; convert one of them, "
+            "for example the integers to strings."
         )
     tokens, codes = numbered([part["tokens"] for part in parts])
     number = 0 if tokens is None else len(tokens)
     if number > MAX_TOKENS:
         raise TokenError(
-            f"There are {number:,} tokens, and at most {MAX_TOKENS:,} can be numbered; use shorter q-grams, or "
-            "leave out tokens of one row."
+            f"There are {number:,} tokens, and at most {MAX_TOKENS:,} can be numbered; use shorter q-grams, "
+            "or leave out tokens of one row."
         )
     frequency = np.zeros(number, np.int64)
     split, at = [], 0
@@ -99,12 +99,14 @@ def ranks_of(whole: np.ndarray, merged: Merged, part: int) -> np.ndarray:
 
 
 def ranked(sets: CodedSets, rank: np.ndarray) -> CodedSets:
-    """Replace numbers of tokens by their ranks, ascending in each row."""
+    """Replace numbers of tokens by their ranks, which differ, ascending in each row."""
     offsets, codes = sets["offsets"], sets["codes"]
+    ordered = np.sort(rank)
+    own = np.searchsorted(ordered, rank).astype(np.int32)  # among the tokens that there are here
     out, rows = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
     starts, cursor = np.zeros(len(rank) + 1, np.int64), np.empty(len(offsets) - 1, np.int64)
-    encoding_kernels().put_in_order(offsets, codes, rank, starts, cursor, rows, out)
-    return CodedSets(offsets=offsets, codes=out)
+    encoding_kernels().put_in_order(offsets, codes, own, starts, cursor, rows, out)
+    return CodedSets(offsets=offsets, codes=ordered[out])
 
 
 class Collapsed(TypedDict):
@@ -112,17 +114,20 @@ class Collapsed(TypedDict):
 
     block: SetBlock
     order: np.ndarray
-    """(rows,), int64: rows of the first set, of the second, and so on, and then those of empty sets."""
+    """(rows,), int64: rows of the first set, of the second, and so on, of empty sets, and without a set."""
     firsts: np.ndarray
-    """(sets + 2,), int64: where the rows of each set begin in that, those of empty sets, and where they end."""
+    """(sets + 3,), int64: where rows of each set begin in that, of empty ones, without one, and the end."""
 
 
-def collapse(sets: CodedSets, universe: int) -> Collapsed:
-    """Put equal sets together, and distinct ones in order."""
+def collapse(sets: CodedSets, universe: int, missing: np.ndarray | None = None) -> Collapsed:
+    """Put equal sets together, and distinct ones in order; `missing`: which rows have none, (rows,) bool."""
     kernels = encoding_kernels()
     offsets, tokens = sets["offsets"], sets["codes"]
     sizes = np.diff(offsets)
     filled, empty = np.flatnonzero(sizes), np.flatnonzero(sizes == 0)
+    without = np.zeros(0, np.int64)
+    if missing is not None:
+        without, empty = empty[missing[empty]], empty[~missing[empty]]
     most = int(sizes.max(initial=0))
     bits = max(1, int(universe - 1).bit_length()) if universe else 1
     number = (63 - most.bit_length()) // bits
@@ -141,8 +146,8 @@ def collapse(sets: CodedSets, universe: int) -> Collapsed:
     block = SetBlock(offsets=own, tokens=distinct, universe=universe, weights=np.diff(starts))
     return Collapsed(
         block=block,
-        order=np.concatenate([order, empty]),
-        firsts=np.concatenate([starts, [len(sizes)]]).astype(np.int64),
+        order=np.concatenate([order, empty, without]),
+        firsts=np.concatenate([starts, [len(order) + len(empty), len(sizes)]]).astype(np.int64),
     )
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dask_simjoin.errors import OptionError, OptionTypeError, TokenError
 from dask_simjoin.options.messages import did_you_mean, shown
-from dask_simjoin.sets.coded import Occurrences, numbered_integers, of_integers, of_strings
+from dask_simjoin.sets.coded import Occurrences, of_integers, of_strings
 from dask_simjoin.sets.texts import code_points, grams_of
 
 MAX_Q = 32
@@ -223,6 +223,8 @@ def tokenizer_of(asked: object) -> Tokenizer | None:
     if isinstance(asked, str) and asked in NAMED:
         return NAMED[asked]
     if isinstance(asked, str) and asked in WITH_VALUE:
-        raise OptionError(f"tokenizer={asked!r} needs a value; use ({asked!r}, {'2' if asked == 'qgrams' else repr(',')}).")
+        raise OptionError(
+            f"tokenizer={asked!r} needs a value; use ({asked!r}, {'2' if asked == 'qgrams' else repr(',')})."
+        )
     kind = OptionError if isinstance(asked, (str, tuple, list)) else OptionTypeError
     raise kind(f"tokenizer={shown(asked)} is not allowed; use {ALLOWED}{did_you_mean(asked, names)}.")

@@ -12,7 +12,7 @@ from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.ids import as_id_keys, row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.errors import ListError, SourceChangedError
-from dask_simjoin.metrics.types import Array, Frame, Ids
+from dask_simjoin.metrics.types import Array, Frame, Ids, Index
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.moments import box
 from dask_simjoin.planning.statistics.partition import Seen, limits, points, radii
@@ -160,8 +160,12 @@ def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
              extra: dict[str, Array | Frame]) -> Chunk:  # fmt: skip
     """Index points; `extra`: what else is known of them, in their order."""
-    frames, joiner = frames_for(example), joiner_for(example)
-    index = joiner.build(x, layout)
+    return named_rows(joiner_for(example).build(x, layout), ids, example, extra)
+
+
+def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | Frame]) -> Chunk:
+    """Make a chunk of an index and of the names of its rows; `extra`: see `indexed`."""
+    frames = frames_for(example)
     places = index["order"][: len(ids)]
     own = {"ids": ids, "id_keys": as_id_keys(ids, places), "example": example}
     assert index.keys().isdisjoint([*own, *extra])

@@ -11,7 +11,7 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.ids import from_id_keys
 from dask_simjoin.engine.protocols import Frames, Rows
 from dask_simjoin.metrics.types import Array, Frame, Values
-from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import ids_of, kept_values, matches, measured
 from dask_simjoin.tasks.meeting import Meeting
@@ -38,18 +38,23 @@ def join_block(meeting: Meeting, columns: list[str], cuts: np.ndarray | int | No
         parts += _pairs(each, columns, rows)
     if spec.include_self and same:
         parts.append(_selves(q, spec, columns, rows))
+    found = put_together(parts, columns, frames)
+    return found if like is None else cast_like(found, like)
+
+
+def put_together(parts: list[ResultRows], columns: list[str], frames: Frames) -> Frame:
+    """Make a frame of rows of a result, of which there is one part at least."""
     total = sum(number for number, _ in parts)
-    found = frames.result({c: _concat([part[c] for _, part in parts], frames) for c in columns}, total)
-    return found if like is None else _cast(found, like)
+    return frames.result({c: _concat([part[c] for _, part in parts], frames) for c in columns}, total)
 
 
-def _cast(found: Frame, like: Frame) -> Frame:
+def cast_like(found: Frame, like: Frame) -> Frame:
     """Give a result the dtypes of an example, but for categories, which Dask's examples need not know."""
     kinds = {name: kind for name, kind in like.dtypes.items() if not hasattr(kind, "categories")}
     return found.astype(kinds)
 
 
-def unmatched(q: Chunk, counts: Array | int, spec: JoinSpec, like: Frame) -> Frame:
+def unmatched(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
     """Make rows of a result of a chunk's rows in no pair; `counts`: of its pairs, by position."""
     frames = frames_for(q["example"])
     xp, n = frames.xp, len(q["ids"])
@@ -60,7 +65,7 @@ def unmatched(q: Chunk, counts: Array | int, spec: JoinSpec, like: Frame) -> Fra
         ((q,), places), None, spec, [c for c in like.columns if c == "left" or c in spec.kept_left]
     )
     columns = {c: own[c] if c in own else frames.missing(like[c].dtype, len(places)) for c in like.columns}
-    return _cast(frames.result(columns, len(places)), like)
+    return cast_like(frames.result(columns, len(places)), like)
 
 
 ResultRows = tuple[int, dict[str, Values]]
@@ -134,7 +139,7 @@ def _keyed_pairs(meeting: Meeting, columns: list[str], rows: Rows | None) -> lis
     return [(len(found.left), part) for part in parts]
 
 
-def pair_columns(left: Side, right: Side | None, spec: JoinSpec, columns: list[str]) -> dict[str, Values]:
+def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[str]) -> dict[str, Values]:
     """Make the columns of pairs of rows, but their distance."""
     part: dict[str, Values] = {}
     for name in columns:

@@ -40,7 +40,7 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
         own = plan.rows if spec.include_self else 0
         rows = plan.estimate.total_low * directions(spec) + own
         device = frames_of_library(spec.library).memory()
-        check_room(rows, plan.pair_bytes, eps_of(spec), True, device)
+        check_room(rows, plan.pair_bytes, spec.asked, True, device)
     chunks = [
         seen_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout)
         for one, (frame, own_spec) in zip(seen, _sides(frames, spec), strict=True)
@@ -90,11 +90,6 @@ def _check_ids(tables: Tables, frames: Sequence[Frame], spec: JoinSpec) -> None:
             if summary.ids is not None:
                 with in_table(which):
                     check_summaries([summary.ids], own.id)
-
-
-def eps_of(spec: JoinSpec) -> str:
-    """Name the distance that a join was asked for, in messages."""
-    return f"{spec.bound}={spec.eps if spec.radius is None else spec.radius!r}"
 
 
 def _sides(frames: Sequence[Frame], spec: JoinSpec) -> list[tuple[Frame, JoinSpec]]:

@@ -7,6 +7,7 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.metrics import METRICS
 from dask_simjoin.options.calls import options_of
 from dask_simjoin.options.groups import MetricRequest, Partitioning
+from dask_simjoin.sets.requests import SetOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 HEAD = ["| verb | metrics | also takes |", "|---|---|---|"]
@@ -17,7 +18,7 @@ SHARED = {"eps", *(option.name for option in fields(MetricRequest))}
 def option_table():
     """The lines of the table; `plan` takes everything, and `with_row_id` only a name."""
     listed = [one for one in VERBS.values() if one.name not in ("plan", "profile", "with_row_id")]
-    return [*HEAD, *(_row(verb) for verb in listed)]
+    return [*HEAD, *(_row(verb) for verb in listed if not issubclass(verb.request, SetOptions))]
 
 
 def _row(verb):

@@ -14,8 +14,9 @@ from dask_simjoin.engine.methods import CHOICES
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.options.groups import ORDER
 from dask_simjoin.options.requests import Join, Plan, PlannedKnnJoin, SelfJoin
+from dask_simjoin.sets.methods import CHOICES as SET_CHOICES
 
-FRAME = pd.DataFrame({"x": [0.0, 1.0, 3.0], "r": [1.0, 1.0, 9.0]})
+FRAME = pd.DataFrame({"x": [0.0, 1.0, 3.0], "r": [1.0, 1.0, 9.0], "sets": [[1], [1, 2], [3]]})
 
 
 @pytest.fixture(params=VERBS.values(), ids=lambda verb: verb.name)
@@ -59,18 +60,20 @@ def test_every_option_is_described(verb):
         if typing.get_origin(hints[field.name]) is typing.Literal:
             assert typing.get_args(hints[field.name]) == choices
         elif field.name == "method":  # methods may be added to their table
-            assert choices == CHOICES
+            assert choices == (SET_CHOICES if "threshold" in hints else CHOICES)
         else:
             assert not choices
     assert "return" in hints and "frame" in hints
 
 
 def test_choices_are_all_that_is_taken(verb):
-    given = {"eps": 1.0, "max_eps": 1.0, "k": 1, "other": FRAME, "on": "x", "min_samples": 2}
+    given = {"threshold": 1, "eps": 1.0, "max_eps": 1.0, "k": 1, "other": FRAME, "on": "x", "min_samples": 2}
     known = {field.name: field for field in dataclasses.fields(verb.request)}
     options = {name: value for name, value in given.items() if name in known}
     if verb.name == "plan":
         options = {"eps": 1.0, "on": "x"}
+    if "threshold" in known:
+        options |= {"on": "sets"}
     for name, field in known.items():
         choices = field.metadata["choices"]
         for choice in choices if name != "metric" else ():

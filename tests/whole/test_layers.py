@@ -32,7 +32,7 @@ ROOMS = {
     "tasks",
 }
 
-FACES = {"metrics", "cluster"}
+FACES = {"metrics", "cluster", "sets"}
 """Packages that users import from."""
 
 

@@ -73,7 +73,7 @@ def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> 
     a, b = offsets[one], offsets[other]
     for k in range(first, offsets[one + 1] - a):
         if tokens[a + k] != tokens[b + k]:
-            return np.int64(tokens[a + k]) - np.int64(tokens[b + k])
+            return int(tokens[a + k]) - int(tokens[b + k])
     return 0
 
 
@@ -119,9 +119,7 @@ def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, room
             middle, right = min(left + width, end), min(left + 2 * width, end)
             i, j = left, middle
             for k in range(left, right):
-                if j >= right or (
-                    i < middle and compare(offsets, tokens, order[i], order[j], number) <= 0
-                ):
+                if j >= right or (i < middle and compare(offsets, tokens, order[i], order[j], number) <= 0):
                     room[k] = order[i]
                     i += 1
                 else:
@@ -144,7 +142,11 @@ def gather_sets(offsets: Array, tokens: Array, chosen: Array, out_offsets: Array
     out_offsets[len(chosen)] = done
 
 
-STEP, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+STEP, FIRST, SECOND = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
 """The numbers of splitmix64."""
 
 

@@ -9,16 +9,16 @@ from dask_simjoin.errors import ColumnError
 from dask_simjoin.expressions.dask_private import UNKNOWN_CATEGORIES
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.frames import example_ids
-from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.spec import JoinSpec, RowSpec
 
 
-def pairs_example(left: Frame, right: Frame, spec: JoinSpec, some_missing: bool = False) -> Frame:
+def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool = False) -> Frame:
     """An empty example of pairs; `some_missing`: right rows may be missing."""
     frames = frames_for(left)
     none = np.zeros(0, np.int64)
     columns = {"left": example_ids(left, spec), "right": example_ids(right, spec.other or spec)}
-    if spec.return_distance:
-        columns["distance"] = np.empty(0)
+    if spec.score is not None:
+        columns[spec.score] = np.empty(0)
     columns |= {called: frames.values(left, name, none) for called, name in spec.kept_left.items()}
     columns |= {called: frames.values(right, name, none) for called, name in spec.kept_right.items()}
     example = frames.result(columns, 0)

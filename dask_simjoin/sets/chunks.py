@@ -1,0 +1,91 @@
+"""Chunks of sets: what the tasks of a join work on, read from partitions and put together as blocks."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict, cast
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.errors import ListError, TokenError
+from dask_simjoin.metrics.types import Array, Frame, Ids
+from dask_simjoin.options.messages import shown
+from dask_simjoin.sets.coded import Vocabulary
+from dask_simjoin.sets.columns import occurrences
+from dask_simjoin.sets.encode import CodedSets, collapse, each_once
+from dask_simjoin.sets.spec import SetSpec
+from dask_simjoin.sets.types import SetBlock
+from dask_simjoin.tasks.chunks import Chunk, named_rows
+
+
+class SetChunk(Chunk, SetBlock):
+    """Hold the rows of a chunk, and its distinct sets: a plain dict of arrays and frames, so that it spills.
+
+    Its index is the block of its sets; in its order rows are as sets are, then those whose sets are empty,
+    and those that have none.
+    """
+
+    firsts: Array
+    """Where the rows of each set begin in that order, of empty sets, without one, and the end (n + 3,)."""
+
+
+class ReadSets(TypedDict):
+    """Hold what was read of a partition's rows, in their order."""
+
+    sets: CodedSets
+    vocabulary: Vocabulary
+    missing: np.ndarray | None
+    """Which rows have no set (rows,), bool; None: each has one."""
+    ids: Ids
+    example: Frame
+    kept: NotRequired[Frame]
+
+
+def read_sets(frame: Frame, spec: SetSpec, number: int | None = None) -> ReadSets:
+    """Read the sets and the names of rows; `number`: the partition's, for messages, if there are some."""
+    name = spec.on[0]
+    try:
+        present, found = occurrences(frame[name], spec.tokenizer)
+    except ListError as error:
+        raise TokenError(_refused(frame, spec, number, error)) from None
+    sets, vocabulary = each_once(found)
+    missing = None
+    if not present.all():
+        missing = ~present
+        sizes = np.zeros(len(present), np.int64)
+        sizes[present] = np.diff(sets["offsets"])
+        sets = CodedSets(offsets=np.concatenate([[0], np.cumsum(sizes)]), codes=sets["codes"])
+    ids = row_ids(frame, spec.id, spec.id_dtype)
+    read = ReadSets(sets=sets, vocabulary=vocabulary, missing=missing, ids=ids, example=frame.iloc[:0].copy())
+    if spec.keep:
+        read["kept"] = frame[list(spec.keep)]
+    return read
+
+
+def _refused(frame: Frame, spec: SetSpec, number: int | None, error: ListError) -> str:
+    label = frame.index[error.row] if spec.id is None else frame[spec.id].iloc[error.row]
+    where = "" if number is None else f" of partition {number}"
+    plain = label.item() if isinstance(label, np.generic) else label
+    what = "texts" if spec.tokenizer is not None else "lists of tokens"
+    return (
+        f"Column {spec.on[0]!r} must hold {what}: row {error.row}{where} (label {shown(plain)}) holds "
+        f"{error.what}. Leave such rows out first, or convert them."
+    )
+
+
+def set_chunk(sets: CodedSets, universe: int, missing: np.ndarray | None, ids: Ids, example: Frame,
+              kept: Frame | None = None, position: np.ndarray | None = None) -> SetChunk:  # fmt: skip
+    """Make a chunk of rows whose tokens are ranks; `position`: their numbers in the frame, ascending."""
+    xp = frames_for(example).xp
+    made = collapse(sets, universe, missing)
+    block = made["block"]
+    index = {
+        "offsets": xp.asarray(block["offsets"]), "tokens": xp.asarray(block["tokens"]),
+        "weights": xp.asarray(block["weights"]), "universe": universe,
+        "order": xp.asarray(made["order"]), "firsts": xp.asarray(made["firsts"]),
+    }  # fmt: skip
+    chunk = named_rows(index, ids, example, {} if kept is None else {"kept": kept})
+    if position is not None:
+        chunk["position"] = xp.asarray(position)
+    return cast(SetChunk, chunk)

@@ -1,0 +1,226 @@
+"""Pairs of sets as pairs of rows: what distinct sets, and equal ones, stand for.
+
+Rows of a result are numbered: pairs of rows whose sets are equal first, and then those of pairs of distinct
+sets, by the second chunk's set.  So a result can be cut anywhere, also within the pairs of one set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_simjoin.metrics.types import Array, ArrayModule
+from dask_simjoin.sets.chunks import SetChunk
+from dask_simjoin.sets.meeting import SetMeeting
+from dask_simjoin.sets.spec import SetSpec, equal_match
+from dask_simjoin.sets.types import sizes_of
+
+AT_ONCE = 1 << 22
+"""Pairs of sets that are sought before memory is asked for."""
+
+
+class SetMatches(NamedTuple):
+    """Hold pairs of groups of rows: those of a set, of empty sets, or without a set.
+
+    Attributes
+    ----------
+    left, right : array (pairs,), int64
+        Numbers of groups of the first and of the second chunk.
+    score : array (pairs,), float64, or None
+    rows : array (pairs,), int64
+        How many pairs of rows each stands for.
+    """
+
+    left: Array
+    right: Array
+    score: Array | None
+    rows: Array
+
+
+class RowPairs(NamedTuple):
+    """Hold pairs of rows, as places in the order of the first and of the second chunk."""
+
+    left: Array
+    right: Array
+    score: Array | None
+
+
+def group_rows(chunk: SetChunk) -> Array:
+    """Count the rows of each group (sets + 2,): of each set, of empty sets, and without one."""
+    return chunk["firsts"][1:] - chunk["firsts"][:-1]
+
+
+def set_matches(meeting: SetMeeting, start: int, stop: int, scored: bool,
+                told: Callable[[int], None] | None = None) -> SetMatches:  # fmt: skip
+    """Find what groups start ... stop-1 of the second chunk match in the first, themselves left out.
+
+    `told`: is called, now and then, with how many pairs of rows were found so far.
+    """
+    xp, rule, joiner = meeting.xp, meeting.spec.rule, meeting.joiner
+    q, d = meeting.q, meeting.d
+    parts: list[SetMatches] = [_special(meeting, start, stop, scored)]
+    rows = int(parts[0].rows.sum())
+    sets = len(d["weights"])
+    compared = meeting.comparisons(start, min(stop, sets)) if start < sets else ()
+    for left, right, left_first, right_first in compared:
+        at: int | None = 0
+        while at is not None:
+            some = joiner.pairs(left, right, rule, meeting.method, limit=AT_ONCE, start=at)
+            at = some.next
+            one, other = some.left + left_first, some.right + right_first
+            score = None
+            if scored:
+                score = rule.score(sizes_of(q)[one], sizes_of(d)[other], some.overlap)
+            parts.append(SetMatches(one, other, score, q["weights"][one] * d["weights"][other]))
+            if told is not None:
+                rows += int(parts[-1].rows.sum())
+                told(rows)
+    whole = [xp.concatenate([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
+    return SetMatches(*whole)
+
+
+def _special(meeting: SetMeeting, start: int, stop: int, scored: bool) -> SetMatches:
+    """Pair empty sets of two chunks, and rows without one, as far as that is asked for."""
+    xp, spec = meeting.xp, meeting.spec
+    groups = []
+    sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (meeting.q, meeting.d)]
+    for k, (wanted, score) in enumerate(((spec.empty_match, 1.0), (spec.allow_missing, math.nan))):
+        (q_ends, q_sets), (d_ends, d_sets) = sides
+        if meeting.same or not wanted or not start <= d_sets + k < stop:
+            continue
+        rows = int(q_ends[k + 1] - q_ends[k]) * int(d_ends[k + 1] - d_ends[k])
+        if rows:
+            groups.append((q_sets + k, d_sets + k, score, rows))
+    columns = list(zip(*groups, strict=True)) or [()] * 4
+    kinds = np.int64, np.int64, np.float64, np.int64
+    left, right, found, number = (xp.asarray(c, kind) for c, kind in zip(columns, kinds, strict=True))
+    return SetMatches(left, right, found if scored else None, number)
+
+
+def all_groups(chunk: SetChunk) -> int:
+    """How many groups of rows there are."""
+    return len(chunk["weights"]) + 2
+
+
+def rows_of_matches(meeting: SetMeeting, found: SetMatches, scored: bool,
+                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
+    """Make rows of pairs of sets; `some`: only those numbered so, by the second chunk's sets."""
+    xp = meeting.xp
+    q_firsts, d_firsts = meeting.q["firsts"], meeting.d["firsts"]
+    left, right, score, rows = found
+    if some is not None:
+        order = xp.lexsort(xp.stack([left, right]))
+        left, right, rows = left[order], right[order], rows[order]
+        score = None if score is None else score[order]
+    ends = xp.cumsum(rows)
+    total = int(ends[-1]) if len(ends) else 0
+    lo, hi = (0, total) if some is None else some
+    if lo == 0 and hi == total == len(rows):  # no set is there twice
+        return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
+    pair, within = numbered(ends, lo, hi, xp)
+    wide = group_rows(meeting.d)[right][pair]
+    one, other = within // wide, within % wide
+    return RowPairs(
+        q_firsts[left][pair] + one, d_firsts[right][pair] + other,
+        score[pair] if scored and score is not None else None,
+    )  # fmt: skip
+
+
+def numbered(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
+    """Tell of the numbers lo ... hi-1 in which of some ranges they are, and the how manieth of it."""
+    places = xp.arange(lo, hi)
+    if xp is np:
+        first, last = np.searchsorted(ends, [lo, max(hi - 1, lo)], side="right").tolist()
+        some = ends[first : last + 1]
+        edges = np.concatenate([[lo], np.minimum(some, hi)])
+        which = np.repeat(np.arange(first, first + len(some)), np.diff(edges)) if hi > lo else places
+    else:
+        which = xp.searchsorted(ends, places, side="right")
+    begins = xp.concatenate([xp.zeros(1, ends.dtype), ends])
+    return which, places - begins[which]
+
+
+class OwnPairs(NamedTuple):
+    """Tell which rows of a chunk are pairs as their sets are equal.
+
+    Attributes
+    ----------
+    places : array (rows,), int64
+        Rows that are pairs with those before them of their group, as places in the chunk's order.
+    first : array (rows,), int64
+        Where their groups begin.
+    ends : array (rows,), int64
+        How many pairs these are, added up.
+    """
+
+    places: Array
+    first: Array
+    ends: Array
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+
+def own_pairs(meeting: SetMeeting) -> OwnPairs:
+    """Find the rows of a chunk that equal ones come before; of two chunks there are none."""
+    xp = meeting.xp
+    none = xp.zeros(0, xp.int64)
+    if not meeting.same:
+        return OwnPairs(none, none, none)
+    chunk = meeting.d
+    rows, firsts = group_rows(chunk), chunk["firsts"]
+    groups = xp.flatnonzero((rows > 1) & matching_groups(chunk, meeting.spec, xp))
+    group, k = numbered(xp.cumsum(rows[groups]), 0, int(rows[groups].sum()), xp)
+    first = firsts[groups][group]
+    return OwnPairs(first + k, first, xp.cumsum(k))
+
+
+def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
+    """Tell of each group (groups,), bool, whether two of its rows match."""
+    sizes = sizes_of(chunk)
+    match = xp.zeros(len(sizes) + 2, np.bool_)
+    kinds = xp.unique(sizes)
+    good = xp.asarray([equal_match(spec.rule, size) for size in kinds.tolist()], np.bool_)
+    if len(sizes):
+        match[: len(sizes)] = good[xp.searchsorted(kinds, sizes)]
+    match[len(sizes)] = spec.empty_match
+    match[len(sizes) + 1] = spec.allow_missing
+    return match
+
+
+def rows_of_equals(meeting: SetMeeting, own: OwnPairs, scored: bool,
+                   some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
+    """Make rows of pairs of rows whose sets are equal; `some`: only those numbered so."""
+    xp, chunk = meeting.xp, meeting.d
+    lo, hi = (0, own.total) if some is None else some
+    member, earlier = numbered(own.ends, lo, hi, xp)
+    right = own.places[member]
+    score = None
+    if scored:
+        group = xp.searchsorted(chunk["firsts"], right, side="right") - 1
+        sizes = sizes_of(chunk)
+        each = xp.ones(len(sizes) + 2)
+        each[: len(sizes)] = meeting.spec.rule.score(sizes, sizes, sizes)
+        each[-1] = math.nan
+        score = each[group]
+    return RowPairs(own.first[member] + earlier, right, score)
+
+
+def row_pairs(
+    meeting: SetMeeting, scored: bool, told: Callable[[int], None] | None = None
+) -> Iterator[RowPairs]:
+    """Find all pairs of rows of two chunks, or of one with itself; `told`: see `set_matches`."""
+    own = own_pairs(meeting)
+    if told is not None:
+        told(own.total)
+    found = set_matches(
+        meeting, 0, all_groups(meeting.d), scored, told and (lambda rows: told(rows + own.total))
+    )
+    if own.total:
+        yield rows_of_equals(meeting, own, scored)
+    yield rows_of_matches(meeting, found, scored)

@@ -1,0 +1,157 @@
+"""Make rows of a result from two chunks of sets, and count them: the work of one task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypedDict
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.metrics.types import Array, Frame
+from dask_simjoin.sets.found import (
+    RowPairs,
+    all_groups,
+    group_rows,
+    matching_groups,
+    own_pairs,
+    row_pairs,
+    rows_of_equals,
+    rows_of_matches,
+    set_matches,
+)
+from dask_simjoin.sets.meeting import SetMeeting
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.pairs import ResultRows, cast_like, pair_columns, put_together
+
+
+class SetCuts(TypedDict):
+    """Tell where the rows of a result that two chunks give can be cut.
+
+    `own`: how many are of equal sets; `ends`: those of each set of the second chunk, added up (sets + 2,).
+    """
+
+    own: int
+    ends: np.ndarray
+    parts: int
+
+
+def join_block(meeting: SetMeeting, columns: list[str], cuts: SetCuts | None = None, number: int = 0,
+               like: Frame | None = None, told: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
+    """Find all pairs of two chunks, or of one with itself.
+
+    `columns`: of the result.  `cuts`, as `cut_block` gives them, and `number`: only that part.  `like`: an
+    example of what it returns, if dtypes are others than the columns'.  `told`: see `set_matches`.
+    """
+    spec, frames = meeting.spec, frames_for(meeting.q["example"])
+    scored = spec.score is not None and spec.score in columns
+    found = row_pairs(meeting, scored, told) if cuts is None else _part(meeting, scored, cuts, number)
+    parts = [_columns(meeting, rows, columns) for rows in found]
+    made = put_together(parts, columns, frames)
+    return made if like is None else cast_like(made, like)
+
+
+def _columns(meeting: SetMeeting, rows: RowPairs, columns: list[str]) -> ResultRows:
+    q, d, same, spec = meeting.q, meeting.d, meeting.same, meeting.spec
+    xp, left, right = meeting.xp, rows.left, rows.right
+    left_of: tuple[Chunk, ...] = (q,)
+    right_of: tuple[Chunk, ...] = (d,)
+    if spec.other is None:  # the row that comes first in the frame is the left one
+        one, other = _numbers(q)[left], _numbers(d)[right]
+        swap = other < one
+        if not same:
+            left_of = right_of = (q, d)
+            right = right + len(q["ids"])
+        left, right = xp.where(swap, right, left), xp.where(swap, left, right)
+    part = pair_columns((left_of, left), (right_of, right), spec, columns)
+    if spec.score is not None and spec.score in columns:
+        part[spec.score] = rows.score
+    return len(left), part
+
+
+def _numbers(chunk: Chunk) -> Array:
+    """The rows' numbers in the frame, in the order of the index."""
+    order = chunk["order"]
+    return chunk["position"][order] if "position" in chunk else order
+
+
+def cut_block(meeting: SetMeeting, parts: int) -> SetCuts:
+    """Count what each set of the second chunk gives, so that parts of equally many rows can be made."""
+    xp, groups = meeting.xp, all_groups(meeting.d)
+    rows = xp.zeros(groups, np.int64)
+    step = max(1, -(-groups // parts))
+    for start in range(0, groups, step):  # so that only some pairs are held at a time
+        found = set_matches(meeting, start, min(start + step, groups), False)
+        xp.add.at(rows, found.right, found.rows)
+    return SetCuts(own=own_pairs(meeting).total, ends=to_host(xp.cumsum(rows)), parts=parts)
+
+
+def _part(meeting: SetMeeting, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
+    """Make the rows of one part."""
+    own, ends, parts = cuts["own"], cuts["ends"], cuts["parts"]
+    total = own + (int(ends[-1]) if len(ends) else 0)
+    lo, hi = total * number // parts, total * (number + 1) // parts
+    if lo < min(own, hi):
+        yield rows_of_equals(meeting, own_pairs(meeting), scored, (lo, min(own, hi)))
+    lo, hi = max(lo - own, 0), hi - own
+    if lo < hi or not hi > 0:
+        start = int(np.searchsorted(ends, lo, side="right"))
+        stop = int(np.searchsorted(ends, hi, side="left")) + 1 if lo < hi else start
+        before = int(ends[start - 1]) if start else 0
+        found = set_matches(meeting, start, min(stop, len(ends)), scored)
+        some = (lo - before, hi - before) if lo < hi else (0, 0)
+        yield rows_of_matches(meeting, found, scored, some)
+
+
+def count_block(meeting: SetMeeting, enough: int | None = None) -> tuple[Array, Array | None]:
+    """Count the matches that the rows of two chunks have in each other, by position.
+
+    `enough`: from there on counts need not be right.  For one chunk with itself the second is None.
+    """
+    xp, q, d, same = meeting.xp, meeting.q, meeting.d, meeting.same
+    counts = [xp.zeros(all_groups(q), np.int64)]
+    counts.append(counts[0] if same else xp.zeros(all_groups(d), np.int64))
+    rule, joiner = meeting.spec.rule, meeting.joiner
+    start, stop = meeting.range
+    for left, right, left_first, right_first in meeting.comparisons(start, stop):
+        one, other = joiner.counts(left, right, rule, meeting.method)
+        counts[0][left_first : left_first + len(one)] += one
+        if right is not None:
+            counts[1][right_first : right_first + len(other)] += other
+    if meeting.first:
+        if same:
+            match = matching_groups(d, meeting.spec, xp)
+            counts[0] += xp.where(match, xp.maximum(group_rows(d) - 1, 0), 0)
+        else:
+            found = set_matches(meeting, len(d["weights"]), all_groups(d), False)
+            xp.add.at(counts[0], found.left, group_rows(d)[found.right])
+            xp.add.at(counts[1], found.right, group_rows(q)[found.left])
+    return _by_position(meeting, 0, counts), None if same else _by_position(meeting, 1, counts)
+
+
+def _by_position(meeting: SetMeeting, side: int, counts: list[Array]) -> Array:
+    chunk, xp = (meeting.q, meeting.d)[side], meeting.xp
+    places = xp.arange(len(chunk["ids"]))
+    group = xp.searchsorted(chunk["firsts"], places, side="right") - 1
+    found = xp.empty(len(places), np.int64)
+    found[chunk["order"]] = counts[side][group]
+    return found
+
+
+def count_block_pairs(meeting: SetMeeting) -> int:
+    """Count the pairs of rows that `join_block` would return."""
+    d, rule, joiner = meeting.d, meeting.spec.rule, meeting.joiner
+    start, stop = meeting.range
+    pairs = sum(
+        joiner.count(left, right, rule, meeting.method)
+        for left, right, _, _ in meeting.comparisons(start, stop)
+    )
+    if meeting.first and meeting.same:
+        rows = group_rows(d)
+        match = matching_groups(d, meeting.spec, meeting.xp)
+        pairs += int((rows * (rows - 1) // 2 * match).sum())
+    elif meeting.first:
+        found = set_matches(meeting, len(d["weights"]), all_groups(d), False)
+        pairs += int(found.rows.sum())
+    return pairs

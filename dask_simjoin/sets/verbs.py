@@ -1,0 +1,216 @@
+"""Join rows by the similarity of their sets: lazily if a frame is Dask's, at once if they are plain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dask.base import is_dask_collection
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.expressions.examples import pairs_example
+from dask_simjoin.expressions.two_tables import check_other, same_library
+from dask_simjoin.metrics.types import Frame, Series
+from dask_simjoin.options.calls import verb
+from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.requests import ANTI, LEFT, SEMI
+from dask_simjoin.planning.free_memory import within_memory
+from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
+from dask_simjoin.sets.requests import CountSetPairs, SetJoin, SetNeighborCounts, SetSelfJoin
+from dask_simjoin.sets.whole import room_check, whole_meeting, whole_sets
+from dask_simjoin.tasks.pairs import unmatched
+
+Number = Any
+"""An int, or a lazy Scalar of Dask."""
+
+NEIGHBORS = "neighbors"
+"""Name of the Series of numbers of matching rows."""
+
+
+@verb(SetSelfJoin)
+def set_self_join(frame: Frame, asked: SetSelfJoin) -> Frame:
+    """Every pair of rows whose sets of tokens are similar enough.
+
+    Parameters
+    ----------
+    on : column
+        Of lists of tokens, all strings or all integers (of Python, NumPy or Arrow), or of texts, which
+        `tokenizer` splits.  A token that a row has several times counts once.
+    threshold : number
+        Decided as the fraction that its text is: 0.1 is 1/10, and ``Fraction(1, 3)`` is a third.  Above 0 and
+        up to 1; of "overlap" a whole number.
+    similarity : {"jaccard", "dice", "cosine", "overlap"}
+        Of sets of a and b tokens, o of them common: o/(a+b-o), 2o/(a+b), o/sqrt(ab), or o itself.
+    comparison : {">=", ">", "="}
+        Of the similarity with the threshold, in whole numbers: no pair is lost or won by rounding.
+    tokenizer : str, tuple, callable or an object of `dask_simjoin.sets`, optional
+        "whitespace"; "words" (letters and digits that follow each other); ``("delimiter", ",")``;
+        ``("qgrams", 3)`` (characters that follow each other, padded); a function from a text to a list of
+        tokens.  As objects they take options, such as ``QGrams(3, padding=False)``.
+    allow_empty : bool
+        Whether rows of empty sets match each other, as equal sets do.  Without it they match nothing.
+    allow_missing : bool
+        Whether rows without a set (None, NaN) match each other; their similarity is NaN.
+    method : {"auto", ...} or an object of `dask_simjoin.sets`
+        The engine; all give the same pairs.
+    return_similarity : bool
+        Whether to add the column `similarity` (float64).
+    id, keep, suffixes
+        As in `self_join`.
+    blocksize : int or str, optional
+        Memory of the sets of one block, and of one partition of the result, such as "64 MiB"; default as in
+        `self_join`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``left``, ``right`` (the ids' dtype) and, if asked for, ``similarity`` and what is kept; lazy
+        if the frame is.  `left` is the row that comes first in the frame.  The order of rows is not
+        specified.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError
+        At the call: an option or a column that is not allowed.
+    TokenError, DuplicateIdError
+        When planned: rows that hold no sets, ids that repeat.
+    BudgetError
+        A block or the result needs more memory than there is.
+
+    Notes
+    -----
+    Tokens are put in one order, the rarest first; equal sets are joined once, and stand for all of their
+    rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"text": ["a b c d", "b c d a", "a b c e", "x y"]})
+    >>> df.simjoin.set_self_join("text", 0.6, tokenizer="whitespace", return_similarity=True)
+       left  right  similarity
+    0     0      1         1.0
+    1     0      2         0.6
+    2     1      2         0.6
+    """
+    meta = example_of(frame)
+    spec = asked.spec(meta)
+    example = pairs_example(meta, meta, spec)
+    if is_dask_collection(frame):
+        raise NotImplementedError
+    chunks = whole_sets([frame], spec, True)
+    with within_memory(spec.asked):
+        return join_block(whole_meeting(chunks, spec), list(example.columns), told=room_check(chunks, spec))
+
+
+@verb(SetJoin)
+def set_join(frame: Frame, asked: SetJoin) -> Frame:
+    """Every pair of a row of this frame and a row of `other` whose sets of tokens are similar enough.
+
+    Parameters
+    ----------
+    other : DataFrame
+        The right table: Dask's, or a plain one of the same library.
+    on : column
+        Of sets, in both tables; see `set_self_join`.
+    threshold : number
+    how : {"inner", "left", "leftsemi", "leftanti"}
+        As in `join`.
+    left_on, right_on : column, optional
+        Instead of `on`, where the tables call it otherwise.
+    id, left_id, right_id, keep, suffixes
+        As in `join`.
+    similarity, comparison, tokenizer, allow_empty, allow_missing, method, return_similarity, blocksize
+        As in `set_self_join`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``left``, ``right``, ``similarity`` if asked for, and what is kept; for "leftsemi" and
+        "leftanti" rows of this frame.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> ours = pd.DataFrame({"tags": [["a", "b"], ["c"]]}, index=["x", "y"])
+    >>> theirs = pd.DataFrame({"tags": [["b", "a"], ["a", "b", "c"]]})
+    >>> ours.simjoin.set_join(theirs, "tags", 0.5)
+      left  right
+    0    x      0
+    1    x      1
+    >>> ours.simjoin.set_join(theirs, "tags", 0.5, how="leftanti")
+      tags
+    y  [c]
+    """
+    check_other("set_join(other, on, threshold)", asked.other, on=asked.on, threshold=asked.threshold)
+    frame, other, left, right = same_library(frame, asked.other)
+    spec = asked.spec(left, right)
+    named = asked.how not in (SEMI, ANTI)
+    example = pairs_example(left, right, spec, asked.how == LEFT) if named else left
+    if is_dask_collection(frame):
+        raise NotImplementedError
+    chunks = whole_sets([frame, other], spec, named)
+    meeting = whole_meeting(chunks, spec)
+    if not named:
+        counts = count_block(meeting)[0]
+        return frame[(counts > 0) if asked.how == SEMI else (counts == 0)]
+    like = example if asked.how == LEFT else None
+    with within_memory(spec.asked):
+        found = join_block(meeting, list(example.columns), like=like, told=room_check(chunks, spec))
+    if asked.how != LEFT:
+        return found
+    alone = unmatched(chunks[0], count_block(meeting)[0], spec, example)
+    return frames_for(left).stacked([found, alone])
+
+
+@verb(SetNeighborCounts)
+def set_neighbor_counts(frame: Frame, asked: SetNeighborCounts) -> Series:
+    """How many other rows' sets match each row's.
+
+    No pair is materialised.  Parameters are those of `set_self_join`.
+
+    Returns
+    -------
+    Series
+        int64, named "neighbors", with the frame's index and partitions.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"tags": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["d"]]})
+    >>> df.simjoin.set_neighbor_counts("tags", 0.6).tolist()
+    [2, 2, 2, 0]
+    """
+    meta = example_of(frame)
+    spec = asked.spec(meta)
+    frames = frames_for(meta)
+    if is_dask_collection(frame):
+        raise NotImplementedError
+    chunks = whole_sets([frame], spec, False)
+    counts, _ = count_block(whole_meeting(chunks, spec))
+    return frames.series(counts, frame.index, NEIGHBORS)
+
+
+@verb(CountSetPairs)
+def count_set_pairs(frame: Frame, asked: CountSetPairs) -> Number:
+    """The number of rows that `set_self_join` would return, without materialising any.
+
+    Parameters are those of `set_self_join`.
+
+    Returns
+    -------
+    int, or a lazy Dask Scalar
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"tags": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["d"]]})
+    >>> df.simjoin.count_set_pairs("tags", 0.6)
+    3
+    """
+    spec = asked.spec(example_of(frame))
+    if is_dask_collection(frame):
+        raise NotImplementedError
+    return count_block_pairs(whole_meeting(whole_sets([frame], spec, False), spec))
