@@ -43,3 +43,10 @@ METHODS: dict[str, SetMethod] = {
 
 CHOICES = (AUTO, *METHODS)
 """What the option `method` may be."""
+
+
+def options_of(asked: str | SetMethod) -> SetMethod | None:
+    """Return the options of what was asked for, by name or as an object; None: "auto"."""
+    if not isinstance(asked, str):
+        return asked
+    return None if asked == AUTO else METHODS[asked]

@@ -20,17 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_simjoin.errors import OptionError
+from dask_simjoin.sets.kinds import NEVER, NONE, PRODUCT, SUM
 
 SIMILARITIES = ("jaccard", "dice", "cosine", "overlap")
 COMPARISONS = (">=", ">", "=")
 
-SUM, PRODUCT, NONE = range(3)
-"""What overlaps are compared with: o with a+b, o**2 with ab, or o with nothing."""
-
 KINDS = {"jaccard": SUM, "dice": SUM, "cosine": PRODUCT, "overlap": NONE}
-
-NEVER = np.iinfo(np.int32).max
-"""More tokens than two sets can have in common."""
 
 
 class Limits(NamedTuple):
@@ -88,7 +83,7 @@ class Rule:
 
     def beyond(self, a: int, b: int) -> int:
         """Return the least overlap that is too much: `NEVER` but for "="."""
-        return self._least(a, b, above=True) if self.comparison == "=" else int(NEVER)
+        return self._least(a, b, above=True) if self.comparison == "=" else NEVER
 
     def _least(self, a: int, b: int, above: bool) -> int:
         n, d = self.ratio.numerator, self.ratio.denominator

@@ -48,7 +48,8 @@ def check(left, right, rule, method):
     assert [side.tolist() for side in told] == [side.tolist() for side in counts]
     counters = JOINER.counters(q, d, rule, method)
     assert counters.pairs == len(expected)
-    assert counters.listed >= counters.candidates >= counters.verified >= counters.pairs
+    assert counters.candidates >= counters.verified >= counters.pairs
+    assert method == "groupjoin" or counters.listed >= counters.candidates
     return q, d, expected
 
 

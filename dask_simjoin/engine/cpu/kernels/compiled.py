@@ -39,9 +39,10 @@ DIGEST = hashlib.sha256().digest_size
 
 
 def sources() -> list[Path]:
-    """Return the texts that a kernel may be made of: theirs, of indexes and filters, and of norms."""
-    folders = HERE, ENGINE / "index", ENGINE / "filters", ENGINE.parent / "metrics"
-    return sorted(path for folder in folders for path in folder.glob("*.py"))
+    """Return the texts that a kernel may be made of: theirs, of indexes and filters, of norms and sets."""
+    sets = ENGINE.parent / "sets"
+    folders = HERE, ENGINE / "index", ENGINE / "filters", ENGINE.parent / "metrics", sets / "algorithms/cpu"
+    return sorted([*(path for folder in folders for path in folder.glob("*.py")), sets / "kinds.py"])
 
 
 @functools.cache

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.sets.algorithms.cpu.nested import join
+from dask_simjoin.sets.algorithms.cpu.search import EVERY, Search
+from dask_simjoin.sets.algorithms.cpu.sides import LISTED, NEXT, TOTAL, Out
 from dask_simjoin.sets.methods import SetMethod
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import Counters, SetBlock, SetPairs, sizes_of
+from dask_simjoin.sets.types import Counters, SetBlock, SetPairs
 
 ROOM = 1 << 16
 """Pairs for which memory is reserved at first."""
@@ -18,42 +19,53 @@ class CpuSetJoiner:
 
     def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
               limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
-        room = ROOM
-        while True:
-            out = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
-            _, done, following = _run(left, right, rule, out, (limit or -1, start))
-            if done >= 0:
-                one, other, common = (column[:done] for column in out)
-                return SetPairs(one, other, common, None if following < 0 else following)
-            room *= 4
+        search = Search(left, right, rule, method)
+        if search.next is not None:
+            search.state[NEXT] = start
+        enough = EVERY if limit is None else limit
+        room, parts = ROOM, [_columns(0)]
+        while search.next is not None and enough > 0:
+            columns = _columns(room)
+            done = search.run((*columns, NONE, NONE), enough)
+            for column in columns:
+                # shrinking gives the pages behind back without copying those before
+                column.resize(done, refcheck=False)
+            parts.append(columns)
+            enough -= done
+            room = 4 * room if done < room // 2 else 2 * room
+        one, other, overlap = (np.concatenate(some) for some in zip(*parts, strict=True))
+        if search.same or search.turned:
+            one, other = other, one
+        return SetPairs(one, other, overlap, search.next)
 
     def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
-        return int(_run(left, right, rule)[0][0])
+        return int(_counted(left, right, rule, method).tally[TOTAL])
 
     def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                method: str | SetMethod) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        search = Search(left, right, rule, method)
         found = np.zeros(len(left["weights"]), np.int64)
         other = found if right is None else np.zeros(len(right["weights"]), np.int64)
-        _run(left, right, rule, counts=(found, other))
+        sides = (other, found) if search.turned else (found, other)
+        search.run((*_columns(0), *sides))
         return found, other
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                  method: str | SetMethod) -> Counters:  # fmt: skip
-        return Counters(*(int(n) for n in _run(left, right, rule)[0][1:]))
+        return Counters(*_counted(left, right, rule, method).tally[LISTED:].tolist())
 
 
 JOINER = CpuSetJoiner()
 
-NOTHING = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32)
+NONE = np.empty(0, np.int64)
 
 
-def _run(left: SetBlock, right: SetBlock | None, rule: Rule,
-         out: tuple[np.ndarray, np.ndarray, np.ndarray] = NOTHING, part: tuple[int, int] = (-1, 0),
-         counts: tuple[np.ndarray, np.ndarray] = NOTHING[:2]) -> tuple[np.ndarray, int, int]:  # fmt: skip
-    same = right is None
-    d = left if right is None else right
-    most = [int(sizes_of(side)[-1]) if len(side["weights"]) else 1 for side in (left, d)]
-    tally = np.zeros(5, np.int64)
-    sides = [(side["offsets"], side["tokens"], side["weights"]) for side in (left, d)]
-    done, following = join(*sides, same, rule.limits(*most), *out, *part, *counts, tally)
-    return tally, done, following
+def _columns(room: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
+
+
+def _counted(left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> Search:
+    search = Search(left, right, rule, method)
+    out: Out = (*_columns(0), NONE, NONE)
+    search.run(out)
+    return search

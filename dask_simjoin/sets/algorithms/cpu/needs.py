@@ -1,15 +1,19 @@
-"""The least overlaps of pairs that match, for kernels: see `Limits`."""
+"""What sizes and overlaps match, for kernels: see `Limits`."""
 
 from __future__ import annotations
 
 import math
 
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
-from dask_simjoin.sets.predicate import NEVER, NONE, PRODUCT
+from dask_simjoin.metrics.types import Array
+from dask_simjoin.sets.kinds import NEVER, NONE, PRODUCT
+
+Numbers = tuple[int, int, int, bool, bool, bool]
+"""The fields of `Limits`."""
 
 
 @kernel
-def least(kind, n, d, above, a, b):  # type: ignore[no-untyped-def]
+def least(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
     """Return the least overlap o with o * d >= n * (a+b), or o**2 * d >= n * a * b, or o * d >= n."""
     if kind == PRODUCT:
         top = n * a * b + above
@@ -24,14 +28,34 @@ def least(kind, n, d, above, a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def need(limits, a, b):  # type: ignore[no-untyped-def]
+def need(limits: Numbers, a: int, b: int) -> int:
     """Return the least overlap of sets of these sizes that may match."""
     return least(limits[0], limits[1], limits[2], limits[3], a, b)
 
 
 @kernel
-def beyond(limits, a, b):  # type: ignore[no-untyped-def]
+def beyond(limits: Numbers, a: int, b: int) -> int:
     """Return the least overlap that is too much."""
     if limits[4]:
         return least(limits[0], limits[1], limits[2], limits[5], a, b)
-    return int(NEVER)
+    return NEVER
+
+
+@kernel
+def set_rows(limits: Numbers, a: int, lo: int, hi: int, rows: Array) -> tuple[int, int]:
+    """Return the least and the largest size that may match one; tell what they need.
+
+    `lo` and `hi` are those of a smaller size, or 1 and 0.  For each of them `rows[0]` gets the least overlap,
+    and `rows[1]` how many tokens at most only one of two sets has, up to that size.
+    """
+    most = rows.shape[1] - 1
+    while lo <= most and need(limits, a, lo) > lo:
+        lo += 1
+    while hi < most and need(limits, a, hi + 1) <= a:
+        hi += 1
+    differ = 0
+    for b in range(lo, hi + 1):
+        rows[0, b] = need(limits, a, b)
+        differ = max(differ, a + b - 2 * rows[0, b])
+        rows[1, b] = differ
+    return lo, hi

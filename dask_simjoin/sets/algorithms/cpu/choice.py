@@ -1,0 +1,46 @@
+"""Choose by cost, from a sample, between bitmaps of all pairs and lists of prefixes, and bitmaps' sizes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_simjoin.sets.algorithms.cpu.estimate import ADMISSIBLE, COMPARED, ENTRIES, LEFT, LOOKUPS
+from dask_simjoin.sets.methods import Bitmap, SetMethod
+
+WORDS = (1, 2, 4, 8, 16)
+"""Words of 64 bits that bitmaps may have."""
+
+PAIR, PAIR_WORD = 0.1, 0.075
+ENTRY, ENTRY_WORD = 0.7, 0.12
+LOOKUP = 8.0
+MERGE, MERGE_TOKEN = 15.0, 1.4
+"""Nanoseconds of a pair of bitmaps and each of its words, of an entry of a list and each of its words, of
+finding a list, of comparing two sets and each of their tokens.  Measured with vectors of 512 bits."""
+
+
+class Choice(NamedTuple):
+    """How pairs are found: by lists or without, and with bitmaps of so many words (0: none)."""
+
+    listed: bool
+    words: int
+
+
+def choose(asked: SetMethod | None, told: np.ndarray, mean_size: float) -> Choice:
+    """Return the choice of the least cost, of a method or of all (None)."""
+    every = costs(told, mean_size)
+    allowed = [one for one in every if asked is None or one.listed != isinstance(asked, Bitmap)]
+    return min(allowed, key=every.__getitem__)
+
+
+def costs(told: np.ndarray, mean_size: float) -> dict[Choice, float]:
+    """Return the nanoseconds that each choice takes, from what `estimate.sample` told."""
+    merge = MERGE + MERGE_TOKEN * mean_size
+    share = told[LEFT:] / max(told[COMPARED], 1.0)
+    found: dict[Choice, float] = {}
+    for words, left in zip(WORDS, share, strict=True):
+        entry = ENTRY + ENTRY_WORD * words + left * merge
+        found[Choice(True, words)] = told[LOOKUPS] * LOOKUP + told[ENTRIES] * entry
+        found[Choice(False, words)] = told[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
+    return found

@@ -1,0 +1,174 @@
+"""A search for pairs: what its kernel goes on with until it is through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.sets.algorithms.cpu import bitmap, lists
+from dask_simjoin.sets.algorithms.cpu.bits import set_bits
+from dask_simjoin.sets.algorithms.cpu.bits_simd import LANES
+from dask_simjoin.sets.algorithms.cpu.choice import Choice, choose
+from dask_simjoin.sets.algorithms.cpu.estimate import LEFT, sample
+from dask_simjoin.sets.algorithms.cpu.estimate import WORDS as SAMPLED_WORDS
+from dask_simjoin.sets.algorithms.cpu.prefixes import find_units, open_lists, set_prefixes
+from dask_simjoin.sets.algorithms.cpu.sides import DONE, NEXT, Out, Side
+from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, SetMethod, options_of
+from dask_simjoin.sets.predicate import Rule
+from dask_simjoin.sets.types import SetBlock
+
+SAMPLE = 128
+"""Sets of one side that a choice looks at."""
+
+EVERY = np.iinfo(np.int64).max
+"""More pairs than there are."""
+
+
+class Search:
+    """Finds the pairs of two blocks, or of one with itself: see `SetJoiner`.
+
+    The side of larger sets looks up, and the other one is looked up; `turned`: the right side looks up.
+    """
+
+    def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:
+        sides = _side(left), _side(left if right is None else right)
+        sizes = [np.diff(side[0]) for side in sides]
+        self.same = right is None
+        self.turned = False
+        self.state = np.full(4, -1, np.int64)
+        self.tally = np.zeros(5, np.int64)
+        if not all(len(some) for some in sizes):
+            return
+        if not self.same and sizes[0].mean() < sizes[1].mean():
+            self.turned, sides, sizes = True, sides[::-1], sizes[::-1]
+        self.state[:] = 0
+        self._q, self._d = sides
+        self._q_sizes, self._d_sizes = sizes
+        self._limits = tuple(rule.limits(int(sizes[0][-1]), int(sizes[1][-1])))
+        self._rows = np.zeros((2, int(sizes[1][-1]) + 1), np.int64)
+        self._universe = max(left["universe"], 0 if right is None else right["universe"])
+        self.choice = self._open(options_of(method))
+
+    @property
+    def next(self) -> int | None:
+        """Where to go on; None: it is through."""
+        return None if self.state[NEXT] < 0 else int(self.state[NEXT])
+
+    def run(self, out: Out, enough: int = EVERY) -> int:
+        """Find pairs up to `enough`, or to as many as there is room for; return how many were written."""
+        if self.next is not None:
+            same = self._q, self._d, self.same, self._limits
+            self._join(*same, *self._operands, self._rows, *self._stamps, self.state, enough, out, self.tally)
+        return int(self.state[DONE])
+
+    def _open(self, asked: SetMethod | None) -> Choice:
+        """Make the arrays of a method, or of what is best."""
+        words = None if asked is None or asked.words is None else max(asked.words // 2, 1)
+        if isinstance(asked, AllPairs | GroupJoin):
+            words = 0
+        if isinstance(asked, Bitmap) and words:
+            return self._open_bitmaps(words)
+        prefixes = self._prefixes()
+        units = [np.arange(len(self._q_sizes) + 1)] * 2
+        if not self.same:
+            units[1] = np.arange(len(self._d_sizes) + 1)
+        if isinstance(asked, GroupJoin):
+            units = self._units(prefixes)
+        lists_of = self._lists(units[1], prefixes[1])
+        if words is None:
+            choice = choose(asked, self._sample(prefixes[0], lists_of[0]), float(self._q_sizes.mean()))
+        else:
+            choice = Choice(True, words)
+        if not choice.listed:
+            return self._open_bitmaps(choice.words)
+        return self._open_lists(choice, not isinstance(asked, AllPairs), units, prefixes, lists_of)
+
+    def _open_bitmaps(self, words: int) -> Choice:
+        q_bits, d_bits = self._bits(words)
+        by_word = np.zeros((words, len(self._d_sizes) + LANES), np.int64)
+        by_word[:, : len(self._d_sizes)] = d_bits.T
+        self._join: Any = bitmap.join
+        self._operands: tuple[Any, ...] = q_bits, by_word, _at_size(self._d_sizes)
+        self._stamps: tuple[Any, ...] = ()
+        return Choice(False, words)
+
+    def _open_lists(self, choice: Choice, positions: bool, units: list[np.ndarray],
+                    prefixes: list[np.ndarray], lists_of: tuple[np.ndarray, int]) -> Choice:  # fmt: skip
+        places, entries = lists_of
+        room = entries + LANES
+        index = (
+            *units, *prefixes, places, np.zeros(room, np.int32), np.zeros(room, np.int32),
+            np.zeros((choice.words, room), np.int64),
+        )  # fmt: skip
+        self._join = lists.join
+        at_size = _at_size(self._d_sizes[units[1][:-1]])
+        self._operands = positions, *self._bits(choice.words), index, at_size
+        self._stamps = (np.zeros(len(units[1]) - 1, np.int64),)
+        return choice
+
+    def _prefixes(self) -> list[np.ndarray]:
+        """Return the lengths of prefixes of both sides' sizes."""
+        found = []
+        for sizes, others, own in (
+            (self._q_sizes, self._d_sizes, False),
+            (self._d_sizes, self._q_sizes, True),
+        ):
+            prefixes = np.zeros(int(sizes[-1]) + 1, np.int64)
+            set_prefixes(self._limits, int(others[0]), own and self.same, prefixes)
+            found.append(prefixes)
+        return found
+
+    def _units(self, prefixes: list[np.ndarray]) -> list[np.ndarray]:
+        """Return where each group of sets of one size and prefix begins, of both sides."""
+        found = []
+        for (offsets, tokens, _), own in zip((self._q, self._d), prefixes, strict=True):
+            units = np.empty(len(offsets), np.int64)
+            longest = prefixes[0] if self.same else own
+            found.append(units[: find_units(offsets, tokens, longest, units) + 1].copy())
+        return found
+
+    def _lists(self, units: np.ndarray, prefixes: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return where lists of tokens begin and end, and how many entries they have room for."""
+        offsets, tokens, _ = self._d
+        entries = int(prefixes[self._d_sizes[units[:-1]]].sum())
+        # as many lists as tokens, but for blocks that have few of them
+        many = max(min(self._universe, 2 * entries), 1)
+        places = np.zeros((1 << (many - 1).bit_length(), 2), np.int64)
+        open_lists(offsets, tokens, units, prefixes, places)
+        return places, entries
+
+    def _sample(self, prefixes: np.ndarray, places: np.ndarray) -> np.ndarray:
+        step = max(len(self._q_sizes) // SAMPLE, 1)
+        told = np.zeros(LEFT + SAMPLED_WORDS.bit_length())
+        sample(
+            self._q, self._d, self.same, self._limits, prefixes, places, _at_size(self._d_sizes), self._rows,
+            step, np.empty(SAMPLED_WORDS, np.int64), told,
+        )  # fmt: skip
+        return told
+
+    def _bits(self, words: int) -> list[np.ndarray]:
+        """Return the bitmaps of both sides' sets (n, words)."""
+        found = []
+        for offsets, tokens, _ in (self._q,) if self.same else (self._q, self._d):
+            bits = np.zeros((len(offsets) - 1, words), np.int64)
+            if words:
+                set_bits(offsets, tokens, bits)
+            found.append(bits)
+        return [found[0], found[-1]]
+
+
+def _side(block: SetBlock) -> Side:
+    """Return a block's arrays as kernels take them: all are read only, so that they are of one type."""
+    found = []
+    for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
+        values = np.ascontiguousarray(block[name], dtype).view()  # type: ignore[literal-required]
+        values.flags.writeable = False
+        found.append(values)
+    offsets, tokens, weights = found
+    return offsets, tokens, weights
+
+
+def _at_size(sizes: np.ndarray) -> np.ndarray:
+    """Return how many are smaller than each size, up to one more than there is and can be asked for."""
+    return np.searchsorted(sizes, np.arange(int(sizes[-1]) + 2))
