@@ -110,6 +110,8 @@ class Costs:
         Of all tables together.
     goal : Goal
     have : Resources
+    swept : int
+        Of the dimensions, those that a sweep looks through.
     """
 
     method: str
@@ -118,6 +120,7 @@ class Costs:
     rows: float
     goal: Goal
     have: Resources
+    swept: int = SWEPT_DIMS
 
     @property
     def rates(self) -> Rates:
@@ -128,7 +131,7 @@ class Costs:
 
     @property
     def _visit(self) -> float:
-        more = 3.0 ** (self.dims - SWEPT_DIMS) if self.rates is SWEEP else 1.0
+        more = 3.0 ** (self.swept - SWEPT_DIMS) if self.rates is SWEEP else 1.0
         if self.goal.k is not None:
             more = SEARCH
         return NANO * self.rates.visit * max(more, 1 / 3)

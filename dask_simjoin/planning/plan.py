@@ -11,6 +11,7 @@ import numpy as np
 from dask.tokenize import normalize_token
 
 from dask_simjoin.engine.base import searcher_of_library
+from dask_simjoin.engine.index.sweep import SweepLayout
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
 from dask_simjoin.planning.checks import check_blocks, check_chunks, check_moving, check_outputs, check_result
 from dask_simjoin.planning.chunk_limits import ChunkLimits
@@ -175,7 +176,8 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     spec = tables.spec
     budget = make_budget(spec.blocksize, spec.settings, have)
     layout = tables.layout()
-    costs = Costs(layout.method, tables.dims, tables.near(), float(sum(tables.rows)), goal, have)
+    swept = layout.swept_dims if isinstance(layout, SweepLayout) else tables.dims
+    costs = Costs(layout.method, tables.dims, tables.near(), float(sum(tables.rows)), goal, have, swept)
     row_bytes = tables.row_bytes(goal)
     sources = tuple(table.sources for table in tables.each)
 

@@ -18,10 +18,14 @@ from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.methods import Method, choose, options_of
+from dask_simjoin.engine.index.sweep import make_screened_layout
+from dask_simjoin.engine.methods import AUTO, DENSE, Method, choose, name_of, options_of
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows, Visitor
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Index
+
+NOWHERE = np.empty((0, 0), order="F")
+"""Points where none are looked at."""
 
 ROOM_PER_POINT = 256
 """Pairs of each point for which memory is reserved at first."""
@@ -37,6 +41,10 @@ class CpuJoiner:
                variance: np.ndarray, threshold: float, norm: Norm = 2,
                drawn: Drawn | None = None) -> Layout:  # fmt: skip
         name = choose(method, len(lower), HOME)
+        if name_of(method) == AUTO and name == DENSE and drawn is not None:
+            screened = make_screened_layout(lower, upper, variance, threshold, norm, drawn)
+            if screened is not None:
+                return screened
         moments = lower, upper, mean, variance
         return _module(name).layout(options_of(method, name), *moments, threshold, norm, drawn)
 
@@ -234,7 +242,7 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
         sink = Labels(
             room // 2,
             [
-                (module.points(s), s["order"], label)
+                (module.points(s) if distance is not None else NOWHERE, s["order"], label)
                 for s, label in zip(sides, labels or [s["order"] for s in sides], strict=True)
             ],
             same=one_chunk,

@@ -5,14 +5,19 @@ pair, or is none for want of a close look.  Tiles and boxes of those dimensions 
 sooner, and tell candidates apart by fewer numbers.  The total of some dimensions, added in their order, is at
 most that of all: terms are not negative, and rounding is monotone.  What others can add is at most the
 squares of their spans, so that of two points that are close enough in some dimensions no more is asked.
+
+Where up to three dimensions leave about a candidate of each point, points need no tiles: a sweep of those
+dimensions finds the candidates.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+
+from dask_simjoin.metrics.norms import Norm, add, reach
 
 LEAST_DIMS = 3
 """Dimensions from which some of them may be looked at first."""
@@ -29,6 +34,18 @@ LEAST_QUERIES, MOST_QUERIES, POINTS = 64, 2048, 2048
 
 HOPELESS = 0.25
 """Share of the points that three dimensions may leave; if it is more, all of them are needed."""
+
+MOST_SEEN = 1 << 15
+"""Pairs of the sample that may be within reach in one dimension; if they are more, queries are fewer."""
+
+SWEPT = 3
+"""Dimensions that are swept at most: each one more makes three times as many rows of cells to look at."""
+
+TRIED = 8
+"""Dimensions, the widest ones, of which those are."""
+
+MOST_SWEPT = 4.0
+"""Candidates of a point up to which a sweep finds them sooner than tiles do."""
 
 
 class Drawn(NamedTuple):
@@ -75,22 +92,93 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
     if not len(queries):
         return None
     widest = np.argsort(-variance, kind="stable")
+    some = int(dims * LARGEST_PART)
     with np.errstate(over="ignore", invalid="ignore"):
         squares = ((upper - lower)[widest] * (1 + 2.0**-40)) ** 2
         rest = squares[::-1].cumsum()[::-1] * (1 + dims * 2.0**-50)
-        i, j = (some.ravel() for some in np.indices((len(queries), len(points))))
-        total = np.zeros(len(i))
-        for number, k in enumerate(widest[: int(dims * LARGEST_PART)].tolist(), 1):
-            total += (queries[i, k] - points[j, k]) ** 2
-            left = np.flatnonzero(total <= threshold)
-            if number == LEAST_DIMS and len(left) > HOPELESS * len(queries) * len(points):
+        found = _within(queries, points, share, int(widest[0]), threshold, 2)
+        for number in range(1, some + 1):
+            if number > 1:
+                found = found.also(int(widest[number - 1]))
+            if number == LEAST_DIMS and len(found.total) > HOPELESS * found.compared:
                 return None
-            i, j, total = i[left], j[left], total[left]
             still = float(rest[number])
             # one more than was seen: none among few tells little of many
-            if (np.count_nonzero(total > threshold - still) + 1) * share <= MOST_OPEN:
+            if (np.count_nonzero(found.total > threshold - still) + 1) * found.share <= MOST_OPEN:
                 return Screen(tuple(sorted(widest[:number].tolist())), still)
     return None
+
+
+def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Drawn) -> tuple[int, ...] | None:
+    """Choose dimensions whose sweep leaves few candidates, ascending; None: there are none.
+
+    One after the other, each the one of the widest that leaves fewest: a wide column may say what another
+    has said, or the same of most rows.
+    """
+    queries, points, share = _some(drawn)
+    tried = [k for k in np.argsort(-variance, kind="stable")[:TRIED].tolist() if variance[k] > 0]
+    if len(variance) <= SWEPT or not len(queries) or not tried:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = {
+            k: sum(_windows(queries[:, k], np.sort(points[:, k]), threshold, norm)[1].tolist()) for k in tried
+        }
+        first = min(tried, key=lambda k: near[k])
+        found = _within(queries, points, share, first, threshold, norm)
+        while (len(found.total) + 1) * found.share > MOST_SWEPT:
+            rest = [k for k in tried if k not in found.dims]
+            if len(found.dims) == SWEPT or not rest:
+                return None
+            found = min((found.also(k) for k in rest), key=lambda each: len(each.total))
+    return tuple(sorted(found.dims))
+
+
+@dataclass(frozen=True, eq=False)
+class _Within:
+    """Pairs of queries and points, by number, that are within the threshold in some dimensions.
+
+    `share`: how many candidates of a query each of them stands for; `compared`: how many pairs there are.
+    """
+
+    queries: np.ndarray
+    points: np.ndarray
+    i: np.ndarray
+    j: np.ndarray
+    total: np.ndarray
+    threshold: float
+    norm: Norm
+    dims: tuple[int, ...]
+    share: float
+    compared: int
+
+    def also(self, k: int) -> _Within:
+        """Those that are in one dimension more."""
+        away = np.abs(self.queries[self.i, k] - self.points[self.j, k])
+        total = add(self.total, away, self.norm)
+        left = np.flatnonzero(total <= self.threshold)
+        return replace(self, i=self.i[left], j=self.j[left], total=total[left], dims=(*self.dims, k))
+
+
+def _windows(
+    x: np.ndarray, ordered: np.ndarray, threshold: float, norm: Norm
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the values begin that are within reach of each of `x`, and how many they are."""
+    away = reach(norm, threshold)
+    low = np.searchsorted(ordered, x - away)
+    return low, np.searchsorted(ordered, x + away, side="right") - low
+
+
+def _within(queries: np.ndarray, points: np.ndarray, share: float, k: int, threshold: float,
+            norm: Norm) -> _Within:  # fmt: skip
+    """Pairs that are within the threshold in one dimension: of fewer queries, if they were too many."""
+    points = points[np.argsort(points[:, k])]
+    low, number = _windows(queries[:, k], points[:, k], threshold, norm)
+    step = -(-int(number.sum()) // MOST_SEEN) or 1
+    queries, low, number, share = queries[::step], low[::step], number[::step], share * step
+    i = np.repeat(np.arange(len(queries)), number)
+    j = np.arange(len(i)) + np.repeat(low - (number.cumsum() - number), number)
+    none, compared = np.zeros(len(i)), len(queries) * len(points)
+    return _Within(queries, points, i, j, none, threshold, norm, (), share, compared).also(k)
 
 
 def _some(drawn: Drawn) -> tuple[np.ndarray, np.ndarray, float]:

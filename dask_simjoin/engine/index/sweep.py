@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dask_simjoin.engine.index.screen import Drawn, dims_to_sweep
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.metrics.types import Array, ArrayModule, Index
 
@@ -76,16 +77,30 @@ class SweepLayout:
         The rows.
     norm : int or float
         Of the totals that the decision compares.
+    dims : tuple of int or None
+        The dimensions, ascending, that are swept for candidates, on which all of them decide; None: all are
+        swept, and nothing is left to decide.
     """
 
     threshold: float
     grid: Grid
     norm: Norm = 2
+    dims: tuple[int, ...] | None = None
 
     @property
     def method(self) -> str:
         """The method's name."""
         return "sweep"
+
+    @property
+    def swept(self) -> int:
+        """Which of the dimensions that are swept points ascend along."""
+        return self.grid.sweep if self.dims is None else self.dims.index(self.grid.sweep)
+
+    @property
+    def swept_dims(self) -> int:
+        """How many dimensions are swept."""
+        return 1 + len(self.grid.dims)
 
     @property
     def grain(self) -> int:
@@ -95,13 +110,26 @@ class SweepLayout:
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
         """Describe it in a plan; `names` calls dimensions by name."""
         cells = f" in cells of {names(self.grid.dims)}" if self.grid.dims else ""
-        return f"sweep along {names([self.grid.sweep])}{cells}"
+        decided = "" if self.dims is None else ", then all columns"
+        return f"sweep along {names([self.grid.sweep])}{cells}{decided}"
 
 
 def make_sweep_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
                       norm: Norm = 2) -> SweepLayout:  # fmt: skip
     """Choose the rows for points within the box [lower, upper], of this variance (d,)."""
     return SweepLayout(threshold, make_grid(lower, upper, variance, reach(norm, threshold)), norm)
+
+
+def make_screened_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
+                         norm: Norm, drawn: Drawn) -> SweepLayout | None:  # fmt: skip
+    """Choose a sweep of few of many dimensions, where it leaves few candidates; None: it would leave many."""
+    dims = dims_to_sweep(variance, threshold, norm, drawn)
+    if dims is None:
+        return None
+    some = list(dims)
+    found = make_grid(lower[some], upper[some], variance[some], reach(norm, threshold))
+    gridded = tuple(dims[k] for k in found.dims)
+    return SweepLayout(threshold, replace(found, sweep=dims[found.sweep], dims=gridded), norm, dims)
 
 
 def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, most: float) -> Grid:

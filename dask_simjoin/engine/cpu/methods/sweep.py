@@ -9,10 +9,11 @@ import numpy as np
 from dask_simjoin.engine.cpu.kernels import rows_order, seen, sweep
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
-from dask_simjoin.engine.cpu.methods.sinks import Sink
+from dask_simjoin.engine.cpu.methods.deciding import Deciding
+from dask_simjoin.engine.cpu.methods.sinks import Shown, Sink
 from dask_simjoin.engine.index import sweep as grid
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.index.sweep import SweepLayout, make_sweep_layout
+from dask_simjoin.engine.index.sweep import Grid, SweepLayout, make_sweep_layout
 from dask_simjoin.engine.methods import Sweep
 from dask_simjoin.engine.profile import Numbers
 from dask_simjoin.metrics.norms import Norm, reach
@@ -27,14 +28,25 @@ def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarra
 
 
 def build(x: np.ndarray, layout: SweepLayout) -> Index:
-    """The index of points for the row sweep: that of `index.sweep.build`, in less time."""
-    g, (n, d) = layout.grid, x.shape
-    x = np.asfortranarray(x)  # as chunks have it: kernels are compiled for one order
+    """The index of points for the row sweep: that of `index.sweep.build`, in less time.
+
+    Where only some dimensions are swept it also has "x" (d, n + lanes), all of them in the same order.
+    """
+    found = _build(np.asfortranarray(x), layout.grid)  # as chunks have it: kernels are compiled for one order
+    if layout.dims is None:
+        return found
+    return found | {"x": found["cols"], "cols": found["cols"][list(layout.dims)]}
+
+
+def _build(x: np.ndarray, g: Grid) -> Index:
+    n, d = x.shape
     if n == 0:
         return grid.build(x, g, SWEEP_LANES)
-    lower, upper = (np.array([least(x[:, k]) for k in range(d)]) for least in (np.min, np.max))
+    lower, upper = np.zeros((2, d))
+    for k in (g.sweep, *g.dims):
+        lower[k], upper[k] = x[:, k].min(), x[:, k].max()
     rows = [np.array(part) for part in (g.dims, g.origin, g.width, g.strides)]
-    if d == 1:
+    if not g.dims:
         rows = [np.zeros(0, kind) for kind in (np.int64, np.float64, np.float64, np.int64)]
     least, most = (int(key) for key in grid.row_keys(np.array([lower, upper]), g, np))
     position_bits, key_bits = max(1, (n - 1).bit_length()), (most - least).bit_length()
@@ -59,11 +71,14 @@ def build(x: np.ndarray, layout: SweepLayout) -> Index:
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    return grid.part(index, start, stop, SWEEP_LANES)
+    found = grid.part(index, start, stop, SWEEP_LANES)
+    if "x" in index:
+        found["x"] = np.ascontiguousarray(index["x"][:, start : stop + SWEEP_LANES])
+    return found
 
 
 def points(index: Index) -> np.ndarray:
-    return index["cols"].T
+    return index["x" if "x" in index else "cols"].T
 
 
 def _swept(q: Index, d: Index, layout: SweepLayout, half: bool) -> tuple[np.ndarray, float, np.ndarray]:
@@ -73,24 +88,36 @@ def _swept(q: Index, d: Index, layout: SweepLayout, half: bool) -> tuple[np.ndar
 
 def pairs(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.ndarray], sink: Sink,
           turn: bool) -> tuple[int, int]:  # fmt: skip
+    if layout.dims is None:
+        _candidates(q, d, layout, same, names, sink, turn)
+        return 0, 0
+    deciding = Deciding(sink, q, d, names, layout.threshold, kind_of(layout.norm), turn)
+    places = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
+    _candidates(q, d, layout, same, places, deciding, False)
+    return deciding.decided, deciding.refused
+
+
+def _candidates(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.ndarray], sink: Sink,
+                turn: bool) -> None:  # fmt: skip
+    """Write what is within the threshold in the dimensions that are swept."""
     offsets, most, at = _swept(q, d, layout, same)
     state = np.array([*sweep.FRESH, 0], np.int64)
     while True:
         n = sweep.pairs(
-            layout.grid.sweep, q["cols"], q["keys"], q["starts"], q["order"], names[0], d["cols"], d["keys"],
+            layout.swept, q["cols"], q["keys"], q["starts"], q["order"], names[0], d["cols"], d["keys"],
             d["starts"], d["order"], names[1], offsets, most, layout.threshold, kind_of(layout.norm), same,
             turn, sink.left, sink.right, sink.totals, sink.room, state, at,
         )  # fmt: skip
         if state[5] == 0:
             sink.end(n)
-            return 0, 0
+            return
         sink.full(n, int(state[5]))
 
 
 def tell(index: Index, layout: SweepLayout) -> Numbers:
     """Count what a join of an index with itself looks at: rows of cells, and points in windows."""
     offsets, most, _ = _swept(index, index, layout, True)
-    told, x = np.zeros(3, np.int64), index["cols"][layout.grid.sweep]
+    told, x = np.zeros(3, np.int64), index["cols"][layout.swept]
     seen.windows(x, index["keys"], index["starts"], offsets, most, told)
     lookups, found, candidates = told.tolist()
     return {"cells": len(index["keys"]), "lookups": lookups, "found": found, "candidates": candidates}
@@ -98,6 +125,9 @@ def tell(index: Index, layout: SweepLayout) -> Numbers:
 
 def counts(q: Index, d: Index, layout: SweepLayout, same: bool, q_counts: np.ndarray,
                   d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+    if layout.dims is not None:
+        _add_up(q, d, layout, same, (q_counts, d_counts))
+        return
     # adding to both points of a pair would take longer than to meet it from both
     half = same and d_counts is not q_counts
     _count(q, d, layout, half, q_counts)
@@ -115,11 +145,25 @@ def _count(q: Index, d: Index, layout: SweepLayout, half: bool, found: np.ndarra
     )  # fmt: skip
 
 
+def _add_up(q: Index, d: Index, layout: SweepLayout, same: bool, counts: tuple[np.ndarray, ...]) -> None:
+    """Count pairs that are found one by one; in one array twice, each in both its points."""
+
+    def add(*places: np.ndarray) -> None:
+        for own, some in zip(counts, places, strict=False):
+            own += np.bincount(some, minlength=len(own))
+
+    names = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
+    pairs(q, d, layout, same, names, Shown(add), False)
+
+
 def work(q: Index, d: Index, layout: SweepLayout, same: bool) -> np.ndarray:
     return np.ones(1)  # a row of the grid meets those around it, wherever it is
 
 
 def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray) -> None:
+    if layout.dims is not None:
+        _add_up(q, d, layout, False, (q_counts,))
+        return
     _count(q, d, layout, False, q_counts)
 
 
