@@ -25,7 +25,7 @@ MODULES = {
     (HOME, "search"): "dask_simjoin.engine.cpu.nearest",
     (HOME, "profile"): "dask_simjoin.engine.cpu.profile",
     (HOME, "sets"): "dask_simjoin.sets.algorithms.cpu.joiner",
-    (HOME, "encoding"): "dask_simjoin.sets.algorithms.cpu.encoding",
+    (HOME, "encoding"): "dask_simjoin.sets.algorithms.cpu.kernels.encoding",
     ("cudf", "frames"): "dask_simjoin.engine.gpu.frames",
     ("cudf", "join"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "search"): "dask_simjoin.engine.gpu.nearest",

@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.errors import OptionError
-from dask_simjoin.sets.algorithms.cpu import needs
+from dask_simjoin.sets.algorithms.cpu.kernels import needs
 from dask_simjoin.sets.kinds import NEVER
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule, next_fraction
 from tests.support.profiles import examples

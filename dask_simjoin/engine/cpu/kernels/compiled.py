@@ -41,7 +41,13 @@ DIGEST = hashlib.sha256().digest_size
 def sources() -> list[Path]:
     """Return the texts that a kernel may be made of: theirs, of indexes and filters, of norms and sets."""
     sets = ENGINE.parent / "sets"
-    folders = HERE, ENGINE / "index", ENGINE / "filters", ENGINE.parent / "metrics", sets / "algorithms/cpu"
+    folders = (
+        HERE,
+        ENGINE / "index",
+        ENGINE / "filters",
+        ENGINE.parent / "metrics",
+        sets / "algorithms/cpu/kernels",
+    )
     return sorted([*(path for folder in folders for path in folder.glob("*.py")), sets / "kinds.py"])
 
 

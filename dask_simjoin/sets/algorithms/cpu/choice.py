@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.sets.algorithms.cpu.estimate import ADMISSIBLE, COMPARED, ENTRIES, LEFT, LOOKUPS
+from dask_simjoin.sets.algorithms.cpu.kernels.estimate import ADMISSIBLE, COMPARED, ENTRIES, LEFT, LOOKUPS
 from dask_simjoin.sets.methods import Bitmap, SetMethod
 
 WORDS = (1, 2, 4, 8, 16)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dask_simjoin.sets.algorithms.cpu.kernels.sides import LISTED, NEXT, TOTAL, Out
 from dask_simjoin.sets.algorithms.cpu.search import EVERY, Search
-from dask_simjoin.sets.algorithms.cpu.sides import LISTED, NEXT, TOTAL, Out
 from dask_simjoin.sets.methods import SetMethod
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.types import Counters, SetBlock, SetPairs

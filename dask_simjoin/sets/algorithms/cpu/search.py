@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.sets.algorithms.cpu import bitmap, lists
-from dask_simjoin.sets.algorithms.cpu.bits import set_bits
-from dask_simjoin.sets.algorithms.cpu.bits_simd import LANES
 from dask_simjoin.sets.algorithms.cpu.choice import Choice, choose
-from dask_simjoin.sets.algorithms.cpu.estimate import LEFT, sample
-from dask_simjoin.sets.algorithms.cpu.estimate import WORDS as SAMPLED_WORDS
-from dask_simjoin.sets.algorithms.cpu.prefixes import find_units, open_lists, set_prefixes
-from dask_simjoin.sets.algorithms.cpu.sides import DONE, NEXT, Out, Side
+from dask_simjoin.sets.algorithms.cpu.kernels import bitmap, lists
+from dask_simjoin.sets.algorithms.cpu.kernels.bits import set_bits
+from dask_simjoin.sets.algorithms.cpu.kernels.bits_simd import LANES
+from dask_simjoin.sets.algorithms.cpu.kernels.estimate import LEFT, sample
+from dask_simjoin.sets.algorithms.cpu.kernels.estimate import WORDS as SAMPLED_WORDS
+from dask_simjoin.sets.algorithms.cpu.kernels.prefixes import find_units, open_lists, set_prefixes
+from dask_simjoin.sets.algorithms.cpu.kernels.sides import DONE, NEXT, Out, Side
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, SetMethod, options_of
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.types import SetBlock

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits
 from dask_simjoin.metrics.types import Array
-from dask_simjoin.sets.algorithms.cpu.needs import Numbers, set_rows
-from dask_simjoin.sets.algorithms.cpu.sides import Side
+from dask_simjoin.sets.algorithms.cpu.kernels.needs import Numbers, set_rows
+from dask_simjoin.sets.algorithms.cpu.kernels.sides import Side
 
 WORDS = 16
 """Words of the largest bitmap; the smaller ones are its halves' xor, and so on."""
@@ -28,7 +30,7 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
-    lo, hi, size = 1, 0, 0
+    lo, hi, size = np.int64(1), np.int64(0), 0  # literals would be compiled for themselves
     mask = lists.shape[0] - 1
     for k in range(step // 2, q_offsets.size - 1, step):
         begin, end = q_offsets[k], q_offsets[k + 1]

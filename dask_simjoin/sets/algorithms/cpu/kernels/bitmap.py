@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.types import Array
-from dask_simjoin.sets.algorithms.cpu.bits_simd import LANES, similar_bits
-from dask_simjoin.sets.algorithms.cpu.merge import common
-from dask_simjoin.sets.algorithms.cpu.needs import Numbers, beyond, set_rows
-from dask_simjoin.sets.algorithms.cpu.sides import (
+from dask_simjoin.sets.algorithms.cpu.kernels.bits_simd import LANES, similar_bits
+from dask_simjoin.sets.algorithms.cpu.kernels.merge import common
+from dask_simjoin.sets.algorithms.cpu.kernels.needs import Numbers, beyond, set_rows
+from dask_simjoin.sets.algorithms.cpu.kernels.sides import (
     CANDIDATES,
     DONE,
     LISTED,
@@ -35,7 +37,7 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: 
     left, right, overlaps, q_counts, d_counts = out
     room, counting = left.size, q_counts.size > 0
     words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
-    lo, hi, size = 1, 0, 0
+    lo, hi, size = np.int64(1), np.int64(0), 0  # literals would be compiled for themselves
     first, last = 0, 0
     done = 0
     total = listed = candidates = pairs = 0

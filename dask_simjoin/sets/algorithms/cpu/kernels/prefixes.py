@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.metrics.types import Array
-from dask_simjoin.sets.algorithms.cpu.needs import Numbers, need
+from dask_simjoin.sets.algorithms.cpu.kernels.needs import Numbers, need
 
 
 @kernel
@@ -13,7 +15,7 @@ def set_prefixes(limits: Numbers, least: int, at_least_own: bool, prefixes: Arra
 
     `least`: of the sizes of the sets that it is compared with, which with `at_least_own` are not smaller.
     """
-    low = 1
+    low = np.int64(1)  # a literal would be compiled for itself
     for a in range(1, prefixes.size):
         # the smallest partner needs the least, and leaves the longest prefix
         while low < a and need(limits, a, low) > low:

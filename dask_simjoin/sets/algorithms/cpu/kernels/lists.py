@@ -8,13 +8,15 @@ entries cost nothing more.  A pair is verified once it is met, from its first co
 
 from __future__ import annotations
 
+import numpy as np
+
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit
 from dask_simjoin.metrics.types import Array
-from dask_simjoin.sets.algorithms.cpu.bits_simd import LANES, similar_bits
-from dask_simjoin.sets.algorithms.cpu.merge import common
-from dask_simjoin.sets.algorithms.cpu.needs import Numbers, beyond, set_rows
-from dask_simjoin.sets.algorithms.cpu.sides import (
+from dask_simjoin.sets.algorithms.cpu.kernels.bits_simd import LANES, similar_bits
+from dask_simjoin.sets.algorithms.cpu.kernels.merge import common
+from dask_simjoin.sets.algorithms.cpu.kernels.needs import Numbers, beyond, set_rows
+from dask_simjoin.sets.algorithms.cpu.kernels.sides import (
     CANDIDATES,
     DONE,
     FILLED,
@@ -53,7 +55,7 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
     grouped = q_units.size <= q_weights.size  # then a unit may have pairs of its own
-    lo, hi, size = 1, 0, 0
+    lo, hi, size = np.int64(1), np.int64(0), 0  # literals would be compiled for themselves
     first, last = 0, 0
     done, filled = 0, state[FILLED]
     total = listed = candidates = verified = pairs = 0
