@@ -9,7 +9,6 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import chunk_ref, meeting_of
 from dask_simjoin.expressions.dask_private import (
     CumulativeAggregations,
     Expr,
@@ -21,11 +20,11 @@ from dask_simjoin.expressions.dask_private import (
 from dask_simjoin.expressions.filters import FilteredRows, RowValues, check_guarded, is_filtered
 from dask_simjoin.expressions.same_rows import Beside, in_order_of, may_merge, may_move
 from dask_simjoin.expressions.source import FrozenSource, picked
+from dask_simjoin.expressions.work import DISTANCES, Work, chunk_ref
 from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk, joined
-from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.fingerprints import Groups
 
 SUM_FAN_IN = 16
@@ -123,7 +122,7 @@ def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tup
 
 def add_counts(
     layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int],
-    enough: int | None = None,
+    enough: int | None = None, work: Work = DISTANCES,
 ) -> dict[int, Any]:  # fmt: skip
     """Put tasks into the layer that count neighbours of the rows of the wanted chunks; their keys.
 
@@ -135,8 +134,8 @@ def add_counts(
         if i not in parts and j not in parts:
             continue
         piece = (block, b, part[0])
-        meeting = meeting_of(chunks, i, j, spec, plan.layout, part)
-        layer[piece] = Task(piece, count_block, meeting, enough)
+        meeting = work.meet(chunks, i, j, spec, plan.layout, part)
+        layer[piece] = Task(piece, work.count, meeting, enough)
         for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
             if c in parts:
                 parts[c].append(picked(TaskRef(piece), side))

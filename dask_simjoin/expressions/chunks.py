@@ -17,7 +17,6 @@ from dask_simjoin.metrics.types import Frame, Values
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.base import Chunking, Shuffled, Sources, is_shuffled
 from dask_simjoin.tasks.chunks import Fingerprint, gather_chunk, make_chunk, read_points
-from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.moving import (
     CELL,
     ID,
@@ -157,17 +156,3 @@ def _sent(example: Frame, spec: JoinSpec, with_ids: bool) -> Frame:
         columns[LIMIT] = np.empty(0)
     columns |= {POSITION: np.empty(0, np.int64), CELL: np.empty(0, np.int64)}
     return frames.result(columns, 0)
-
-
-def chunk_ref(chunks: Expr, c: int) -> TaskRef:
-    """Refer to a chunk, as a task's argument."""
-    return TaskRef((chunks._name, c))
-
-
-def meeting_of(chunks: Expr, i: int, j: int, spec: JoinSpec, layout: Layout,
-               part: tuple[int, int] = (0, 1)) -> Task:  # fmt: skip
-    """Bring two chunks together, as a task's argument: it is made within that task, and is none itself.
-
-    `part`: which part of the work, and of how many.
-    """
-    return Task(None, Meeting, chunk_ref(chunks, i), chunk_ref(chunks, j), i == j, spec, layout, part)

@@ -6,12 +6,10 @@ from typing import Any
 
 from dask_simjoin.expressions.aligned import Aligned, add_counts, add_partitions, pieces_by_partition
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import meeting_of
 from dask_simjoin.expressions.counts_by_region import count_by_cell
 from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.planning.chunking.base import is_shuffled
-from dask_simjoin.tasks.counts import count_block_pairs
 
 
 class NeighborCounts(Aligned, LazyJoin):
@@ -65,7 +63,7 @@ class CountPairs(LazyJoin):
         return (None, None)
 
     def _lower(self) -> Expr:
-        return CountTotal(self._chunks(), self.plan, self.operand("spec"), self._meta)
+        return CountTotal(self._chunks(), self.plan, self.operand("spec"), self._meta, self._work)
 
 
 class CountMatches(CountPairs):
@@ -79,18 +77,18 @@ class CountTotal(LabelledExpr):
     """Add up the numbers of the block pairs' pairs."""
 
     _label = "simjoin_count"
-    _parameters = ["chunks", "plan", "spec", "meta"]
+    _parameters = ["chunks", "plan", "spec", "meta", "work"]
 
     def _divisions(self) -> tuple[None, None]:
         return (None, None)
 
     def _layer(self) -> dict[Any, Any]:
-        plan, spec = self.operand("plan"), self.operand("spec")
+        plan, spec, work = self.operand("plan"), self.operand("spec"), self.operand("work")
         name = f"simjoin_count_block-{self.deterministic_token}"
         layer: dict[Any, Any] = {}
         for b, i, j, part in plan.pieces():
-            meeting = meeting_of(self.chunks, i, j, spec, plan.layout, part)
-            layer[(name, b, part[0])] = Task((name, b, part[0]), count_block_pairs, meeting)
+            meeting = work.meet(self.chunks, i, j, spec, plan.layout, part)
+            layer[(name, b, part[0])] = Task((name, b, part[0]), work.count_pairs, meeting)
         key = (self._name, 0)
         layer[key] = Task(key, sum, List(*(TaskRef(piece) for piece in layer)))
         return layer

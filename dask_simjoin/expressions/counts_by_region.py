@@ -9,9 +9,9 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import values_of
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import meeting_of
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Shuffle, Task, TaskRef
 from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, optimise_in_place
+from dask_simjoin.expressions.work import meeting_of
 from dask_simjoin.metrics.types import Frame, Ids, Series
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.base import Shuffled

@@ -9,11 +9,12 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import Chunks, chunk_ref
+from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.dask_private import Expr, Task
 from dask_simjoin.expressions.row_values import FoundByChunk
 from dask_simjoin.expressions.searches import add_searches
 from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.goal import Goal, nearest_goal

@@ -16,7 +16,6 @@ from typing import Any
 
 from dask_simjoin.expressions.dask_private import Expr, FromGraph, FromPandas, GraphNode, Projection
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.statistics.partition import PartitionSummary
 
 MAX_BYTES = 1 << 26
 """Of all that is kept: what was not asked for the longest goes first."""
@@ -26,14 +25,13 @@ MAX_BYTES = 1 << 26
 class Known:
     """What is known of a table: its partitions' summaries, and whether ids of several were compared."""
 
-    summaries: list[PartitionSummary]
+    summaries: list[Any]
     unique: bool = False
 
     @property
     def size(self) -> int:
         """Bytes that it takes, about: samples are most of it."""
-        samples = [some.sample for some in self.summaries if some.sample is not None]
-        return sum(s.x.nbytes + s.places.nbytes for s in samples) + 1000 * len(self.summaries)
+        return sum(some.nbytes for some in self.summaries) + 1000 * len(self.summaries)
 
 
 class KnownTables:
@@ -52,7 +50,7 @@ class KnownTables:
         with self._lock:
             self._kept.clear()
 
-    def find(self, frame: Expr, what: Hashable, make: Callable[[], list[PartitionSummary]]) -> Known:
+    def find(self, frame: Expr, what: Hashable, make: Callable[[], list[Any]]) -> Known:
         """Return what is known of a frame in a certain respect; `make`: find it out."""
         held = _held(frame)
         if held is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import BothChunks, indexed_chunks
 from dask_simjoin.expressions.dask_private import Expr
 from dask_simjoin.expressions.planner import plan_for
 from dask_simjoin.expressions.source import FrozenSource
+from dask_simjoin.expressions.work import DISTANCES, Work
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.base import Chunking, Sources
 from dask_simjoin.planning.goal import COUNTS, Goal
@@ -21,6 +23,7 @@ class LazyJoin(LabelledExpr):
 
     _parameters = ["source", "spec", "meta"]
     _goal = COUNTS
+    _work: ClassVar[Work] = DISTANCES
 
     def __str__(self) -> str:
         spec = self.operand("spec")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import chunk_ref
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.searches import add_searches
 from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.planning.goal import Goal, nearest_goal
 from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
 

@@ -11,11 +11,11 @@ from distributed.system import MEMORY_LIMIT
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import chunk_ref, meeting_of
 from dask_simjoin.expressions.dask_private import Alias, Expr, List, Task
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.source import optimise_in_place, pick, picked
 from dask_simjoin.expressions.steps import Steps, after, blocks_of_chunks
+from dask_simjoin.expressions.work import chunk_ref, meeting_of
 from dask_simjoin.metrics.types import DType, Frame
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.budget import Resources

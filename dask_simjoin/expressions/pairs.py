@@ -9,13 +9,13 @@ import numpy as np
 
 from dask_simjoin.expressions.aligned import add_counts
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import chunk_ref, meeting_of
 from dask_simjoin.expressions.dask_private import Alias, BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.source import itself
+from dask_simjoin.expressions.work import Work, chunk_ref
 from dask_simjoin.planning.goal import PAIRS
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.tasks.pairs import cut_block, join_block, unmatched
+from dask_simjoin.tasks.pairs import unmatched
 
 
 class SelfJoin(LazyJoin):
@@ -30,8 +30,8 @@ class SelfJoin(LazyJoin):
 
     def _lower(self) -> Expr:
         chunks, plan = self._chunks(), self.plan
-        spec = self.operand("spec")
-        return JoinBlocks(chunks, Cuts(chunks, plan, spec), plan, spec, self._meta)
+        spec, work = self.operand("spec"), self._work
+        return JoinBlocks(chunks, Cuts(chunks, plan, spec, work), plan, spec, self._meta, None, work)
 
 
 class Join(SelfJoin):
@@ -52,9 +52,9 @@ class Join(SelfJoin):
         return (None,) * (max(self.plan.outputs + self._alone, 1) + 1)
 
     def _lower(self) -> Expr:
-        chunks, plan, spec = self._chunks(), self.plan, self.operand("spec")
-        counts = ChunkCounts(chunks, plan, spec) if self._alone else None
-        return JoinBlocks(chunks, Cuts(chunks, plan, spec), plan, spec, self._meta, counts)
+        chunks, plan, spec, work = self._chunks(), self.plan, self.operand("spec"), self._work
+        counts = ChunkCounts(chunks, plan, spec, work) if self._alone else None
+        return JoinBlocks(chunks, Cuts(chunks, plan, spec, work), plan, spec, self._meta, counts, work)
 
 
 LEFT = "left"
@@ -64,7 +64,7 @@ class ChunkCounts(LabelledExpr):
     """Count the rows of the other table near each row of the chunks that are counted."""
 
     _label = "simjoin_counts"
-    _parameters = ["chunks", "plan", "spec"]
+    _parameters = ["chunks", "plan", "spec", "work"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").counted) + 1)
@@ -74,7 +74,9 @@ class ChunkCounts(LabelledExpr):
         layer: dict[Any, Any] = {}
         every = set(range(len(plan.counted)))
         token = self.deterministic_token
-        totals = add_counts(layer, token, self.chunks, plan, self.operand("spec"), every)
+        totals = add_counts(
+            layer, token, self.chunks, plan, self.operand("spec"), every, work=self.operand("work")
+        )
         for c, key in totals.items():
             layer[(self._name, c)] = Alias((self._name, c), key)
         return layer
@@ -84,7 +86,7 @@ class Cuts(LabelledExpr):
     """Cut the rows of the first chunk of block pairs that give several partitions."""
 
     _label = "simjoin_cuts"
-    _parameters = ["chunks", "plan", "spec"]
+    _parameters = ["chunks", "plan", "spec", "work"]
 
     @functools.cached_property
     def blocks(self) -> list[int]:
@@ -105,12 +107,13 @@ class Cuts(LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
+        work: Work = self.operand("work")
         layer = {}
         for n, block in enumerate(self.blocks):
             i, j = plan.blocks[block].tolist()
             key = (self._name, n)
-            meeting = meeting_of(self.chunks, i, j, self.operand("spec"), plan.layout)
-            layer[key] = Task(key, cut_block, meeting, int(plan.slices[block]))
+            meeting = work.meet(self.chunks, i, j, self.operand("spec"), plan.layout)
+            layer[key] = Task(key, work.cut, meeting, int(plan.slices[block]))
         return layer
 
 
@@ -118,7 +121,7 @@ class JoinBlocks(LabelledExpr, PartitionsFiltered, BlockwiseIO):
     """Make the partitions that the block pairs of a plan give; with `counts` also rows in no pair."""
 
     _label = "simjoin_pairs"
-    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "columns", "_partitions"]
+    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "work", "columns", "_partitions"]
     _defaults = {"counts": None, "columns": None, "_partitions": None}
     _absorb_projections = True
 
@@ -150,5 +153,6 @@ class JoinBlocks(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         i, j = plan.blocks[block].tolist()
         cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
         slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
-        meeting = meeting_of(self.chunks, i, j, self.operand("spec"), plan.layout)
-        return Task(name, join_block, meeting, self.columns, *slice_, *like)
+        work: Work = self.operand("work")
+        meeting = work.meet(self.chunks, i, j, self.operand("spec"), plan.layout)
+        return Task(name, work.join, meeting, self.columns, *slice_, *like)

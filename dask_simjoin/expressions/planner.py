@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.expressions.dask_private import Task, TaskRef
 from dask_simjoin.expressions.known import KNOWN, Known, asked_of
 from dask_simjoin.expressions.source import FrozenSource, gather, map_frozen, pick
-from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.spec import JoinSpec, RowSpec
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.doubts import raise_doubts
 from dask_simjoin.planning.goal import Goal
@@ -43,10 +44,16 @@ def plan_for(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSour
     divisions it keeps: so that is not planned anew either, and refused if its source changed.
     """
     key = (spec, goal, None if other is None else other.inner._name)
+    made: Plan = planned_once(source, key, lambda: _compute_plan(source, spec, goal, other))
+    return made
+
+
+def planned_once(source: FrozenSource, key: Hashable, compute: Callable[[], Any]) -> Any:
+    """Return the plan that is kept with a source under a key; `compute`: make it."""
     with source.lock:
         if key not in source.plans:
             try:
-                source.plans[key] = _compute_plan(source, spec, goal, other)
+                source.plans[key] = compute()
             except AttributeError as error:
                 # Dask asks expressions for attributes: it would take this for a missing one
                 raise PlanningError(
@@ -72,7 +79,7 @@ def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: Froze
             check_nearest(plan.rows_found(goal.k), plan.pair_bytes, goal.k, plan.budget)
         for which, table in zip(TABLES if other is not None else [None], tables, strict=True):
             with in_table(which):
-                _check_ids(*table, plan)
+                check_ids(*table, plan.budget.chunk)
     raise_doubts(plan.doubts)
     return plan
 
@@ -89,26 +96,26 @@ def _known(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0)
     return KNOWN.find(source.inner, asked_of(spec, with_ids, first), summaries)
 
 
-def _check_ids(source: FrozenSource, spec: JoinSpec, known: Known, plan: Plan) -> None:
-    """Refuse ids that repeat."""
+def check_ids(source: FrozenSource, spec: RowSpec, known: Known, chunk: int) -> None:
+    """Refuse ids that repeat; `chunk`: bytes that a task may have of them."""
     ids = [summary.ids for summary in known.summaries if summary.ids is not None]
     meeting = check_summaries(ids, spec.id)
     if meeting and not known.unique:
         size = KEY_BYTES * sum(ids[n].rows for n in meeting)
-        _check_across(source, spec, meeting, -(-size // plan.budget.chunk))
+        _check_across(source, spec, meeting, -(-size // chunk))
     known.unique = True
 
 
-def _kept_ids(frame: Any, spec: JoinSpec) -> pd.Index:
-    kept = points(frame, spec)[1] if spec.dropna else None
+def _kept_ids(frame: Any, spec: RowSpec) -> pd.Index:
+    kept = points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
     return row_ids(frame if kept is None else frame[kept], spec.id, spec.id_dtype)
 
 
-def _kept_keys(frame: Any, spec: JoinSpec, buckets: int) -> Any:
+def _kept_keys(frame: Any, spec: RowSpec, buckets: int) -> Any:
     return key_buckets(_kept_ids(frame, spec), buckets)
 
 
-def _suspects(frame: Any, spec: JoinSpec, keys: np.ndarray) -> pd.Index:
+def _suspects(frame: Any, spec: RowSpec, keys: np.ndarray) -> pd.Index:
     return suspected(_kept_ids(frame, spec), keys)
 
 
@@ -116,7 +123,7 @@ def _repeated(*parts: np.ndarray) -> np.ndarray:
     return repeated_keys(list(parts))
 
 
-def _check_across(source: FrozenSource, spec: JoinSpec, partitions: list[int], buckets: int) -> None:
+def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], buckets: int) -> None:
     """Refuse ids that two of the partitions share.
 
     Keys of 64 bits meet in buckets, each of which fits a task.  Only ids whose keys repeat, which

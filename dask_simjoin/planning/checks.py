@@ -89,13 +89,14 @@ def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget
         )
 
 
-def check_outputs(outputs: float, budget: Budget) -> None:
-    """Refuse more partitions of the result than Dask can see to."""
+def check_outputs(outputs: float, budget: Budget, cause: str) -> None:
+    """Refuse more partitions of the result than Dask can see to; `cause`: what gives them, for people."""
     if outputs > MAX_TASKS:
+        less = fewer_pairs(cause).partition(",")[0]
         raise BudgetError(
             f"The result would have {outputs:,.0f} partitions of at most {format_bytes(budget.output)}, and "
             f"at most {MAX_TASKS:,} are allowed; use a larger blocksize= or the configuration's "
-            "simjoin.output-size, or a smaller eps."
+            f"simjoin.output-size, or {less}."
         )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +10,7 @@ from dask.tokenize import normalize_token
 
 from dask_simjoin.engine.base import searcher_of_library
 from dask_simjoin.engine.index.sweep import SweepLayout
+from dask_simjoin.planning.block_pairs import BlockPairs
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
 from dask_simjoin.planning.checks import check_blocks, check_chunks, check_moving, check_outputs, check_result
 from dask_simjoin.planning.chunk_limits import ChunkLimits
@@ -31,7 +30,7 @@ AnyLayout = Any
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(BlockPairs):
     """What was decided before any block pair is joined.
 
     Attributes
@@ -88,18 +87,10 @@ class Plan:
     seconds: np.ndarray = field(kw_only=True)
     expected: float = field(kw_only=True)
 
-    def __len__(self) -> int:
-        return len(self.blocks)
-
     @property
     def rows(self) -> int:
         """Points that take part."""
         return sum(self.table_rows)
-
-    @functools.cached_property
-    def outputs(self) -> int:
-        """Partitions of the result."""
-        return int(self.slices.sum())
 
     @property
     def partitioning(self) -> str:
@@ -124,22 +115,6 @@ class Plan:
     def rows_found(self, k: int) -> int:
         """Return the most rows of a join with k neighbours: as many, where no distance is too large."""
         return rows_found(self.table_rows, k)
-
-    def output(self, number: int) -> tuple[int, int, int]:
-        """Return the block pair of a partition of the result, the slice of that, and how many there are."""
-        block = int(np.searchsorted(self._ends, number, side="right"))
-        parts = int(self.slices[block])
-        return block, number - int(self._ends[block]) + parts, parts
-
-    def pieces(self) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
-        """Go through the pieces of the work: a block pair, its chunks, and which part of how many."""
-        for b, ((i, j), parts) in enumerate(zip(self.blocks.tolist(), self.parts.tolist(), strict=True)):
-            for number in range(parts):
-                yield b, i, j, (number, parts)
-
-    @functools.cached_property
-    def _ends(self) -> np.ndarray:
-        return np.cumsum(self.slices)
 
     def __repr__(self) -> str:
         return (
@@ -207,7 +182,7 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         even = bool((slices == 1).all())
         slices = np.maximum(slices, parts)
     if goal.materialise:
-        check_outputs(float(slices.sum()), budget)
+        check_outputs(float(slices.sum()), budget, spec.asked)
     plan = Plan(
         layout,
         tables.dims,

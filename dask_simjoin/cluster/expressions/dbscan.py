@@ -19,11 +19,12 @@ from dask_simjoin.cluster.algorithms.dbscan import (
 )
 from dask_simjoin.expressions.aligned import add_counts
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import Chunks, chunk_ref, meeting_of
+from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.expressions.row_values import FoundByChunk
 from dask_simjoin.expressions.source import picked
 from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
+from dask_simjoin.expressions.work import chunk_ref, meeting_of
 from dask_simjoin.planning.goal import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 

@@ -14,10 +14,10 @@ from dask_simjoin.cluster.algorithms.forest import (
     smallest_of_block,
 )
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import chunk_ref, meeting_of
 from dask_simjoin.expressions.dask_private import List, Task, TaskRef
 from dask_simjoin.expressions.source import pick, picked
 from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
+from dask_simjoin.expressions.work import chunk_ref, meeting_of
 from dask_simjoin.planning.plan import Plan
 
 FORESTS = 4

@@ -14,11 +14,12 @@ from dask_simjoin.cluster.expressions.forest import ForestRows
 from dask_simjoin.cluster.expressions.scratch_space import Scratch, free_space, make_scratch
 from dask_simjoin.cluster.expressions.scratch_sweeper import LABEL
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.chunks import Chunks, chunk_ref, meeting_of
+from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.dask_private import Expr, List, Task
 from dask_simjoin.expressions.row_values import FoundByChunk
 from dask_simjoin.expressions.source import pick, picked
 from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
+from dask_simjoin.expressions.work import chunk_ref, meeting_of
 from dask_simjoin.expressions.worker_memory import is_worker
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.budget import SHARE

@@ -80,6 +80,11 @@ class PartitionSummary:
     bad_radii: int = 0
 
     @property
+    def nbytes(self) -> int:
+        """Memory of its sample, which is most of it."""
+        return 0 if self.sample is None else self.sample.x.nbytes + self.sample.places.nbytes
+
+    @property
     def dims(self) -> int | None:
         """Of the points that take part; None: there are none."""
         return len(self.moments.lower) if self.moments.rows else None

@@ -1,0 +1,53 @@
+"""What the tasks of a join do: the functions that expressions put into graphs, for each kind of join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dask_simjoin.expressions.dask_private import Expr, Task, TaskRef
+from dask_simjoin.tasks.counts import count_block, count_block_pairs
+from dask_simjoin.tasks.meeting import Meeting
+from dask_simjoin.tasks.pairs import cut_block, join_block
+
+
+@dataclass(frozen=True)
+class Work:
+    """Name what is done with two chunks; the functions are those of `dask_simjoin.tasks`, or like them.
+
+    Attributes
+    ----------
+    meeting : callable
+        Brings chunks together.
+    join, cut, count, count_pairs : callable
+        Of a meeting: make rows of a result, cut them, count them by row, count them all.
+    """
+
+    meeting: Callable[..., Any]
+    join: Callable[..., Any]
+    cut: Callable[..., Any]
+    count: Callable[..., Any]
+    count_pairs: Callable[..., Any]
+
+    def meet(
+        self, chunks: Expr, i: int, j: int, spec: Any, layout: Any, part: tuple[int, int] = (0, 1)
+    ) -> Task:
+        """Bring two chunks together, as a task's argument: it is made within that task, and is none itself.
+
+        `part`: which part of the work, and of how many.
+        """
+        return Task(
+            None, self.meeting, chunk_ref(chunks, i), chunk_ref(chunks, j), i == j, spec, layout, part
+        )
+
+
+def chunk_ref(chunks: Expr, c: int) -> TaskRef:
+    """Refer to a chunk, as a task's argument."""
+    return TaskRef((chunks._name, c))
+
+
+DISTANCES = Work(Meeting, join_block, cut_block, count_block, count_block_pairs)
+"""Pairs of points within a distance."""
+
+meeting_of = DISTANCES.meet
