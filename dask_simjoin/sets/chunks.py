@@ -12,7 +12,7 @@ from dask_simjoin.errors import ListError, TokenError
 from dask_simjoin.metrics.types import Array, Frame, Ids
 from dask_simjoin.options.messages import shown
 from dask_simjoin.sets.coded import Vocabulary
-from dask_simjoin.sets.columns import occurrences
+from dask_simjoin.sets.columns import occurrences, presence
 from dask_simjoin.sets.encode import CodedSets, collapse, each_once
 from dask_simjoin.sets.spec import SetSpec
 from dask_simjoin.sets.types import SetBlock
@@ -42,8 +42,19 @@ class ReadSets(TypedDict):
     kept: NotRequired[Frame]
 
 
-def read_sets(frame: Frame, spec: SetSpec, number: int | None = None) -> ReadSets:
-    """Read the sets and the names of rows; `number`: the partition's, for messages, if there are some."""
+def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndarray:
+    """Tell which rows have a set (rows,), bool; refuses rows that hold something else."""
+    try:
+        return presence(frame[spec.on[0]], spec.tokenizer)
+    except ListError as error:
+        raise TokenError(_refused(frame, spec, number, error)) from None
+
+
+def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: bool = True) -> ReadSets:
+    """Read the sets and the names of rows; `number`: the partition's, for messages, if there are some.
+
+    `named`: false: names are not needed, and may not be there.
+    """
     name = spec.on[0]
     try:
         present, found = occurrences(frame[name], spec.tokenizer)
@@ -56,15 +67,15 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None) -> ReadSet
         sizes = np.zeros(len(present), np.int64)
         sizes[present] = np.diff(sets["offsets"])
         sets = CodedSets(offsets=np.concatenate([[0], np.cumsum(sizes)]), codes=sets["codes"])
-    ids = row_ids(frame, spec.id, spec.id_dtype)
+    ids = row_ids(frame, spec.id, spec.id_dtype) if named else frame.index
     read = ReadSets(sets=sets, vocabulary=vocabulary, missing=missing, ids=ids, example=frame.iloc[:0].copy())
-    if spec.keep:
+    if spec.keep and named:
         read["kept"] = frame[list(spec.keep)]
     return read
 
 
 def _refused(frame: Frame, spec: SetSpec, number: int | None, error: ListError) -> str:
-    label = frame.index[error.row] if spec.id is None else frame[spec.id].iloc[error.row]
+    label = frame.index[error.row] if spec.id not in frame.columns else frame[spec.id].iloc[error.row]
     where = "" if number is None else f" of partition {number}"
     plain = label.item() if isinstance(label, np.generic) else label
     what = "texts" if spec.tokenizer is not None else "lists of tokens"

@@ -62,6 +62,14 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
         )
 
 
+def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
+    """Tell which rows have a set (rows,), bool; raises `ListError` of a row that holds something else."""
+    if held_by(column.dtype) != OBJECTS or on_gpu(column):
+        return _validity(_arrow(column))
+    values = column.to_numpy()
+    return _present_lists(values) if tokenizer is None else _present_texts(values)
+
+
 def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray, Occurrences]:
     """Return which rows have a set (rows,), bool, and the tokens of those.
 
@@ -113,8 +121,7 @@ def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
         ) from None
 
 
-def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
-    """Number the tokens of lists, tuples, sets and arrays that Python holds."""
+def _present_lists(values: np.ndarray) -> np.ndarray:
     present = np.ones(len(values), np.bool_)
     for row, value in enumerate(values):
         if isinstance(value, (list, tuple, set, frozenset)):
@@ -125,6 +132,12 @@ def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
             what = f"{a_value(value)}, which is no list, tuple, set or array (n,)"
             raise ListError(row, what + " (of texts say tokenizer=)" * isinstance(value, str))
         present[row] = False
+    return present
+
+
+def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
+    """Number the tokens of lists, tuples, sets and arrays that Python holds."""
+    present = _present_lists(values)
     rows = values if present.all() else values[present]
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)]).astype(np.int64)
     filled = [row for row in rows if len(row)]
@@ -139,15 +152,19 @@ def _is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
 
 
+def _present_texts(values: np.ndarray) -> np.ndarray:
+    for row, value in enumerate(values):
+        if not isinstance(value, str) and not _is_missing(value):
+            hint = "; of lists leave out tokenizer=" * isinstance(value, (list, tuple, set, np.ndarray))
+            raise ListError(row, f"{a_value(value)}, which is no text{hint}")
+    return np.fromiter((isinstance(value, str) for value in values), np.bool_, len(values))
+
+
 def _texts(column: Series) -> tuple[np.ndarray, Any]:
     """Return which rows have a text, and those as Arrow's strings."""
     if held_by(column.dtype) == OBJECTS and not on_gpu(column):
         values = column.to_numpy()
-        for row, value in enumerate(values):
-            if not isinstance(value, str) and not _is_missing(value):
-                hint = "; of lists leave out tokenizer=" * isinstance(value, (list, tuple, set, np.ndarray))
-                raise ListError(row, f"{a_value(value)}, which is no text{hint}")
-        present = np.fromiter((isinstance(value, str) for value in values), np.bool_, len(values))
+        present = _present_texts(values)
         return present, pa.array(values[present], pa.large_string())
     texts = _arrow(column)
     if pa.types.is_dictionary(texts.type):

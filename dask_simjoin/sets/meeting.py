@@ -44,6 +44,8 @@ class SetMeeting(NamedTuple):
     method : str or SetMethod
     part : tuple of int
         Which part of the work this is, and of how many.
+    library : str or None
+        Whose arrays these are, if it is another than the frames'.
     """
 
     q: SetChunk
@@ -52,17 +54,22 @@ class SetMeeting(NamedTuple):
     spec: SetSpec
     method: str | SetMethod
     part: tuple[int, int] = (0, 1)
+    library: str | None = None
+
+    @property
+    def _library(self) -> str:
+        return self.spec.library if self.library is None else self.library
 
     @property
     def joiner(self) -> SetJoiner:
         """Choose what joins blocks of this library."""
-        joiner: SetJoiner = set_joiner_of_library(self.spec.library)
+        joiner: SetJoiner = set_joiner_of_library(self._library)
         return joiner
 
     @property
     def xp(self) -> ArrayModule:
         """Tell the module of the chunks' arrays."""
-        return frames_of_library(self.spec.library).xp
+        return frames_of_library(self._library).xp
 
     @property
     def first(self) -> bool:
