@@ -140,15 +140,23 @@ def collapse(sets: CodedSets, universe: int, missing: np.ndarray | None = None) 
     found = int(kernels.settle(offsets, tokens, keys[by_key], number, order, room, starts))
     starts = starts[: found + 1].copy()
     chosen = order[starts[:-1]]
-    own = np.empty(found + 1, np.int64)
-    distinct = np.empty(int(sizes[chosen].sum()), np.int32)
-    kernels.gather_sets(offsets, tokens, chosen, own, distinct)
-    block = SetBlock(offsets=own, tokens=distinct, universe=universe, weights=np.diff(starts))
+    distinct = some_sets(sets, chosen)
+    block = SetBlock(
+        offsets=distinct["offsets"], tokens=distinct["codes"], universe=universe, weights=np.diff(starts)
+    )
     return Collapsed(
         block=block,
         order=np.concatenate([order, empty, without]),
         firsts=np.concatenate([starts, [len(order) + len(empty), len(sizes)]]).astype(np.int64),
     )
+
+
+def some_sets(sets: CodedSets, rows: np.ndarray) -> CodedSets:
+    """Copy the sets of some rows."""
+    offsets = np.empty(len(rows) + 1, np.int64)
+    codes = np.empty(int(np.diff(sets["offsets"])[rows].sum()), np.int32)
+    encoding_kernels().gather_sets(sets["offsets"], sets["codes"], rows, offsets, codes)
+    return CodedSets(offsets=offsets, codes=codes)
 
 
 def hashes(sets: CodedSets) -> np.ndarray:

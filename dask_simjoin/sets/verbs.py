@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
+from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.examples import pairs_example
+from dask_simjoin.expressions.source import freeze
 from dask_simjoin.expressions.two_tables import check_other, same_library
 from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.requests import ANTI, LEFT, SEMI
 from dask_simjoin.planning.free_memory import within_memory
+from dask_simjoin.sets.expressions import joins
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
 from dask_simjoin.sets.requests import CountSetPairs, SetJoin, SetNeighborCounts, SetSelfJoin
 from dask_simjoin.sets.whole import room_check, whole_meeting, whole_sets
@@ -96,7 +100,7 @@ def set_self_join(frame: Frame, asked: SetSelfJoin) -> Frame:
     spec = asked.spec(meta)
     example = pairs_example(meta, meta, spec)
     if is_dask_collection(frame):
-        raise NotImplementedError
+        return new_collection(joins.SetSelfJoin(freeze(frame, spec.columns), spec, example))
     chunks = whole_sets([frame], spec, True)
     with within_memory(spec.asked):
         return join_block(whole_meeting(chunks, spec), list(example.columns), told=room_check(chunks, spec))
@@ -148,7 +152,11 @@ def set_join(frame: Frame, asked: SetJoin) -> Frame:
     named = asked.how not in (SEMI, ANTI)
     example = pairs_example(left, right, spec, asked.how == LEFT) if named else left
     if is_dask_collection(frame):
-        raise NotImplementedError
+        source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
+        if named:
+            return new_collection(joins.SetJoin(source, data, spec, asked.how, example))
+        counted = new_collection(joins.SetMatchCounts(source.inner, source, data, spec, _counts(left)))
+        return frame[(counted > 0) if asked.how == SEMI else (counted == 0)]
     chunks = whole_sets([frame, other], spec, named)
     meeting = whole_meeting(chunks, spec)
     if not named:
@@ -184,12 +192,17 @@ def set_neighbor_counts(frame: Frame, asked: SetNeighborCounts) -> Series:
     """
     meta = example_of(frame)
     spec = asked.spec(meta)
-    frames = frames_for(meta)
     if is_dask_collection(frame):
-        raise NotImplementedError
+        source = freeze(frame, spec.columns)
+        return new_collection(joins.SetNeighborCounts(source.inner, source, spec, _counts(meta)))
     chunks = whole_sets([frame], spec, False)
     counts, _ = count_block(whole_meeting(chunks, spec))
-    return frames.series(counts, frame.index, NEIGHBORS)
+    return frames_for(meta).series(counts, frame.index, NEIGHBORS)
+
+
+def _counts(meta: Frame) -> Series:
+    """Make an empty example of numbers of matching rows."""
+    return frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], NEIGHBORS)
 
 
 @verb(CountSetPairs)
@@ -212,5 +225,5 @@ def count_set_pairs(frame: Frame, asked: CountSetPairs) -> Number:
     """
     spec = asked.spec(example_of(frame))
     if is_dask_collection(frame):
-        raise NotImplementedError
+        return new_collection(joins.CountSetPairs(freeze(frame, spec.columns), spec, 0))
     return count_block_pairs(whole_meeting(whole_sets([frame], spec, False), spec))

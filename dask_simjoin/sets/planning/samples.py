@@ -10,7 +10,17 @@ from dask_simjoin.engine.base import HOME
 from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints, gather_samples
 from dask_simjoin.sets.chunks import SetChunk
 from dask_simjoin.sets.coded import of_integers
-from dask_simjoin.sets.encode import CodedSets, collapse, each_once, hashes, merge, ranked, ranks, ranks_of
+from dask_simjoin.sets.encode import (
+    CodedSets,
+    collapse,
+    each_once,
+    hashes,
+    merge,
+    ranked,
+    ranks,
+    ranks_of,
+    some_sets,
+)
 from dask_simjoin.sets.found import row_pairs
 from dask_simjoin.sets.meeting import SetMeeting
 from dask_simjoin.sets.methods import AUTO
@@ -51,11 +61,7 @@ class SampledSets:
 
     def take(self, places: np.ndarray) -> SampledSets:
         """Take some of the rows, standing for all."""
-        offsets, codes = self.sets["offsets"], self.sets["codes"]
-        sizes = np.diff(offsets)[places]
-        ends = np.concatenate([[0], np.cumsum(sizes)])
-        chosen = np.repeat(offsets[:-1][places] - ends[:-1], sizes) + np.arange(ends[-1])
-        return SampledSets(self.points.take(places), CodedSets(offsets=ends, codes=codes[chosen]))
+        return SampledSets(self.points.take(places), some_sets(self.sets, places))
 
 
 def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]:

@@ -67,10 +67,12 @@ class SetSummary:
         return self.sample.tokens.nbytes + 3 * self.sample.offsets.nbytes
 
 
-def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, partitions: int) -> SetSummary:
+def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, partitions: int,
+                   seed: int = 0) -> SetSummary:  # fmt: skip
     """Summary of one partition, of so many.
 
-    `number`: the partition's; `with_ids`: the result names rows, so their ids must be unique.
+    `number`: the partition's; `with_ids`: the result names rows, so their ids must be unique; `seed`: what
+    tells tables apart, as of the same rows other samples must be drawn.
     """
     rows = len(frame)
     present = checked_presence(frame, spec, number)
@@ -79,7 +81,7 @@ def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, par
     places = np.arange(rows)
     if size < rows:
         # the number too: of partitions that are alike, other rows must be drawn in each
-        random = np.random.default_rng((rows, number))
+        random = np.random.default_rng((rows, number, seed))
         places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
     some = frame[list(spec.on)] if size == rows else frame[list(spec.on)].iloc[places]
     read = read_sets(some, spec, number, named=False)

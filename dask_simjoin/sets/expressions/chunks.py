@@ -1,0 +1,94 @@
+"""Make the blocks of a plan of sets, as an expression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.expressions.base import LabelledExpr
+from dask_simjoin.expressions.dask_private import Task, TaskRef
+from dask_simjoin.expressions.source import FrozenSource, map_frozen, pick, picked
+from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.sets.chunks import ReadSets
+from dask_simjoin.sets.coded import Vocabulary
+from dask_simjoin.sets.encode import Merged, merge, ranks, ranks_of
+from dask_simjoin.sets.parcels import gather_block, read_partition, send
+from dask_simjoin.sets.planning.plan import SetPlan
+from dask_simjoin.sets.spec import SetSpec
+
+FAN_IN = 16
+"""Vocabularies that one task merges."""
+
+
+def read_tables(tables: list[tuple[FrozenSource, SetSpec]], plan: SetPlan) -> tuple[FrozenSource, ...]:
+    """Read the partitions of each table: a source of `ReadSets` each."""
+    return tuple(
+        FrozenSource(map_frozen("simjoin_tokens", read_partition, source, spec, each=list(enumerate(rows))))
+        for (source, spec), rows in zip(tables, plan.sources, strict=True)
+    )
+
+
+class SetChunks(LabelledExpr):
+    """Make the blocks of one table or two, the right one's after the left one's.
+
+    Partitions are read and number their tokens; vocabularies are merged in a tree, and ranks go back down it.
+    Then rows are sent to their blocks.  `read`: what `read_tables` gives; `examples`: empty frames of tables.
+    """
+
+    _label = "simjoin_set_block"
+    _parameters = ["read", "examples", "spec", "plan"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (self.operand("plan").number + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: SetPlan = self.operand("plan")
+        spec: SetSpec = self.operand("spec")
+        steps = Steps("simjoin_set", self.deterministic_token)
+        keys: list[tuple[int, int, Any]] = []
+        for t, source in enumerate(self.operand("read")):
+            steps.layer.update(source.inner.__dask_graph__())
+            keys += [(t, n, key) for n, key in enumerate(source.inner.__dask_keys__())]
+        own, universe = self._ranks(steps, [TaskRef(key) for _, _, key in keys])
+        firsts = [np.cumsum([0, *rows]).tolist() for rows in plan.sources]
+        sent: list[list[TaskRef]] = [[] for _ in plan.sides]
+        for (t, n, key), rank in zip(keys, own, strict=True):
+            sent[t].append(steps.add("send", (t, n), send, TaskRef(key), rank, firsts[t][n], plan.sides[t]))
+        place = 0
+        sides = [spec] if spec.other is None else [spec, spec.other]
+        for t, (side, asked) in enumerate(zip(plan.sides, sides, strict=True)):
+            for b in range(len(side)):
+                parts: list[Any] = [picked(one, b) for one in sent[t]]
+                if spec.settings.cluster:  # so that only what the block needs travels
+                    parts = [steps.add("parcel", (t, n, b), pick, one, b) for n, one in enumerate(sent[t])]
+                key, example = (self._name, place), self.operand("examples")[t]
+                steps.layer[key] = Task(key, gather_block, universe, example, asked, *parts)
+                place += 1
+        return steps.layer
+
+    def _ranks(self, steps: Steps, read: list[TaskRef]) -> tuple[list[TaskRef], TaskRef]:
+        """Rank the tokens of each partition: up a tree, and down; and count all tokens."""
+        level = [steps.add("vocabulary", n, vocabulary_of, one) for n, one in enumerate(read)]
+        merged: list[list[TaskRef]] = []
+        while len(level) > 1:
+            groups = [level[s : s + FAN_IN] for s in range(0, len(level), FAN_IN)]
+            depth = len(merged)
+            merged.append([steps.add("merge", (depth, g), merge, *group) for g, group in enumerate(groups)])
+            level = [steps.add("merged", (depth, g), vocabulary_of, one) for g, one in enumerate(merged[-1])]
+        own = [steps.add("order", 0, ranks, level[0])]
+        universe = steps.add("tokens", 0, len, own[0])
+        for depth in range(len(merged) - 1, -1, -1):
+            below = len(merged[depth - 1]) if depth else len(read)
+            own = [
+                steps.add(
+                    "ranks", (depth, k), ranks_of, own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN
+                )
+                for k in range(below)
+            ]
+        return own, universe
+
+
+def vocabulary_of(found: ReadSets | Merged) -> Vocabulary:
+    """Take the tokens of what was read, or merged."""
+    return found["vocabulary"]

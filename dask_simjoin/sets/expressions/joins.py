@@ -1,0 +1,120 @@
+"""Make the expressions of lazy joins of sets: they are those of joins by distance, planned otherwise."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dask_simjoin.expressions import counts, pairs
+from dask_simjoin.expressions.aligned import add_counts
+from dask_simjoin.expressions.base import LabelledExpr
+from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.lazy_join import LazyJoin
+from dask_simjoin.expressions.source import FrozenSource, pick, picked
+from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.expressions.work import Work, chunk_ref
+from dask_simjoin.sets.expressions.chunks import SetChunks, read_tables
+from dask_simjoin.sets.expressions.planner import set_plan_for
+from dask_simjoin.sets.meeting import SetMeeting
+from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
+from dask_simjoin.sets.parcels import counts_by_partition, put_beside
+from dask_simjoin.sets.planning.plan import SetPlan
+
+SETS = Work(SetMeeting, join_block, cut_block, count_block, count_block_pairs)
+"""Pairs of rows whose sets match."""
+
+
+class LazySets(LazyJoin):
+    """A join of sets that is planned when it must be."""
+
+    _work: ClassVar[Work] = SETS
+
+    @property
+    def plan(self) -> SetPlan:  # type: ignore[override]
+        """The plan; made at the first call, which computes one pass over the column."""
+        return set_plan_for(self._source, self.operand("spec"), self.goal, self._other)
+
+    def _read(self) -> tuple[FrozenSource, ...]:
+        spec, other = self.operand("spec"), self._other
+        tables = [(self._source, spec)] if other is None else [(self._source, spec), (other, spec.right)]
+        return read_tables(tables, self.plan)
+
+    def _chunks(self) -> Expr:
+        return self._made(self._read())
+
+    def _made(self, read: tuple[FrozenSource, ...]) -> SetChunks:
+        sources = [self._source] if self._other is None else [self._source, self._other]
+        examples = tuple(source.inner._meta.iloc[:0] for source in sources)
+        return SetChunks(read, examples, self.operand("spec"), self.plan)
+
+
+class SetSelfJoin(LazySets, pairs.SelfJoin):
+    """Stand for pairs of a frame's rows whose sets match before they are planned."""
+
+    _label = "simjoin_set_self_join"
+
+
+class SetJoin(LazySets, pairs.Join):
+    """Stand for pairs of the rows of two tables whose sets match before they are planned."""
+
+    _label = "simjoin_set_join"
+
+
+class CountSetPairs(LazySets, counts.CountPairs):
+    """Stand for the number of pairs whose sets match before it is planned."""
+
+    _label = "simjoin_count_set_pairs"
+
+
+class SetNeighborCounts(LazySets, counts.NeighborCounts):
+    """Stand for numbers of rows that match each row before they are planned."""
+
+    _label = "simjoin_set_neighbor_counts"
+
+    def _values(self) -> Expr:
+        read = self._read()
+        whole, chosen = self._source.inner.divisions, self.operand("chosen")
+        return CountRows(
+            self._made(read), read[0], self.plan, self.operand("spec"), self._meta, whole, chosen
+        )
+
+
+class SetMatchCounts(SetNeighborCounts):
+    """Stand for numbers of rows of another table that match each row before they are planned."""
+
+    _label = "simjoin_set_match_counts"
+    _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
+
+
+class CountRows(PartitionsFiltered, LabelledExpr):
+    """Count what the rows of each block match, and bring the counts back to the partitions of the source."""
+
+    _label = "simjoin_set_counts"
+    _parameters = ["chunks", "read", "plan", "spec", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> Any:
+        return self.operand("source_divisions")
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: SetPlan = self.operand("plan")
+        spec, read = self.operand("spec"), self.operand("read").inner
+        token = self.deterministic_token
+        steps = Steps("simjoin_set_counts", token)
+        blocks = range(len(plan.counted))
+        totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), work=SETS)  # type: ignore[arg-type]
+        offsets = [0]
+        for rows in plan.sources[0]:
+            offsets.append(offsets[-1] + rows)
+        found = [
+            steps.add("split", b, counts_by_partition, chunk_ref(self.chunks, b), TaskRef(totals[b]), offsets)
+            for b in blocks
+        ]
+        keys = read.__dask_keys__()
+        for place, n in enumerate(self._partitions):
+            labels = steps.add("labels", n, pick, TaskRef(keys[n]), "ids")
+            parts: list[Any] = [picked(one, n) for one in found]
+            if spec.settings.cluster:  # so that only what the partition needs travels
+                parts = [steps.add("part", (b, n), pick, one, n) for b, one in enumerate(found)]
+            key = (self._name, place)
+            steps.layer[key] = Task(key, put_beside, labels, self._meta, *parts)
+        return steps.layer | dict(read.__dask_graph__())
