@@ -35,6 +35,11 @@ from tests.support.paths import EXAMPLES
                 "1.1 m  Willard (US)",
             ],
         ),
+        (
+            "near_duplicate_texts.py",
+            [],
+            ["386  pairs of similarity 0.7 and more", "363  groups of 740 texts, at most 4 in one"],
+        ),
         ("match_places.py", [], ["38,970 have a town within 100,000 m, 22,888 m on average"]),
     ],
 )
