@@ -22,7 +22,7 @@ from dask_simjoin.expressions.same_rows import Beside, in_order_of, may_merge, m
 from dask_simjoin.expressions.source import FrozenSource, picked
 from dask_simjoin.expressions.work import DISTANCES, Work, chunk_ref
 from dask_simjoin.metrics.types import Frame, Series
-from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.spec import JoinSpec, RowSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk, joined
 from dask_simjoin.tasks.fingerprints import Groups
@@ -60,7 +60,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
 
     @property
-    def _spec(self) -> JoinSpec | None:
+    def _spec(self) -> RowSpec | None:
         return self.operand("spec") if "spec" in self._parameters else None
 
     @property

@@ -30,7 +30,7 @@ from dask_simjoin.expressions.dask_private import (
 )
 from dask_simjoin.expressions.filters import RowValues
 from dask_simjoin.expressions.source import FrozenSource, MapPartition, optimise_in_place
-from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.spec import RowSpec
 from dask_simjoin.tasks.fingerprints import (
     PREDECESSOR,
     Groups,
@@ -58,7 +58,7 @@ def may_merge(frame: Expr) -> bool:
     )
 
 
-def in_order_of(frame: Expr, values: Expr, source: FrozenSource, groups: Groups, spec: JoinSpec | None,
+def in_order_of(frame: Expr, values: Expr, source: FrozenSource, groups: Groups, spec: RowSpec | None,
                 chosen: list[int] | None) -> Expr:  # fmt: skip
     """Put values of the rows of `source` in the order in which `frame` has the same rows."""
     prints = optimise_in_place(

@@ -11,12 +11,13 @@ from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import ListError, TokenError
 from dask_simjoin.metrics.types import Array, Frame, Ids
 from dask_simjoin.options.messages import shown
-from dask_simjoin.sets.coded import Vocabulary
+from dask_simjoin.sets.coded import Vocabulary, same_numbers
 from dask_simjoin.sets.columns import occurrences, presence
 from dask_simjoin.sets.encode import CodedSets, collapse, each_once
 from dask_simjoin.sets.spec import SetSpec
 from dask_simjoin.sets.types import SetBlock
 from dask_simjoin.tasks.chunks import Chunk, named_rows
+from dask_simjoin.tasks.fingerprints import mixed_bits
 
 
 class SetChunk(Chunk, SetBlock):
@@ -72,6 +73,19 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: boo
     if spec.keep and named:
         read["kept"] = frame[list(spec.keep)]
     return read
+
+
+def hash_rows(frame: Frame, spec: SetSpec) -> Array:
+    """Hash the rows of a partition by their sets (rows,), uint64, for `dask_simjoin.tasks.fingerprints`."""
+    read = read_sets(frame, spec, named=False)
+    offsets, codes = read["sets"]["offsets"], read["sets"]["codes"]
+    alike = same_numbers(read["vocabulary"]["tokens"]).view(np.uint64)
+    mixed = mixed_bits(np.zeros(len(alike), np.uint64), alike)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed[codes], dtype=np.uint64)])
+    found = sums[offsets[1:]] - sums[offsets[:-1]]
+    if read["missing"] is not None:
+        found[read["missing"]] = 1
+    return frames_for(frame).xp.asarray(found)
 
 
 def _refused(frame: Frame, spec: SetSpec, number: int | None, error: ListError) -> str:

@@ -99,3 +99,13 @@ def numbered(parts: list[Tokens]) -> tuple[Tokens, np.ndarray]:
         return tokens, codes
     coded = pc.dictionary_encode(pa.concat_arrays(there))
     return coded.dictionary, coded.indices.to_numpy(zero_copy_only=False)
+
+
+def same_numbers(tokens: Tokens) -> np.ndarray:
+    """Return the number of each token (tokens,), int64, in all partitions alike: strings are hashed."""
+    if tokens is None:
+        return np.zeros(0, np.int64)
+    if isinstance(tokens, np.ndarray):
+        return tokens.astype(np.int64)
+    hashed: np.ndarray = pd.util.hash_array(tokens.to_numpy(zero_copy_only=False), categorize=False)
+    return hashed.view(np.int64)

@@ -164,12 +164,11 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
     """Number values of Python: all strings, or all integers; `what`: who gave them, in messages."""
     if all(map(str.__instancecheck__, flat)):
         return of_strings(offsets, pa.array(flat, pa.large_string()))
-    other = next((v for v in flat if not _is_whole(v)), None)
-    if other is not None or any(isinstance(value, str) for value in flat):
-        other = flat[0] if other is None else other
+    others = [value for value in flat if not _is_whole(value)]
+    if others:
         raise TokenError(
-            f"{what} the token {shown(other)} among others; tokens are all strings or all integers: convert "
-            "them, for example with str()."
+            f"{what} the token {shown(others[0])} among others; tokens are all strings or all integers: "
+            "convert them, for example with str()."
         )
     return of_integers(offsets, whole_numbers(flat))
 
@@ -224,7 +223,7 @@ def tokenizer_of(asked: object) -> Tokenizer | None:
         return NAMED[asked]
     if isinstance(asked, str) and asked in WITH_VALUE:
         raise OptionError(
-            f"tokenizer={asked!r} needs a value; use ({asked!r}, {'2' if asked == 'qgrams' else repr(',')})."
+            f"tokenizer={asked!r} needs a value; use ({asked!r}, {'3' if asked == 'qgrams' else repr(',')})."
         )
     kind = OptionError if isinstance(asked, (str, tuple, list)) else OptionTypeError
     raise kind(f"tokenizer={shown(asked)} is not allowed; use {ALLOWED}{did_you_mean(asked, names)}.")

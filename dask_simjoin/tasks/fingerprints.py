@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
@@ -10,14 +10,14 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.metrics.types import Array, Frame, Series
-from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.spec import JoinSpec, RowSpec
 from dask_simjoin.planning.statistics.partition import points
 
 PREDECESSOR = "predecessor"
 """The column of a result that holds numbers of rows."""
 
-Groups = tuple[tuple[Hashable, ...], ...]
-"""Columns of numbers that are read together; a column of lists is alone."""
+Groups = tuple[tuple[Hashable, ...], ...] | Callable[[Frame], Array]
+"""Columns of numbers that are read together (one of lists is alone), or what hashes rows (rows,), uint64."""
 
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """The numbers of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators")."""
@@ -26,15 +26,15 @@ REMEDY = "persist() the frame, or write it to parquet, before you ask for values
 """What helps where rows came out otherwise, in messages."""
 
 
-def fingerprints(frame: Frame, groups: Groups, spec: JoinSpec | None) -> Array:
+def fingerprints(frame: Frame, groups: Groups, spec: RowSpec | None) -> Array:
     """Hash the rows of a partition that have values.
 
     Parameters
     ----------
     frame : DataFrame
-    groups : tuple of tuple
-        The columns that values depend on.
-    spec : JoinSpec or None
+    groups : tuple of tuple, or callable
+        The columns that values depend on, or what hashes rows by them.
+    spec : RowSpec or None
         Whose `dropna` tells which rows have values; None: all.
 
     Returns
@@ -44,26 +44,36 @@ def fingerprints(frame: Frame, groups: Groups, spec: JoinSpec | None) -> Array:
     return _kept_fingerprints(frame, groups, kept_rows(frame, spec))
 
 
-def kept_rows(frame: Frame, spec: JoinSpec | None) -> Array | None:
+def kept_rows(frame: Frame, spec: RowSpec | None) -> Array | None:
     """Tell which rows have values (n,), bool; None: all."""
-    return points(frame, spec)[1] if spec is not None and spec.dropna else None
+    return points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
 
 
 def _kept_fingerprints(frame: Frame, groups: Groups, kept: Array | None) -> Array:
+    found = groups(frame) if callable(groups) else _of_columns(frame, groups)
+    return found if kept is None else found[kept]
+
+
+def _of_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Array:
     frames = frames_for(frame)
     found = frames.xp.zeros(len(frame), np.uint64)
     for columns in groups:
         x = frames.coordinates(frame, columns)
         for k in range(x.shape[1]):
             found = _mixed(found, x[:, k])
-    return found if kept is None else found[kept]
+    return found
 
 
 def _mixed(state: Array, numbers: Array) -> Array:
     """Hash what was hashed before with numbers (n,): equal where those are."""
     xp = module_of(numbers)
     numbers = xp.where(xp.isnan(numbers), np.nan, numbers + 0.0)  # makes 0.0 of -0.0
-    state = (state ^ xp.ascontiguousarray(numbers).view(np.uint64)) + np.uint64(STEP)
+    return mixed_bits(state, xp.ascontiguousarray(numbers).view(np.uint64))
+
+
+def mixed_bits(state: Array, bits: Array) -> Array:
+    """Hash what was hashed before with numbers (n,), uint64."""
+    state = (state ^ bits) + np.uint64(STEP)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(FIRST)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(SECOND)
     return state ^ (state >> np.uint64(31))
@@ -105,7 +115,7 @@ def _other_rows(now: int, then: int) -> SourceChangedError:
 
 
 def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Groups,
-                  spec: JoinSpec | None) -> Frame | Series:  # fmt: skip
+                  spec: RowSpec | None) -> Frame | Series:  # fmt: skip
     """Put values of the rows of a partition in the order, and with the labels, that the rows have there.
 
     `then`: fingerprints of the rows in the order of the values.
@@ -121,7 +131,7 @@ def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Gro
     return _labelled(values.copy(deep=False) if places is None else values.take(places), frame, kept)
 
 
-def relabelled(frame: Frame, values: Frame | Series, spec: JoinSpec | None) -> Frame | Series:
+def relabelled(frame: Frame, values: Frame | Series, spec: RowSpec | None) -> Frame | Series:
     """Give values of the rows of a partition, in their order, the labels that the rows have there."""
     return _labelled(values.copy(deep=False), frame, kept_rows(frame, spec))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar
 
 from dask_simjoin.expressions import counts, pairs
@@ -12,12 +13,14 @@ from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.source import FrozenSource, pick, picked
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.expressions.work import Work, chunk_ref
+from dask_simjoin.sets.chunks import hash_rows
 from dask_simjoin.sets.expressions.chunks import SetChunks, read_tables
 from dask_simjoin.sets.expressions.planner import set_plan_for
 from dask_simjoin.sets.meeting import SetMeeting
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
 from dask_simjoin.sets.parcels import counts_by_partition, put_beside
 from dask_simjoin.sets.planning.plan import SetPlan
+from dask_simjoin.tasks.fingerprints import Groups
 
 SETS = Work(SetMeeting, join_block, cut_block, count_block, count_block_pairs)
 """Pairs of rows whose sets match."""
@@ -69,6 +72,10 @@ class SetNeighborCounts(LazySets, counts.NeighborCounts):
     """Stand for numbers of rows that match each row before they are planned."""
 
     _label = "simjoin_set_neighbor_counts"
+
+    @property
+    def _groups(self) -> Groups:
+        return functools.partial(hash_rows, spec=self.operand("spec"))
 
     def _values(self) -> Expr:
         read = self._read()

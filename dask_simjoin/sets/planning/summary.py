@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.planning.statistics.sample import Sample, sample_size
 from dask_simjoin.planning.statistics.unique_ids import IdSummary, summarise_ids
 from dask_simjoin.sets.chunks import checked_presence, read_sets
-from dask_simjoin.sets.coded import Tokens
+from dask_simjoin.sets.coded import same_numbers
 from dask_simjoin.sets.encode import CodedSets
 from dask_simjoin.sets.spec import SetSpec
 
@@ -98,16 +97,6 @@ def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, par
         SetSample(
             Sample(rows, places, sizes[:, None]),
             sets["offsets"],
-            _alike(read["vocabulary"]["tokens"])[sets["codes"]],
+            same_numbers(read["vocabulary"]["tokens"])[sets["codes"]],
         ),
     )
-
-
-def _alike(tokens: Tokens) -> np.ndarray:
-    """Return a number for each token that all partitions have for it."""
-    if tokens is None:
-        return np.zeros(0, np.int64)
-    if isinstance(tokens, np.ndarray):
-        return tokens.astype(np.int64)
-    hashed = pd.util.hash_array(tokens.to_numpy(zero_copy_only=False), categorize=False)
-    return hashed.view(np.int64)
