@@ -2,5 +2,6 @@
 
 from dask_simjoin.engine.grid import Grid
 from dask_simjoin.engine.methods import Sweep, Tiles
+from dask_simjoin.engine.nested import NestedLoop
 
-__all__ = ["Grid", "Sweep", "Tiles"]
+__all__ = ["Grid", "NestedLoop", "Sweep", "Tiles"]

@@ -80,7 +80,7 @@ def client(two_workers):
         yield client
 
 
-@pytest.fixture(params=["sweep", "tiles", "grid"])
+@pytest.fixture(params=["sweep", "tiles", "grid", "nested_loop"])
 def method(request):
     """Every engine."""
     return request.param

@@ -14,6 +14,7 @@ import cupy
 import numpy as np
 
 from benchmarks.papers.data import points
+from dask_simjoin.engine.gpu.flow import estimate, flow, found_by
 from dask_simjoin.engine.gpu.methods import grid
 from dask_simjoin.methods import Grid
 from dask_simjoin.planning.statistics.moments import moments
@@ -44,10 +45,10 @@ def to_host(rows: int, eps: float, streams: int, pinned: bool) -> dict[str, Any]
     layout = grid.layout(method, m.lower, m.upper, m.mean, m.variance, eps * eps, 2)
     index = grid.build(cupy.asarray(x), layout)
     join = grid.Launch.of(index, index, layout, True)
-    estimate = join.estimate()
-    running, made = grid.flow(join, estimate)
+    expected = estimate(join)
+    running, made = flow(join, expected)
     kernels = _drained(running, made, len(join.places))
-    running, made = grid.flow(join, estimate)
+    running, made = flow(join, expected)
     buffers = {}
     for lane in running.lanes:
         size = 8 * lane.room
@@ -78,7 +79,7 @@ def _drained(running: Any, made: Any, queries: int) -> float:
     """Run the batches and drop their pairs; seconds."""
     cupy.cuda.Device().synchronize()
     begin = time.perf_counter()
-    for _ in grid.found_by(running, made, queries):
+    for _ in found_by(running, made, queries):
         pass
     cupy.cuda.Device().synchronize()
     return time.perf_counter() - begin

@@ -66,6 +66,7 @@ def sets_on_gpu(rows: int) -> list[dict[str, Any]]:
     """Time the sets one after the other on one GPU, each a join of its queries with all points."""
     import cupy  # only where there is one
 
+    from dask_simjoin.engine.gpu.flow import estimate, flow, found_by
     from dask_simjoin.engine.gpu.methods import grid
 
     layout = layout_for(ROW, rows, ROW.method, "cudf")
@@ -79,10 +80,10 @@ def sets_on_gpu(rows: int) -> list[dict[str, Any]]:
             join = replace(whole, places=cupy.ascontiguousarray(some))
             seconds = []
             for _ in range(2):
-                running, made = grid.flow(join, join.estimate())
+                running, made = flow(join, estimate(join))
                 begin, end = cupy.cuda.Event(), cupy.cuda.Event()
                 begin.record()
-                for _ in grid.found_by(running, made, len(some)):
+                for _ in found_by(running, made, len(some)):
                     pass
                 end.record()
                 end.synchronize()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from dask_simjoin.errors import OptionError
+from dask_simjoin.engine.asked import check_one_of, check_share, check_whole
 
 MAX_INDEXED = 12
 """Dimensions that are indexed at most: a query looks for 3**k cells."""
@@ -103,21 +103,18 @@ class Grid:
 
     def __post_init__(self) -> None:
         if self.indexed not in (None, "auto"):
-            _check_whole("indexed", self.indexed, 1, MAX_INDEXED, "'auto', None, or ")
+            check_whole("Grid", "indexed", self.indexed, 1, MAX_INDEXED, "'auto', None, or ")
         for name in ("reorder", "short_circuit"):
-            _check_one_of(name, getattr(self, name), (True, False))
-        _check_one_of("sort", self.sort, (True, False, None))
-        _check_one_of("pattern", self.pattern, PATTERNS)
-        _check_one_of("order", self.order, ORDERS)
-        _check_one_of("threads", self.threads, THREADS)
-        _check_one_of("precision", self.precision, ("float32", "float64"))
-        _check_whole("buffer", self.buffer, 1, 1 << 40)
-        _check_whole("batches", self.batches, 1, 1 << 20)
-        _check_whole("streams", self.streams, 1, 64)
-        if not isinstance(self.sample, float) or not 0 < self.sample <= 1:
-            raise OptionError(
-                f"Grid(sample={self.sample!r}) is not allowed; use a float above 0 and up to 1.0."
-            )
+            check_one_of("Grid", name, getattr(self, name), (True, False))
+        check_one_of("Grid", "sort", self.sort, (True, False, None))
+        check_one_of("Grid", "pattern", self.pattern, PATTERNS)
+        check_one_of("Grid", "order", self.order, ORDERS)
+        check_one_of("Grid", "threads", self.threads, THREADS)
+        check_one_of("Grid", "precision", self.precision, ("float32", "float64"))
+        check_whole("Grid", "buffer", self.buffer, 1, 1 << 40)
+        check_whole("Grid", "batches", self.batches, 1, 1 << 20)
+        check_whole("Grid", "streams", self.streams, 1, 64)
+        check_share("Grid", "sample", self.sample)
 
     @classmethod
     def plain(cls) -> Grid:
@@ -143,17 +140,3 @@ class Grid:
     def is_best(self, dims: int) -> bool:
         """Tell that "auto" never takes it: the product's own methods are faster."""
         return False
-
-
-def _check_whole(name: str, value: Any, least: int, most: int, others: str = "") -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise OptionError(
-            f"Grid({name}={value!r}) is not allowed; use {others}a whole number from {least} to {most:,}."
-        )
-
-
-def _check_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
-    if not any(type(value) is type(one) and value == one for one in allowed):
-        raise OptionError(
-            f"Grid({name}={value!r}) is not allowed; use one of {', '.join(map(repr, allowed))}."
-        )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from dask_simjoin.engine.grid import Grid
+from dask_simjoin.engine.nested import NestedLoop
 
 AUTO = "auto"
 """The name that leaves the choice to `choose`."""
@@ -62,7 +63,12 @@ class Tiles:
         return True
 
 
-METHODS: dict[str, Method] = {"sweep": Sweep(), "tiles": Tiles(), "grid": Grid()}
+METHODS: dict[str, Method] = {
+    "sweep": Sweep(),
+    "tiles": Tiles(),
+    "grid": Grid(),
+    "nested_loop": NestedLoop(),
+}
 """All methods by name; "auto" takes the first that is best."""
 
 DENSE = "tiles"

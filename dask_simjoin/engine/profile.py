@@ -18,6 +18,7 @@ ABOUT = {
     "near_queries": "queries near a tile's box",
     "candidates": "pairs of points that cells, windows or boxes left",
     "comparisons": "pairs of points of which a distance was begun",
+    "compared_ratio": "of all pairs of points, those that were compared, or left to be",
     "terms": "coordinates whose differences were summed",
     "decided": "pairs that only float64 could tell",
     "refused": "of those, pairs that were none",
@@ -36,6 +37,12 @@ ABOUT = {
 
 Numbers = dict[str, float]
 """Some of those of `ABOUT`, by name."""
+
+
+def compared_ratio(numbers: Numbers, rows: int) -> Numbers:
+    """Return the share of all pairs of points that was compared, where a method tells it."""
+    compared = numbers.get("comparisons", numbers.get("candidates"))
+    return {} if compared is None or rows < 2 else {"compared_ratio": compared / (rows * (rows - 1) / 2)}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ COUNTED = (
 )  # fmt: skip
 """Numbers that the picture compares."""
 
-SHARES = ("warp_efficiency", "warp_efficiency_model")
+SHARES = ("compared_ratio", "warp_efficiency", "warp_efficiency_model")
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -1,6 +1,7 @@
-"""CUDA C++ without a GPU: what has no barriers is compiled for the host, and run thread by thread.
+"""CUDA C++ without a GPU, compiled for the host.
 
-Lanes run one after the other, so one is active at a time, and what a group's first lane hands on is there.
+Threads run one after the other, or at once where there are barriers.  Each takes itself to be the only active
+one of its warp, and what a group's first lane hands on is there.
 """
 
 import ctypes
@@ -19,8 +20,13 @@ from dask_simjoin.engine.gpu.kernels.sources import source
 HOST = """
 #include <cmath>
 #include <cstring>
+#include <pthread.h>
+#include <thread>
+#include <vector>
 struct Place { unsigned x; };
-static Place threadIdx, blockIdx;
+static thread_local Place threadIdx, blockIdx;
+static pthread_barrier_t host_barrier;
+static void __syncthreads() { pthread_barrier_wait(&host_barrier); }
 struct int2 { int x, y; };
 static int2 make_int2(int x, int y) { return {x, y}; }
 #define __device__
@@ -28,6 +34,7 @@ static int2 make_int2(int x, int y) { return {x, y}; }
 #define __forceinline__ inline
 #define __launch_bounds__(n)
 #define __restrict__ __restrict
+#define __shared__ static
 static double __dadd_rn(double a, double b) { return a + b; }
 static double __dsub_rn(double a, double b) { return a - b; }
 static double __dmul_rn(double a, double b) { return a * b; }
@@ -35,16 +42,30 @@ template <class T> T min(T a, T b) { return a < b ? a : b; }
 static int __popc(unsigned a) { return __builtin_popcount(a); }
 static int __ffs(int a) { return __builtin_ffs(a); }
 static unsigned __activemask() { return 1u << (threadIdx.x & 31); }
-template <class T> T atomicAdd(T* at, T more) { T old = *at; *at += more; return old; }
-template <class T> T atomicMin(T* at, T other) { T old = *at; if (other < old) *at = other; return old; }
-template <class T> T atomicCAS(T* at, T was, T now) { T old = *at; if (old == was) *at = now; return old; }
+template <class T> T atomicAdd(T* at, T more) { return __atomic_fetch_add(at, more, __ATOMIC_SEQ_CST); }
+template <class T> T atomicCAS(T* at, T was, T now) {
+    __atomic_compare_exchange_n(at, &was, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return was;
+}
+template <class T> T atomicMin(T* at, T other) {
+    T old = *at;
+    while (other < old) {
+        const T was = atomicCAS(at, old, other);
+        if (was == old) break;
+        old = was;
+    }
+    return old;
+}
 template <class T> T __shfl_sync(unsigned, T value, int lane) {
-    static T kept[32];
+    static thread_local T kept[32];
     kept[threadIdx.x & 31] = value;
     return kept[lane];
 }
 using std::fabs;
 """
+
+
+OPTIONS = ("-std=c++17", "-O1", "-ffp-contract=off", "-w", "-pthread", "-shared", "-fPIC")
 
 
 def available():
@@ -57,10 +78,27 @@ def compiled(name, function, folder, **constants):
     text = source(name)
     signature = re.search(rf"\n{function}\(([^{{]*)\) {{", text).group(1)
     names = ", ".join(re.findall(r"(\w+)(?:,|$)", signature.replace("\n", " ")))
-    loop = f"""
-    extern "C" void run_{function}(unsigned host_blocks, unsigned host_threads, {signature}) {{
+    each = f"""
         for (blockIdx.x = 0; blockIdx.x < host_blocks; blockIdx.x++)
             for (threadIdx.x = 0; threadIdx.x < host_threads; threadIdx.x++) {function}({names});
+    """
+    together = f"""
+        pthread_barrier_init(&host_barrier, nullptr, host_threads);
+        std::vector<std::thread> threads;
+        for (unsigned n = 0; n < host_threads; n++)
+            threads.emplace_back([=] {{
+                threadIdx.x = n;
+                for (blockIdx.x = 0; blockIdx.x < host_blocks; blockIdx.x++) {{
+                    {function}({names});
+                    __syncthreads();
+                }}
+            }});
+        for (auto& thread : threads) thread.join();
+        pthread_barrier_destroy(&host_barrier);
+    """
+    loop = f"""
+    extern "C" void run_{function}(unsigned host_blocks, unsigned host_threads, {signature}) {{
+        {together if "__syncthreads" in text else each}
     }}
     """
     label = "-".join(f"{key}{int(value)}" for key, value in sorted(constants.items()))
@@ -69,7 +107,7 @@ def compiled(name, function, folder, **constants):
         defined = "".join(f"#define {key} {int(value)}\n" for key, value in constants.items())
         path.write_text(HOST + defined + text + loop)
         subprocess.run(
-            ["g++", "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC", path, "-o", library],
+            ["g++", *OPTIONS, path, "-o", library],
             check=True,
         )
     run = getattr(ctypes.CDLL(str(library)), f"run_{function}")

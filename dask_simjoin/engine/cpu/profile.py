@@ -9,7 +9,7 @@ import numpy as np
 from dask_simjoin.engine.base import HOME, method_module
 from dask_simjoin.engine.cpu.methods.method import CpuMethod
 from dask_simjoin.engine.cpu.methods.sinks import Shown
-from dask_simjoin.engine.profile import Counters, Numbers
+from dask_simjoin.engine.profile import Counters, Numbers, compared_ratio
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.types import Index
 
@@ -26,7 +26,8 @@ class CpuProfiler:
             return Counters({"pairs": 0.0}, {})
         self._run(module, x[:WARM], layout)
         numbers, seconds, index = self._run(module, x, layout)
-        return Counters(numbers | module.tell(index, layout), seconds)
+        numbers |= module.tell(index, layout)
+        return Counters(numbers | compared_ratio(numbers, len(x)), seconds)
 
     def _run(self, module: CpuMethod, x: np.ndarray,
              layout: Layout) -> tuple[Numbers, dict[str, float], Index]:  # fmt: skip

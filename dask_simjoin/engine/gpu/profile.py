@@ -9,14 +9,15 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.gpu.methods import grid
+from dask_simjoin.engine.gpu.flow import TOLD, estimate, flow, found_by
 from dask_simjoin.engine.gpu.methods.grid import Launch
 from dask_simjoin.engine.gpu.methods.method import GpuLayout
 from dask_simjoin.engine.gpu.pairs import method_of
 from dask_simjoin.engine.index.grid import GridLayout
 from dask_simjoin.engine.index.grid_batches import Batch
 from dask_simjoin.engine.index.grid_model import facts
-from dask_simjoin.engine.profile import Counters, Numbers
+from dask_simjoin.engine.index.nested import NestedLayout, compared
+from dask_simjoin.engine.profile import Counters, Numbers, compared_ratio
 from dask_simjoin.metrics.types import Array, Index
 
 WARM = 1000
@@ -54,8 +55,10 @@ class GpuProfiler:
             numbers = _grid(index, layout, steps)
         else:
             numbers = _any(index, layout, steps)
+        if isinstance(layout, NestedLayout):
+            numbers |= compared(len(x), layout.dims)
         numbers["selectivity"] = 2 * numbers["pairs"] / len(x)
-        return Counters(numbers, steps.seconds)
+        return Counters(numbers | compared_ratio(numbers, len(x)), steps.seconds)
 
 
 def _any(index: Index, layout: GpuLayout, steps: _Steps) -> Numbers:
@@ -81,23 +84,23 @@ def _grid(index: Index, layout: GridLayout, steps: _Steps) -> Numbers:
     """Count what the grid join's kernel does, in a run of a build that tells it, which is not timed."""
     numbers: Numbers = {"pairs": 0, "batches": 0, "largest_batch": 0, "decided": 0, "refused": 0}
     join = steps.time("order", lambda: Launch.of(index, index, layout, True))
-    estimate = steps.time("estimate", join.estimate)
-    running, made = grid.flow(join, estimate)
+    estimated = steps.time("estimate", lambda: estimate(join))
+    running, made = flow(join, estimated)
 
     def work() -> None:
-        for found in grid.found_by(running, made, len(join.places)):
+        for found in found_by(running, made, join.queries):
             _add(numbers, len(found.places), found.decided, found.refused)
 
     steps.time("join", work)
     telling = Launch.of(index, index, layout, True, TELLING=1)
-    state = cupy.zeros(grid.TOLD, cupy.uint64)
+    state = cupy.zeros(TOLD, cupy.uint64)
     telling.run(Batch(0, 1, len(join.places)), 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     _, _, _, _, lookups, found, candidates, comparisons, terms, active, lanes = state.get().tolist()
     host = {"keys": index["keys"].get(), "starts": index["starts"].get()}
     places, workload = join.places.get(), join.workload().get()
-    numbers |= facts(host, layout, places, workload, estimate, comparisons) | {
+    numbers |= facts(host, layout, places, workload, estimated, comparisons) | {
         "lookups": lookups, "found": found, "candidates": candidates, "comparisons": comparisons,
-        "terms": terms, "estimated_pairs": estimate, "batches": len(made),
+        "terms": terms, "estimated_pairs": estimated, "batches": len(made),
         "repeated_batches": running.repeated, "largest_batch": running.largest,
     }  # fmt: skip
     if lanes:

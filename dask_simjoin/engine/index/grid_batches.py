@@ -1,4 +1,4 @@
-"""How many queries of a grid join run at a time on a GPU, and what is done when their pairs are too many."""
+"""How many queries of a join run at a time on a GPU, and what is done when their pairs are too many."""
 
 from __future__ import annotations
 
@@ -9,13 +9,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from dask_simjoin.engine.grid import Grid
-
 ALPHA = 0.05
 """How much larger than estimated results are taken to be (the first paper's authors' code)."""
 
 LEAST_ROOM = 1 << 10
 """Pairs of a buffer at least, if as many are allowed."""
+
+
+class Cut(Protocol):
+    """How queries are cut: the options of a method that say so, as `Grid` explains them."""
+
+    @property
+    def order(self) -> str:
+        """With "queue" a batch is of queries that follow each other, else of every so-and-so-many-th."""
+
+    @property
+    def buffer(self) -> int: ...
+
+    @property
+    def batches(self) -> int: ...
+
+    @property
+    def streams(self) -> int: ...
+
+    @property
+    def sample(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -35,7 +53,7 @@ class Batch:
         return Batch(self.first, wide, self.number - less), Batch(self.first + self.step, wide, less)
 
 
-def sample(options: Grid, queries: int) -> Batch:
+def sample(options: Cut, queries: int) -> Batch:
     """Return the queries that an estimate is made of: one of 100, or a queue's first ones (P2, III-D)."""
     if options.order == "queue":
         return Batch(0, 1, math.ceil(queries * options.sample))
@@ -43,7 +61,7 @@ def sample(options: Grid, queries: int) -> Batch:
     return Batch(0, step, -(-queries // step))
 
 
-def batches(options: Grid, queries: int, estimate: float, most: int) -> tuple[list[Batch], int]:
+def batches(options: Cut, queries: int, estimate: float, most: int) -> tuple[list[Batch], int]:
     """Cut queries into batches of at most `most` pairs, if the estimate is right; and the buffers' room.
 
     The rules are those of the papers (P1 3.2.2, P2 II-C2) and of their code.

@@ -281,7 +281,7 @@ def test_a_class_is_no_method():
     frame = frame_of(np.zeros((3, 2)))
     with pytest.raises(OptionTypeError, match=r"use method=Grid\(\)"):
         frame.simjoin.self_join(1.0, method=Grid)
-    with pytest.raises(OptionError, match="use one of 'auto', 'sweep', 'tiles', 'grid'"):
+    with pytest.raises(OptionError, match="use one of 'auto', 'sweep', 'tiles', 'grid', 'nested_loop'"):
         frame.simjoin.self_join(1.0, method=3)
 
 

@@ -83,6 +83,12 @@ def variants(name):
         every += [((6, 6), 0, PURPOSES[0] | {"TELLING": 1})]
         every += [((2, 2), 1, norm | PURPOSES[0]) for norm in NORMS] + [((17, 6), 1, NORMS[2] | PURPOSES[1])]
         return [{"DIMS": d, "INDEXED": k, "EXACT": e} | rest for (d, k), e, rest in every]
+    if name == "nested":
+        ways = [{"BLOCK": 128, "ROTATION": 1}, {"BLOCK": 32, "ROTATION": 0}, {"BLOCK": 256, "ROTATION": 1}]
+        every = [*itertools.product(DIMS, (0, 1), ways, PURPOSES)]
+        every += [*itertools.product((2, 17), (0, 1), ways[:2], SINKS)]
+        every += [(d, 1, ways[0], norm | PURPOSES[0]) for d, norm in itertools.product((2, 17), NORMS)]
+        return [{"DIMS": d, "EXACT": e} | way | rest for d, e, way, rest in every]
     if name == "tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]

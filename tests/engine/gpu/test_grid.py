@@ -12,6 +12,7 @@ pytest.importorskip("cudf")
 
 from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.cpu.methods import grid as on_cpu
+from dask_simjoin.engine.gpu.flow import TOLD
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.methods import grid
 from dask_simjoin.engine.grid import ORDERS, PATTERNS, THREADS, Grid
@@ -84,7 +85,7 @@ def test_counters_are_the_cpus():
         index = JOINER.build(cupy.asarray(x), layout)
         join, state = (
             grid.Launch.of(index, index, layout, True, TELLING=1),
-            cupy.zeros(grid.TOLD, cupy.uint64),
+            cupy.zeros(TOLD, cupy.uint64),
         )
         join.run(Batch(0, 1, len(x)), 0, np.uint64(0), (np.uint64(0),) * 2, state)
         m = moments(x)

@@ -10,27 +10,20 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import make_bounds
+from dask_simjoin.engine.gpu.flow import at_once, estimate, flow, found_by
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.methods.method import Found, Sink
 from dask_simjoin.engine.grid import PATTERNS, Grid
 from dask_simjoin.engine.index import grid
 from dask_simjoin.engine.index.grid import GridLayout, make_grid_layout
-from dask_simjoin.engine.index.grid_batches import Batch, Flow
-from dask_simjoin.engine.index.grid_batches import batches as cut
-from dask_simjoin.engine.index.grid_batches import sample as sampled
+from dask_simjoin.engine.index.grid_batches import Batch
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.metrics.types import Array, Index
 
-BATCH_SHARE = 32
-"""Part of a GPU's memory that the buffers of all streams may take."""
-
 THREADS = 256
 """Of a block, as in the papers."""
-
-TOLD = 11
-"""Numbers that the kernel keeps: see `grid.cu`."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +50,16 @@ class Launch:
         if rows is not None:
             places = places[(places >= rows[0]) & (places < rows[1])]
         return cls(q, d, layout, same, places, strides, constants)
+
+    @property
+    def asked(self) -> Grid:
+        """How queries are cut into batches."""
+        return self.layout.options
+
+    @property
+    def queries(self) -> int:
+        """How many there are."""
+        return len(self.places)
 
     @property
     def _pattern(self) -> np.int32:
@@ -100,54 +103,6 @@ class Launch:
         blocks = -(-batch.number * asked.threads // THREADS)
         self._kernel("join_grid")((blocks,), (THREADS,), arguments)
 
-    def estimate(self) -> float:
-        """Estimate the pairs from some queries, as the papers do: their kernel, which writes none."""
-        some, state = sampled(self.layout.options, len(self.places)), cupy.zeros(TOLD, cupy.uint64)
-        self.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
-        return int(state[0]) * len(self.places) / some.number
-
-
-class Stream:
-    """A stream of the GPU with a buffer of pairs of its own: a `Lane`.
-
-    Parameters
-    ----------
-    join : Launch
-    room : int
-        Pairs of the buffer.
-    """
-
-    def __init__(self, join: Launch, room: int) -> None:
-        self._join, self.room = join, room
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.out = cupy.empty((room, 2), cupy.int32)
-        self._state = cupy.zeros(TOLD, cupy.uint64)
-        self.told = cupy.cuda.alloc_pinned_memory(8 * TOLD)
-        self.numbers = np.frombuffer(self.told, np.uint64, TOLD)
-        self.release()
-
-    def launch(self, batch: Batch) -> None:
-        """Begin a batch."""
-        with self.stream:
-            self._state.fill(0)
-            none = np.uint64(0)
-            self._join.run(batch, self.room, self.out, (none, none), self._state)
-            self._state.get(stream=self.stream, out=self.numbers, blocking=False)
-
-    def wait(self) -> int:
-        """Return the number of its pairs once it is done."""
-        self.stream.synchronize()
-        return int(self.numbers[0])
-
-    def grow(self, room: int) -> None:
-        """Make the buffer larger."""
-        self.out, self.room = cupy.empty((room, 2), cupy.int32), room
-        self.release()
-
-    def release(self) -> None:
-        """Let what comes next wait for all that was asked of the current stream so far."""
-        self.stream.wait_event(cupy.cuda.get_current_stream().record())
-
 
 def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
            threshold: float, norm: Norm) -> GridLayout:  # fmt: skip
@@ -168,28 +123,6 @@ def build(x: Array, layout: GridLayout) -> Index:
     return index
 
 
-def flow(join: Launch, estimate: float, most: int | None = None) -> tuple[Flow[Stream], list[Batch]]:
-    """Make the batches of a join of about so many pairs, and what runs them; `most`: pairs of a batch."""
-    asked = join.layout.options
-    memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // asked.streams
-    made, room = cut(asked, len(join.places), estimate, min(asked.buffer, memory, most or memory))
-    return Flow([Stream(join, room) for _ in range(min(asked.streams, len(made)))]), made
-
-
-def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[Found]:
-    """Run batches of so many queries in all, and give what each finds."""
-    decided = refused = written = 0
-    try:
-        for lane, pairs, left in running.run(made):
-            _, _, new, no = lane.numbers[:4].tolist()
-            decided, refused, written = decided + new, refused + no, written + pairs
-            expected = int(written * left / max(1, queries - left))
-            yield Found(lane.out[:pairs], decided, refused, expected)
-    finally:  # what is still running writes to the buffers
-        for lane in running.lanes:
-            lane.stream.synchronize()
-
-
 def batches(q: Index, d: Index, layout: GridLayout, *, same: bool,
             rows: Rows | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
     """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
@@ -199,7 +132,7 @@ def batches(q: Index, d: Index, layout: GridLayout, *, same: bool,
     if not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1]):
         return
     join = Launch.of(q, d, layout, same, rows)
-    yield from found_by(*flow(join, join.estimate(), most), len(join.places))
+    yield from found_by(*flow(join, estimate(join), most), join.queries)
 
 
 def count(q: Index, d: Index, layout: GridLayout, *, same: bool, both: bool = True,
@@ -213,7 +146,7 @@ def count(q: Index, d: Index, layout: GridLayout, *, same: bool, both: bool = Tr
     if len(q["y"]) and len(d["y"]) and (rows is None or rows[0] < rows[1]):
         join = Launch.of(q, d, layout, same, rows, COUNTING=1)
         other = counts[-1] if both else np.uint64(0)
-        _at_once(join, np.uint64(0), (counts[0], other))
+        at_once(join, np.uint64(0), (counts[0], other))
     return [c.view(cupy.int64) for c in counts]
 
 
@@ -225,10 +158,4 @@ def pass_to(sink: Sink, q: Index, d: Index, layout: GridLayout, arguments: Seque
     join = Launch.of(q, d, layout, same, rows, SINK=sink.value, NODES_64=int(nodes_64))
     given = [q["order"], d["order"], *arguments]
     at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
-    _at_once(join, at, (np.uint64(0), np.uint64(0)))
-
-
-def _at_once(join: Launch, out: Array | np.uint64, counts: tuple[Any, Any]) -> None:
-    """Do all queries in one batch, whose pairs are not written."""
-    state = cupy.zeros(TOLD, cupy.uint64)
-    join.run(Batch(0, 1, len(join.places)), 0, out, counts, state)
+    at_once(join, at, (np.uint64(0), np.uint64(0)))

@@ -1,0 +1,27 @@
+"""Checks of the options that methods have as objects."""
+
+from __future__ import annotations
+
+from dask_simjoin.errors import OptionError
+
+
+def check_whole(owner: str, name: str, value: object, least: int, most: int, others: str = "") -> None:
+    """Refuse what is no whole number from `least` to `most`; `others`: what else is allowed, in words."""
+    if type(value) is not int or not least <= value <= most:
+        raise OptionError(
+            f"{owner}({name}={value!r}) is not allowed; use {others}a whole number from {least} to {most:,}."
+        )
+
+
+def check_one_of(owner: str, name: str, value: object, allowed: tuple[object, ...]) -> None:
+    """Refuse what is none of these values, or of another type."""
+    if not any(type(value) is type(one) and value == one for one in allowed):
+        raise OptionError(
+            f"{owner}({name}={value!r}) is not allowed; use one of {', '.join(map(repr, allowed))}."
+        )
+
+
+def check_share(owner: str, name: str, value: object) -> None:
+    """Refuse what is no float above 0 and up to 1."""
+    if not isinstance(value, float) or not 0 < value <= 1:
+        raise OptionError(f"{owner}({name}={value!r}) is not allowed; use a float above 0 and up to 1.0.")

@@ -1,0 +1,100 @@
+"""Finds pairs by comparing each row with each other one: see `dask_simjoin.engine.nested`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels import blocks
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
+from dask_simjoin.engine.cpu.methods.sinks import Sink
+from dask_simjoin.engine.index.nested import NestedLayout, compared
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.nested import NestedLoop
+from dask_simjoin.engine.profile import Numbers
+from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Index
+
+writes_names = False
+
+KINDS = {"rotation": blocks.ROTATION, "triangle": blocks.TRIANGLE}
+
+WORK_PARTS = 64
+"""Parts of a triangle whose work is told."""
+
+
+def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
+           variance: np.ndarray, threshold: float, norm: Norm,
+           drawn: Drawn | None = None) -> NestedLayout:  # fmt: skip
+    return NestedLayout(threshold, options, len(lower), norm)
+
+
+def build(x: np.ndarray, layout: NestedLayout) -> Index:
+    """Return the rows as they are, and their positions."""
+    order = np.zeros(len(x) + SWEEP_LANES, np.int32)
+    order[: len(x)] = np.arange(len(x))
+    return {"order": order, "y": np.ascontiguousarray(x)}
+
+
+def part(index: Index, start: int, stop: int) -> Index:
+    return {"order": index["order"][start : stop + SWEEP_LANES], "y": index["y"][start:stop]}
+
+
+def points(index: Index) -> np.ndarray:
+    return index["y"]
+
+
+def _jobs(q: Index, d: Index, layout: NestedLayout, same: bool) -> np.ndarray:
+    kind = KINDS[layout.options.schedule] if same else blocks.ACROSS
+    return np.array([[0, len(q["y"]), 0, len(d["y"]), kind]], np.int64)
+
+
+_NO_PAIRS, _NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
+
+
+def _run(q: Index, d: Index, layout: NestedLayout, same: bool, names: Any, sink: Sink | None,
+         counts: tuple[np.ndarray, np.ndarray] | None) -> None:  # fmt: skip
+    """Write all pairs to a sink, or count them by place."""
+    jobs, state = _jobs(q, d, layout, same), np.zeros(4, np.int64)
+    places = np.arange(len(q["y"]), dtype=np.int32)
+    while True:
+        left, right, room = (*_NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
+        n = blocks.join(
+            jobs, q["y"], places, names[0], d["y"], names[1], layout.options.block, layout.threshold,
+            kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or _NO_COUNTS), state,
+        )  # fmt: skip
+        if sink is None:
+            return
+        if state[blocks.ROOM] == 0:
+            sink.end(n)
+            return
+        sink.full(n, int(state[blocks.ROOM]))
+
+
+def pairs(q: Index, d: Index, layout: NestedLayout, same: bool, names: list[np.ndarray],
+          sink: Sink, turn: bool) -> tuple[int, int]:  # fmt: skip
+    """Write all pairs of two indexes to a sink; all are decided in float64, and none by a filter before."""
+    _run(q, d, layout, same, names, sink, None)
+    return 0, 0
+
+
+def counts(q: Index, d: Index, layout: NestedLayout, same: bool, q_counts: np.ndarray,
+           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+    """Add up the pairs of each place of both sides."""
+    _run(q, d, layout, same, [q["order"], d["order"]], None, (q_counts, d_counts))
+
+
+def tell(index: Index, layout: NestedLayout) -> Numbers:
+    """Tell what two loops look at, which no run need count."""
+    return compared(len(index["y"]), layout.dims)
+
+
+def work(q: Index, d: Index, layout: NestedLayout, same: bool) -> np.ndarray:
+    """Tell that an early part of a join with itself meets all after it."""
+    return np.arange(WORK_PARTS, 0, -1) - 0.5 if same else np.ones(1)
+
+
+def end(index: Index, stop: int, layout: NestedLayout) -> int:
+    return len(index["y"])

@@ -1,0 +1,140 @@
+// Nested loops: see dask_simjoin/engine/nested.py.  NLJ and INLJ are Korkmaz's (2012), algorithms 4 and 5.
+//
+// A thread has one query, a block BLOCK of them, those of block `first + number * step`.  In a rotation (INLJ) the rows
+// of each block that is met are put into shared memory, from which all threads read the same one: some at a time,
+// where a row is long.  In a triangle (NLJ) each query goes through the rows after it, without shared memory.
+// Coordinates lie column by column, so that the threads of a warp read what lies together.
+//
+// Pairs are counted behind `room` without being written: a batch of too many is done again in parts.
+//
+// Constants: DIMS; BLOCK; ROTATION 0 or 1; NORM; EXACT 0 or 1 (of other norms than 2: 1); COUNTING 0 (pairs) or 1
+// (numbers of neighbours); SINK.
+
+#define SMALL (DIMS <= 16) // queries fit into registers
+
+typedef long long i64;
+
+// What `state` holds: pairs; and those that float64 decided and refused.
+#define PAIRS 0
+#define DECIDED 2
+#define REFUSED 3
+
+#if ROTATION
+__device__ constexpr int rows_at_once() {
+    int rows = BLOCK;
+    while (rows > 1 && rows * DIMS * sizeof(real) > 32768) rows /= 2;
+    return rows;
+}
+constexpr int ROWS = rows_at_once();           // of shared memory
+constexpr int TOGETHER = ROWS < 4 ? ROWS : 4;  // rows for which a coordinate of the query is read once
+#endif
+
+struct Told {
+    u32 decided, refused;
+    u64 mine;
+};
+
+// What is done with a candidate whose total is `sum`.
+__device__ __forceinline__ void meet(int p, int j, real sum, real reach, real sure, double threshold,
+                                     const double* __restrict__ qy, const double* __restrict__ dy, u64 room,
+                                     int2* __restrict__ out, u64* __restrict__ d_counts, u64* __restrict__ state,
+                                     Told& told) {
+    bool hit = sum <= reach;
+#if !EXACT
+    if (hit && sum > sure) {
+        hit = squared_distance(qy + (size_t)p * DIMS, dy + (size_t)j * DIMS) <= threshold;
+        told.decided++;
+        told.refused += !hit;
+    }
+#endif
+    if (!hit) return;
+#if COUNTING
+    told.mine++;
+    if (d_counts) atomicAdd(d_counts + j, (u64)1);
+#elif SINK
+    take(p, j, (const u64*)out);
+#else
+    // lanes that have a pair now add them up: which ones is free
+    const u32 active = __activemask();
+    const int lane = threadIdx.x & 31, leader = __ffs(active) - 1;
+    u64 slot = 0;
+    if (lane == leader) slot = atomicAdd(state + PAIRS, (u64)__popc(active));
+    slot = __shfl_sync(active, slot, leader) + __popc(active & ((1u << lane) - 1));
+    if (slot < room) out[slot] = make_int2(p, j);
+#endif
+}
+
+// How many blocks a block meets in a rotation, itself included; of an even number, two that are half the way round
+// apart meet in the first of them.
+__device__ __forceinline__ i64 partners(i64 blocks, i64 b) {
+    return blocks / 2 + (blocks % 2 || b < blocks / 2 ? 1 : 0);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK)
+join_nested(i64 first, i64 step, u32 number, const real* __restrict__ qz, const double* __restrict__ qy, int queries,
+            const real* __restrict__ dz, const double* __restrict__ dy, int points, int same, real reach, real sure,
+            double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
+            u64* __restrict__ d_counts, u64* __restrict__ state) {
+    const i64 b = first + (i64)blockIdx.x * step;  // `number` blocks are launched
+    const int p = (int)min(b * BLOCK + (i64)threadIdx.x, (i64)queries - 1);
+    const bool there = b * BLOCK + (i64)threadIdx.x < queries;
+    Told told = {0, 0, 0};
+#if SMALL
+    real query[DIMS];
+#pragma unroll
+    for (int k = 0; k < DIMS; k++) query[k] = qz[(size_t)k * queries + p];
+#define QUERY(k) query[k]
+#else
+#define QUERY(k) qz[(size_t)(k) * queries + p]
+#endif
+#if ROTATION
+    __shared__ real rows[ROWS * DIMS];
+    const i64 blocks = ((i64)points + BLOCK - 1) / BLOCK, met = same ? partners(blocks, b) : blocks;
+    for (i64 i = 0; i < met; i++) {
+        const i64 other = (b + i) % blocks * BLOCK;
+        const int some = (int)min((i64)points - other, (i64)BLOCK);
+        for (int at = 0; at < some; at += ROWS) {
+            __syncthreads();  // all are done with the rows before
+            for (int c = threadIdx.x; c < ROWS * DIMS; c += BLOCK) {
+                const int k = c / ROWS, r = c % ROWS;
+                rows[c] = at + r < some ? dz[(size_t)k * points + other + at + r] : (real)0;
+            }
+            __syncthreads();
+            const int held = min(some - at, ROWS);
+            if (!there) continue;
+            for (int r = 0; r < held; r += TOGETHER) {
+                real sum[TOGETHER];
+#pragma unroll
+                for (int g = 0; g < TOGETHER; g++) sum[g] = 0;
+#pragma unroll 16
+                for (int k = 0; k < DIMS; k++) {
+                    const real x = QUERY(k);
+#pragma unroll
+                    for (int g = 0; g < TOGETHER; g++) sum[g] = add_term(sum[g], minus(x, rows[k * ROWS + r + g]));
+                }
+#pragma unroll
+                for (int g = 0; g < TOGETHER; g++) {
+                    const int j = (int)other + at + r + g;
+                    if (r + g < held && !(same && i == 0 && j <= p))
+                        meet(p, j, sum[g], reach, sure, threshold, qy, dy, room, out, d_counts, state, told);
+                }
+            }
+        }
+    }
+#else
+    if (there)
+        for (int j = same ? p + 1 : 0; j < points; j++) {
+            real sum = 0;
+#pragma unroll 16
+            for (int k = 0; k < DIMS; k++) sum = add_term(sum, minus(QUERY(k), dz[(size_t)k * points + j]));
+            meet(p, j, sum, reach, sure, threshold, qy, dy, room, out, d_counts, state, told);
+        }
+#endif
+#if COUNTING
+    if (told.mine) atomicAdd(q_counts + p, told.mine);
+#endif
+    if (told.decided) {
+        atomicAdd(state + DECIDED, (u64)told.decided);
+        if (told.refused) atomicAdd(state + REFUSED, (u64)told.refused);
+    }
+}
