@@ -7,15 +7,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_simjoin.sets.algorithms.cpu import joiner, search
+from dask_simjoin.sets.algorithms.cpu.choice import Choice
 from dask_simjoin.sets.algorithms.cpu.joiner import JOINER
-from dask_simjoin.sets.methods import CHOICES
+from dask_simjoin.sets.algorithms.cpu.search import Search
+from dask_simjoin.sets.methods import CHOICES, Bitmap, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
 from tests.support.profiles import examples
 from tests.support.sets_oracle import block_of, matching
 
 THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "1/3", "1")]
 
-SETS = st.lists(st.frozensets(st.integers(0, 14), min_size=1, max_size=12), max_size=20)
+TOLD = [*CHOICES, PPJoin(words=1), PPJoin(words=16), Bitmap(words=2), Bitmap(words=32)]
+
+TOKENS = st.sampled_from([*range(15), 64, 128, 1024, 4096, 4097, 10**6])
+"""Few, so that sets are alike, and some whose last bits are alike, which share bits and lists."""
+
+SETS = st.lists(st.frozensets(TOKENS, min_size=1, max_size=12), max_size=20)
+
+
+@pytest.fixture(params=[False, True], ids=["usual", "sampled"])
+def sampled(request, monkeypatch):
+    """Whether sets are looked at, however few there are."""
+    if request.param:
+        monkeypatch.setattr(search, "FEW", -1)
+    return request.param
 
 
 def rule_of(similarity, threshold, comparison):
@@ -35,6 +51,7 @@ def check(left, right, rule, method):
     pairs = list(zip(found.left.tolist(), found.right.tolist(), strict=True))
     assert len(set(pairs)) == len(pairs)
     assert dict(zip(pairs, found.overlap.tolist(), strict=True)) == expected
+    assert [column.dtype for column in found[:3]] == [np.int64, np.int64, np.int32]
     weights = q["weights"], (q if d is None else d)["weights"]
     products = [weights[0][i] * weights[1][j] for i, j in expected]
     assert JOINER.count(q, d, rule, method) == sum(products)
@@ -53,7 +70,7 @@ def check(left, right, rule, method):
     return q, d, expected
 
 
-@pytest.mark.parametrize("method", CHOICES)
+@pytest.mark.parametrize("method", TOLD, ids=str)
 @pytest.mark.parametrize("comparison", COMPARISONS)
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_pairs_are_those_by_definition(similarity, comparison, method):
@@ -65,12 +82,38 @@ def test_pairs_are_those_by_definition(similarity, comparison, method):
     check_some()
 
 
-@pytest.mark.parametrize("method", CHOICES)
+def alike(rng, n, size, universe):
+    """Sets of up to a size, some of which differ from another one in a few tokens."""
+    found = []
+    for k in range(n):
+        tokens = rng.choice(universe, rng.integers(1, size + 1), replace=False)
+        if k % 3:
+            kept = found[rng.integers(len(found))]
+            tokens = np.concatenate([kept[rng.random(len(kept)) < 0.95], tokens[: rng.integers(4)]])
+        if len(tokens):
+            found.append(np.unique(tokens))
+    return [some.tolist() for some in found]
+
+
+@pytest.mark.parametrize("method", TOLD, ids=str)
 @pytest.mark.parametrize("two", [False, True])
-def test_pairs_in_parts_are_all_pairs(two, method):
+def test_sets_of_many_sizes(two, method, sampled):
+    rng = np.random.default_rng(5)
+    left = [*alike(rng, 150, 90, 300), list(range(0, 900, 2))]
+    right = [*alike(rng, 40, 30, 250), *left[::3]] if two else None
+    for similarity, threshold in [("jaccard", "0.7"), ("dice", "0.6"), ("cosine", "0.8"), ("overlap", "20")]:
+        for comparison in (">=", "="):
+            _, _, expected = check(left, right, Rule(similarity, Fraction(threshold), comparison), method)
+            assert expected or comparison == "="
+
+
+@pytest.mark.parametrize("method", TOLD, ids=str)
+@pytest.mark.parametrize("two", [False, True])
+def test_pairs_in_parts_are_all_pairs(two, method, monkeypatch):
     rng = np.random.default_rng(2)
     some = [[rng.choice(25, rng.integers(1, 15), replace=False).tolist() for _ in range(90)] for _ in "qd"]
     rule = Rule("jaccard", Fraction("0.4"))
+    monkeypatch.setattr(joiner, "ROOM", 3)  # less than some sets have
     q, d, expected = check(some[0], some[1] if two else None, rule, method)
     for limit in (1, 7, 100, 10**6):
         found, start, longest = [], 0, 0
@@ -79,4 +122,47 @@ def test_pairs_in_parts_are_all_pairs(two, method):
             found += zip(part.left.tolist(), part.right.tolist(), strict=True)
             longest, start = max(longest, len(part.left)), part.next
         assert sorted(found) == sorted(expected)
-        assert longest < limit + max(len(q["weights"]), 1 if d is None else len(d["weights"]))
+        if method != "groupjoin":  # whose groups are not cut
+            assert longest < limit + max(len(q["weights"]), 1 if d is None else len(d["weights"]))
+
+
+@pytest.mark.parametrize("method", CHOICES)
+def test_where_nothing_can_match_there_is_nothing(method):
+    empty, _ = block_of([])
+    some, _ = block_of([[1], [1, 2], [3, 4, 5]])
+    strict = Rule("jaccard", Fraction(1), ">")
+    many = Rule("overlap", Fraction(4))
+    cases = [(empty, None, strict), (empty, some, strict), (some, empty, many), (some, None, strict)]
+    cases += [(some, some, strict), (some, None, many), (some, some, many)]
+    for q, d, rule in cases:
+        found = JOINER.pairs(q, d, rule, method)
+        assert (len(found.left), found.next) == (0, None)
+        assert JOINER.count(q, d, rule, method) == 0
+        assert [side.tolist() for side in JOINER.counts(q, d, rule, method)] == [
+            [0] * len(side["weights"]) for side in (q, q if d is None else d)
+        ]
+
+
+def test_arrays_that_are_read_only_or_apart_are_taken_as_they_are():
+    rng = np.random.default_rng(3)
+    block, _ = block_of(alike(rng, 60, 20, 60))
+    rule = Rule("jaccard", Fraction("0.6"))
+    expected = JOINER.count(block, None, rule, "auto")
+    other = block | {"tokens": np.repeat(block["tokens"], 2)[::2], "weights": block["weights"].copy()}
+    other["weights"].flags.writeable = False
+    assert JOINER.count(other, None, rule, "auto") == expected > 0
+
+
+def choice_for(sizes, universe, threshold, method="auto"):
+    """What is chosen for 3000 random sets."""
+    rng = np.random.default_rng(0)
+    block, _ = block_of([rng.choice(universe, sizes, replace=False).tolist() for _ in range(3000)])
+    return Search(block, None, Rule("jaccard", Fraction(threshold)), method).choice
+
+
+def test_long_sets_of_few_tokens_are_compared_by_bitmaps_and_others_by_lists():
+    long = choice_for(100, 800, "0.5")
+    assert not long.listed and long.words >= 4  # fewer bits leave nothing out
+    assert choice_for(8, 20_000, "0.8").listed
+    assert choice_for(100, 800, "0.5", PPJoin(words=32)) == Choice(True, 16)
+    assert not choice_for(8, 20_000, "0.8", "bitmap").listed

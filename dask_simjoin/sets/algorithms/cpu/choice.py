@@ -44,3 +44,8 @@ def costs(told: np.ndarray, mean_size: float) -> dict[Choice, float]:
         found[Choice(True, words)] = told[LOOKUPS] * LOOKUP + told[ENTRIES] * entry
         found[Choice(False, words)] = told[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
     return found
+
+
+def usual_words(mean_size: float) -> int:
+    """Return how many words leave out most pairs of sets of a mean size, at most thresholds."""
+    return next((words for words in WORDS if 16 * words >= mean_size), WORDS[-1])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.sets.algorithms.cpu.choice import Choice, choose
+from dask_simjoin.sets.algorithms.cpu.choice import Choice, choose, usual_words
 from dask_simjoin.sets.algorithms.cpu.kernels import bitmap, lists
 from dask_simjoin.sets.algorithms.cpu.kernels.bits import set_bits
 from dask_simjoin.sets.algorithms.cpu.kernels.bits_simd import LANES
@@ -20,6 +20,9 @@ from dask_simjoin.sets.types import SetBlock
 
 SAMPLE = 128
 """Sets of one side that a choice looks at."""
+
+FEW = 1 << 20
+"""Pairs of sets up to which none is looked at: whatever is chosen does not take long."""
 
 EVERY = np.iinfo(np.int64).max
 """More pairs than there are."""
@@ -47,6 +50,7 @@ class Search:
         self._q_sizes, self._d_sizes = sizes
         self._limits = tuple(rule.limits(int(sizes[0][-1]), int(sizes[1][-1])))
         self._rows = np.zeros((2, int(sizes[1][-1]) + 1), np.int64)
+        self._kinds = np.unique(sizes[1])
         self._universe = max(left["universe"], 0 if right is None else right["universe"])
         self.choice = self._open(options_of(method))
 
@@ -76,10 +80,13 @@ class Search:
         if isinstance(asked, GroupJoin):
             units = self._units(prefixes)
         lists_of = self._lists(units[1], prefixes[1])
+        mean = float(self._q_sizes.mean())
+        if words is None and len(self._q_sizes) * len(self._d_sizes) <= FEW:
+            words = usual_words(mean)
         if words is None:
-            choice = choose(asked, self._sample(prefixes[0], lists_of[0]), float(self._q_sizes.mean()))
+            choice = choose(asked, self._sample(prefixes[0], lists_of[0]), mean)
         else:
-            choice = Choice(True, words)
+            choice = Choice(not isinstance(asked, Bitmap), words)
         if not choice.listed:
             return self._open_bitmaps(choice.words)
         return self._open_lists(choice, not isinstance(asked, AllPairs), units, prefixes, lists_of)
@@ -89,7 +96,7 @@ class Search:
         by_word = np.zeros((words, len(self._d_sizes) + LANES), np.int64)
         by_word[:, : len(self._d_sizes)] = d_bits.T
         self._join: Any = bitmap.join
-        self._operands: tuple[Any, ...] = q_bits, by_word, _at_size(self._d_sizes)
+        self._operands: tuple[Any, ...] = q_bits, by_word, self._kinds, self._starts(self._d_sizes)
         self._stamps: tuple[Any, ...] = ()
         return Choice(False, words)
 
@@ -102,10 +109,14 @@ class Search:
             np.zeros((choice.words, room), np.int64),
         )  # fmt: skip
         self._join = lists.join
-        at_size = _at_size(self._d_sizes[units[1][:-1]])
-        self._operands = positions, *self._bits(choice.words), index, at_size
+        starts = self._starts(self._d_sizes[units[1][:-1]])
+        self._operands = positions, *self._bits(choice.words), index, self._kinds, starts
         self._stamps = (np.zeros(len(units[1]) - 1, np.int64),)
         return choice
+
+    def _starts(self, sizes: np.ndarray) -> np.ndarray:
+        """Return the place of the first one of each kind of size, and how many there are."""
+        return np.append(np.searchsorted(sizes, self._kinds), len(sizes))
 
     def _prefixes(self) -> list[np.ndarray]:
         """Return the lengths of prefixes of both sides' sizes."""
@@ -142,8 +153,8 @@ class Search:
         step = max(len(self._q_sizes) // SAMPLE, 1)
         told = np.zeros(LEFT + SAMPLED_WORDS.bit_length())
         sample(
-            self._q, self._d, self.same, self._limits, prefixes, places, _at_size(self._d_sizes), self._rows,
-            step, np.empty(SAMPLED_WORDS, np.int64), told,
+            self._q, self._d, self.same, self._limits, prefixes, places, self._kinds,
+            self._starts(self._d_sizes), self._rows, step, np.empty(SAMPLED_WORDS, np.int64), told,
         )  # fmt: skip
         return told
 
@@ -167,8 +178,3 @@ def _side(block: SetBlock) -> Side:
         found.append(values)
     offsets, tokens, weights = found
     return offsets, tokens, weights
-
-
-def _at_size(sizes: np.ndarray) -> np.ndarray:
-    """Return how many are smaller than each size, up to one more than there is and can be asked for."""
-    return np.searchsorted(sizes, np.arange(int(sizes[-1]) + 2))

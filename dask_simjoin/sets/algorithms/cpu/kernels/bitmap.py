@@ -24,20 +24,20 @@ from dask_simjoin.sets.algorithms.cpu.kernels.sides import (
 
 
 @kernel
-def join(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: Array, at_size: Array,
-         rows: Array, state: Array, enough: int, out: Out, tally: Array) -> None:  # fmt: skip
+def join(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: Array, kinds: Array,
+         starts: Array, rows: Array, state: Array, enough: int, out: Out, tally: Array) -> None:  # fmt: skip
     """Join sets `q` with sets `d`, or with those before each of them (`same`), from `state[NEXT]` on.
 
     It ends at the set with which pairs are `enough`, or before the one with which they do not fit: then
-    `state[NEXT]` is the one to go on with, else -1.  `at_size`: how many sets of `d` are smaller than each
-    size.
+    `state[NEXT]` is the one to go on with, else -1.  `kinds`: the sizes in `d`; `starts`: the first set of
+    each, and how many sets there are.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
     room, counting = left.size, q_counts.size > 0
     words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
-    lo, hi, size = np.int64(1), np.int64(0), 0  # literals would be compiled for themselves
+    lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
     first, last = 0, 0
     done = 0
     total = listed = candidates = pairs = 0
@@ -47,8 +47,8 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: 
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
             size = end - begin
-            lo, hi = set_rows(limits, size, lo, hi, rows)
-            first, last = at_size[lo], at_size[hi + 1]
+            lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
+            first, last = starts[lo], starts[hi]
         stop = min(k, last) if same else last
         probe = q_bits.ctypes.data + 8 * words * k
         listed += max(stop - first, 0)

@@ -22,22 +22,22 @@ lists, of such sizes; and, from `LEFT` on, how many of the compared ones bitmaps
 
 
 @kernel
-def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists: Array, at_size: Array,
-           rows: Array, step: int, bits: Array, told: Array) -> None:  # fmt: skip
+def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists: Array, kinds: Array,
+           starts: Array, rows: Array, step: int, bits: Array, told: Array) -> None:  # fmt: skip
     """Look at every `step`-th set of `q`, and compare some of `d`, before it if they are the same.
 
     `bits` (WORDS,): memory.  `told`: float64.
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
-    lo, hi, size = np.int64(1), np.int64(0), 0  # literals would be compiled for themselves
+    lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
     mask = lists.shape[0] - 1
     for k in range(step // 2, q_offsets.size - 1, step):
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
             size = end - begin
-            lo, hi = set_rows(limits, size, lo, hi, rows)
-        first, last = at_size[lo], at_size[hi + 1]
+            lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
+        first, last = starts[lo], starts[hi]
         if same:
             last = min(last, k)
         if first >= last:

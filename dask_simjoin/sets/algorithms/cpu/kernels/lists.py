@@ -40,8 +40,8 @@ units[u] ... units[u + 1] - 1.
 
 @kernel
 def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits: Array, d_bits: Array,
-         index: Index, at_size: Array, rows: Array, seen: Array, state: Array, enough: int, out: Out,
-         tally: Array) -> None:  # fmt: skip
+         index: Index, kinds: Array, starts: Array, rows: Array, seen: Array, state: Array, enough: int,
+         out: Out, tally: Array) -> None:  # fmt: skip
     """Join units `q` with units `d`, or with those before each of them (`same`), from `state[NEXT]` on.
 
     As in `bitmap.join`, but that all is told in units.  `positions`: whether those of tokens leave out pairs.
@@ -55,7 +55,7 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
     grouped = q_units.size <= q_weights.size  # then a unit may have pairs of its own
-    lo, hi, size = np.int64(1), np.int64(0), 0  # literals would be compiled for themselves
+    lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
     first, last = 0, 0
     done, filled = 0, state[FILLED]
     total = listed = candidates = verified = pairs = 0
@@ -67,8 +67,8 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
         begin, end = q_offsets[q_units[k]], q_offsets[q_units[k] + 1]
         if end - begin != size:
             size = end - begin
-            lo, hi = set_rows(limits, size, lo, hi, rows)
-            first, last = at_size[lo], at_size[hi + 1]
+            lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
+            first, last = starts[lo], starts[hi]
         while filled < ((k + grouped) if same else d_units.size - 1):
             there = d_offsets[d_units[filled]]
             for p in range(d_prefixes[d_offsets[d_units[filled] + 1] - there]):
@@ -80,13 +80,13 @@ def join(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits:
                     words_of[w, entry] = d_bits[filled, w]
             filled += 1
         probe = q_bits.ctypes.data + 8 * words * k
-        largest, behind = hi, last
+        kind, behind = hi, last
         for i in range(q_prefixes[size]):
             if positions:
                 # leave out sizes that need more tokens than are left
-                while largest >= lo and rows[0, largest] > size - i:
-                    largest -= 1
-                behind = at_size[largest + 1]
+                while kind > lo and rows[0, kinds[kind - 1]] > size - i:
+                    kind -= 1
+                behind = starts[kind]
             token = q_tokens[begin + i]
             entry, stop = lists[token & mask, 0], lists[token & mask, 1]
             while entry < stop and units[entry] < first:

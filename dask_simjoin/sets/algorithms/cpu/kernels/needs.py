@@ -42,19 +42,19 @@ def beyond(limits: Numbers, a: int, b: int) -> int:
 
 
 @kernel
-def set_rows(limits: Numbers, a: int, lo: int, hi: int, rows: Array) -> tuple[int, int]:
-    """Return the least and the largest size that may match one; tell what they need.
+def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
+    """Return which `kinds` of sizes, lo ... hi-1, may match a size, and tell what they need.
 
-    `lo` and `hi` are those of a smaller size, or 1 and 0.  For each of them `rows[0]` gets the least overlap,
-    and `rows[1]` how many tokens at most only one of two sets has, up to that size.
+    `lo` and `hi` are those of a smaller size, or 0.  At each of these sizes `rows[0]` gets the least overlap,
+    and `rows[1]` how many tokens at most are in one set only, of pairs up to that size.
     """
-    most = rows.shape[1] - 1
-    while lo <= most and need(limits, a, lo) > lo:
+    while lo < kinds.size and need(limits, a, kinds[lo]) > kinds[lo]:
         lo += 1
-    while hi < most and need(limits, a, hi + 1) <= a:
+    while hi < kinds.size and need(limits, a, kinds[hi]) <= a:
         hi += 1
     differ = 0
-    for b in range(lo, hi + 1):
+    for kind in range(lo, hi):
+        b = kinds[kind]
         rows[0, b] = need(limits, a, b)
         differ = max(differ, a + b - 2 * rows[0, b])
         rows[1, b] = differ
