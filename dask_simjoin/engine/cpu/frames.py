@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -20,6 +21,9 @@ NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
 """pandas' dtypes of numbers that may be missing: as float64 large ids would change."""
 
 
+FLOAT64 = np.dtype(np.float64)
+
+
 class PandasFrames:
     """See `Frames`."""
 
@@ -28,6 +32,9 @@ class PandasFrames:
     def coordinates(self, frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray:
         if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
+        whole = _in_place(frame, columns)
+        if whole is not None:
+            return whole
         x = np.empty((len(frame), len(columns)), order="F")
         for k, name in enumerate(columns):
             column = frame[name]
@@ -75,6 +82,24 @@ class PandasFrames:
 
     def memory(self) -> None:
         return None
+
+
+def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:
+    """The numbers of a frame where they lie, if these columns are all it has, in this order.
+
+    None: they lie elsewhere or in another way, or where nothing may be written.  Kernels that take arrays
+    which are for reading only would be others, so this is no such array; nobody writes to it.
+    """
+    if tuple(frame.columns) != columns or not len(frame) or {*frame.dtypes} != {FLOAT64}:
+        return None
+    x = frame.to_numpy()
+    if not x.flags.f_contiguous:
+        return None
+    with contextlib.suppress(ValueError):
+        x = x.view()
+        x.flags.writeable = True
+        return x
+    return None
 
 
 FRAMES = PandasFrames()
