@@ -8,6 +8,7 @@ HERE = Path(__file__).parent
 NEEDS = re.compile(r"^import (cupy|cudf)$", re.MULTILINE)
 ON_GPU = [
     *(path for path in (HERE / "dask_simjoin/engine/gpu").rglob("*.py") if NEEDS.search(path.read_text())),
+    *(HERE / "dask_simjoin/sets/algorithms/gpu").glob("*.py"),
     *(
         HERE / "tests" / name
         for name in ("engine/gpu/sanitized.py", "support/gpu_frames.py", "support/gpu_kernels.py")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dask_simjoin.sets.verification import Filtered, OnGpu
+from dask_simjoin.sets.verification import FILTERS, Filtered, OnGpu
 
 AUTO = "auto"
 """The name that leaves the choice to the joiner, which knows the sets."""
@@ -25,7 +25,20 @@ class PPJoin(Filtered):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupJoin(Filtered):
-    """Look up groups of sets that have one prefix as if they were one set, then pair their members."""
+    """Look up groups of sets that have one prefix as if they were one set, then pair their members.
+
+    Parameters
+    ----------
+    members : {"gpu", "cpu"}
+        Who pairs members where the CPU filters for a GPU.  "cpu": as in Bellas & Gounaris, whose GPU verifies
+        the sets that stand for groups only.
+    """
+
+    members: str = "gpu"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("members", FILTERS)
 
 
 @dataclass(frozen=True, kw_only=True)

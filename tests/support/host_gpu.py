@@ -128,6 +128,9 @@ def _argument(value):
 class Array(np.ndarray):
     """An array of NumPy that is asked for what CuPy's have."""
 
+    def set(self, values):
+        self[...] = values
+
     def get(self, stream=None, out=None, blocking=True):
         if out is None:
             return np.array(self)
@@ -171,9 +174,13 @@ def _made(function):
     return made
 
 
+PLAIN = "sources", "gpu", "kernels", "methods"
+"""Ends of the names of modules that do not import CuPy, and stay as they are."""
+
+
 @contextmanager
-def like_cupy(folder, memory=1 << 34):
-    """Give a module `cupy` made of NumPy, whose kernels run on the host, while this lasts."""
+def as_cupy(folder, compiled, rooms, memory=1 << 34):
+    """Give a module `cupy` made of NumPy, whose kernels `compiled` makes, to some rooms while this lasts."""
     fake = types.ModuleType("cupy")
     for name in dir(np):
         own = getattr(np, name)
@@ -184,27 +191,29 @@ def like_cupy(folder, memory=1 << 34):
         Stream=Stream, get_current_stream=lambda: Stream(non_blocking=True), alloc_pinned_memory=bytearray,
         Device=lambda: types.SimpleNamespace(mem_info=(memory, memory)),
     )  # fmt: skip
-    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "cupy"}
-    own = [name for name in sys.modules if name.startswith("dask_simjoin.engine.gpu")]
-    kept = {
-        name: sys.modules.pop(name)
-        for name in own
-        if not name.endswith(("sources", "gpu", "kernels", "methods"))
-    }
+
+    def taken():
+        loaded = [name for name in sys.modules if name.startswith((*rooms, "cupy"))]
+        return {name: sys.modules.pop(name) for name in loaded if not name.endswith(PLAIN)}
+
+    kept = taken()
     sys.modules["cupy"] = fake
     try:
         from dask_simjoin.engine.gpu.kernels import load
 
         load.kernel = lambda name, function, **constants: compiled(name, function, folder, **constants)
-        from dask_simjoin.engine.gpu.methods import grid
-
         base.method_module.cache_clear()
-        yield fake, grid
+        yield fake
         base.method_module.cache_clear()
     finally:
-        new = [name for name in sys.modules if name.startswith("dask_simjoin.engine.gpu")]
-        for name in new:
-            if not name.endswith(("sources", "gpu", "kernels", "methods")):
-                del sys.modules[name]
-        del sys.modules["cupy"]
-        sys.modules |= before | kept
+        taken()
+        sys.modules |= kept
+
+
+@contextmanager
+def like_cupy(folder, memory=1 << 34):
+    """Give such a module, and what joins grids with it; kernels run thread by thread."""
+    with as_cupy(folder, compiled, ("dask_simjoin.engine.gpu",), memory) as fake:
+        from dask_simjoin.engine.gpu.methods import grid
+
+        yield fake, grid

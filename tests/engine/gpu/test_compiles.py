@@ -4,18 +4,16 @@ By default with every value of every constant for one architecture, and once for
 sources; with `pytest --all` for all architectures, and with all combinations of the constants.
 """
 
-import ctypes
 import itertools
 import operator
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.gpu.kernels.sources import NAMES, OPTIONS, source
+from tests.support.nvrtc import complaints, loaded
 
 DIFFERENT = {"sm_75": 0, "sm_90": 1}
 """Architectures that see different sources; of how many constants they see every combination by default."""
@@ -37,33 +35,7 @@ SINKS = [{"COUNTING": 0, "SINK": k, "NODES_64": wide} for k, wide in ((1, 0), (1
 
 @pytest.fixture(scope="module")
 def nvrtc():
-    found = sorted(p for base in sys.path for p in Path(base or ".").glob("nvidia/*/lib/libnvrtc.so.1*"))
-    if not found:
-        pytest.skip("NVRTC is not installed: pip install nvidia-cuda-nvrtc")
-    library = ctypes.CDLL(str(found[-1]))
-    library.nvrtcCreateProgram.argtypes = [
-        ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p,
-        ctypes.c_void_p,
-    ]  # fmt: skip
-    library.nvrtcCompileProgram.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
-    library.nvrtcGetProgramLog.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    library.nvrtcGetProgramLogSize.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
-    library.nvrtcDestroyProgram.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
-    return library
-
-
-def complaints(nvrtc, text, arguments):
-    """What the compiler says of a program: nothing, if all is well."""
-    program = ctypes.c_void_p()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"k.cu", 0, None, None) == 0
-    given = (ctypes.c_char_p * len(arguments))(*(a.encode() for a in arguments))
-    failed = nvrtc.nvrtcCompileProgram(program, len(arguments), given)
-    size = ctypes.c_size_t()
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
-    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    return f"{failed}: {log.value.decode()}" if failed or log.value.strip() else ""
+    return loaded()
 
 
 def variants(name):

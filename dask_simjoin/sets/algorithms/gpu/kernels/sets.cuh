@@ -1,0 +1,184 @@
+// What the kernels of set joins share.  No header is included, so that NVRTC needs none.
+//
+// A block of sets is where each set's tokens begin (int64), and the tokens, ascending.  Sets are sorted by size.
+// KIND says what overlaps are compared with (see `sets.predicate`): a table by the sum of sizes, the product of
+// sizes, or nothing; so kernels know no similarity.  SINK says what becomes of pairs that match.
+
+typedef unsigned long long u64;
+typedef long long i64;
+typedef unsigned int u32;
+
+#define FULL 0xffffffffu
+
+#define SUM 0
+#define PRODUCT 1
+#define NONE 2
+
+#define SELECT 0           // write them
+#define COUNT 1            // add up the products of weights
+#define EACH 2             // add up the weights of each set's partners
+
+struct Sets {
+    const i64* offsets;
+    const int* tokens;
+    __device__ __forceinline__ int size(int k) const { return (int)(offsets[k + 1] - offsets[k]); }
+};
+
+struct Rule {
+    const int* needs;      // of each sum of sizes the least overlap, and the least that is too much; or of all
+    const i64* limits;     // numerator, denominator, whether above, and whether too much is above: for products
+};
+
+__device__ __forceinline__ int least_of_product(const i64* limits, i64 above, int a, int b) {
+    const i64 top = limits[0] * a * b + above, denominator = limits[1];
+    i64 o = (i64)sqrt((double)top / (double)denominator);
+    while (o * o * denominator >= top) o--;
+    while (o * o * denominator < top) o++;
+    return (int)o;
+}
+
+// The least overlap of sets of these sizes that match.
+__device__ __forceinline__ int need_of(Rule rule, int a, int b) {
+#if KIND == SUM
+    return rule.needs[2 * (a + b)];
+#elif KIND == PRODUCT
+    return least_of_product(rule.limits, rule.limits[2], a, b);
+#else
+    return rule.needs[0];
+#endif
+}
+
+// Whether sets of these sizes with at least the overlap that they need do match.
+__device__ __forceinline__ bool matches(Rule rule, int a, int b, int o) {
+#if !EXACTLY
+    return true;
+#elif KIND == SUM
+    return o < rule.needs[2 * (a + b) + 1];
+#elif KIND == PRODUCT
+    return o < least_of_product(rule.limits, rule.limits[3], a, b);
+#else
+    return o < rule.needs[1];
+#endif
+}
+
+#if WORDS
+// Whether the bitmaps of two sets differ in so many bits at most: of bitmaps each token turned one bit over, so
+// those are no more than the tokens that only one of the sets has.
+__device__ __forceinline__ bool bits_near(const u32* left_bits, const u32* right_bits, int p, int c, int most) {
+    int differ = 0;
+#pragma unroll
+    for (int w = 0; w < WORDS; w++)
+        differ += __popc(left_bits[(size_t)p * WORDS + w] ^ right_bits[(size_t)c * WORDS + w]);
+    return differ <= most;
+}
+#endif
+
+// The tokens that two sets have in common, or fewer than `need` once they cannot have as many.
+__device__ __forceinline__ int overlap_of(const int* x, int a, const int* y, int b, int need) {
+    int i = 0, j = 0, o = 0, u = x[0], v = y[0];
+    while (true) {
+        const bool step_x = u <= v, step_y = v <= u;
+        o += step_x && step_y;
+        i += step_x;
+        j += step_y;
+        if (i == a || j == b || o + min(a - i, b - j) < need) return o;
+        if (step_x) u = x[i];
+        if (step_y) v = y[j];
+    }
+}
+
+// Where the merge path of two sets crosses a diagonal: how many tokens of the first lie before it.  Of equal
+// tokens the first set's comes first, so each of its tokens is merged in one part, where its equal is next.
+__device__ __forceinline__ int crossing(const int* x, int a, const int* y, int b, int diagonal) {
+    int low = max(0, diagonal - b), high = min(diagonal, a);
+    while (low < high) {
+        const int i = (low + high) >> 1;
+        if (x[i] <= y[diagonal - 1 - i]) low = i + 1;
+        else high = i;
+    }
+    return low;
+}
+
+// The tokens in common that one of `parts` threads finds, each of which merges an equal part of the path.
+__device__ __forceinline__ int part_of_overlap(const int* x, int a, const int* y, int b, int part, int parts) {
+    const int steps = (a + b + parts - 1) / parts;
+    const int begin = min(part * steps, a + b), end = min(begin + steps, a + b);
+    int i = crossing(x, a, y, b, begin), j = begin - i, o = 0;
+    for (int k = begin; k < end; k++) {
+        if (i < a && (j == b || x[i] <= y[j])) {
+            o += j < b && x[i] == y[j];
+            i++;
+        } else j++;
+    }
+    return o;
+}
+
+struct Told {              // what kernels count
+    u64 pairs;             // that match; of SELECT also where the next is written
+    u64 weight;
+};
+
+struct Found {             // where pairs that match go
+    int* left;
+    int* right;
+    int* overlap;
+    u64 room;
+    const i64* left_weights;
+    const i64* right_weights;
+    u64* left_counts;
+    u64* right_counts;
+    Told* told;
+};
+
+// The next place behind a counter: one addition for all threads of a warp that are here.
+__device__ __forceinline__ u64 next_place(u64* counter) {
+    const u32 active = __activemask(), lane = threadIdx.x & 31;
+    const int first = __ffs(active) - 1;
+    u64 at = 0;
+    if (lane == first) at = atomicAdd(counter, (u64)__popc(active));
+    return __shfl_sync(active, at, first) + __popc(active & ((1u << lane) - 1));
+}
+
+// Take a pair that matches.  `own`: what this thread counted so far, for `tell`.
+__device__ __forceinline__ void take(const Found& found, Told& own, int left, int right, int o) {
+#if SINK == SELECT
+    const u64 at = next_place(&found.told->pairs);
+    if (at < found.room) {
+        found.left[at] = left;
+        found.right[at] = right;
+        found.overlap[at] = o;
+    }
+#elif SINK == COUNT
+    own.pairs++;
+    own.weight += (u64)found.left_weights[left] * (u64)found.right_weights[right];
+#else
+    own.pairs++;
+    atomicAdd(found.left_counts + left, (u64)found.right_weights[right]);
+    atomicAdd(found.right_counts + right, (u64)found.left_weights[left]);
+#endif
+}
+
+// Add up what the threads of a warp counted; all call it.
+__device__ __forceinline__ void tell(const Found& found, Told own) {
+#if SINK != SELECT
+    for (int away = 16; away; away >>= 1) {
+        own.pairs += __shfl_down_sync(FULL, own.pairs, away);
+        own.weight += __shfl_down_sync(FULL, own.weight, away);
+    }
+    if ((threadIdx.x & 31) == 0 && own.pairs) {
+        atomicAdd(&found.told->pairs, own.pairs);
+        atomicAdd(&found.told->weight, own.weight);
+    }
+#endif
+}
+
+#define SINK_PARAMETERS                                                                                        \
+    int *out_left, int *out_right, int *out_overlap, u64 room, const i64 *left_weights,                        \
+        const i64 *right_weights, u64 *left_counts, u64 *right_counts, Told *told
+#define SINK_OF_PARAMETERS                                                                                     \
+    {                                                                                                          \
+        out_left, out_right, out_overlap, room, left_weights, right_weights, left_counts, right_counts, told   \
+    }
+#define SIDE_PARAMETERS                                                                                        \
+    const i64 *left_offsets, const int *left_tokens, const i64 *right_offsets, const int *right_tokens,        \
+        const int *needs, const i64 *limits

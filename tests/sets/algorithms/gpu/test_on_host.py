@@ -1,0 +1,82 @@
+"""The GPU's joins of sets without a GPU: their driver, and their CUDA C++, barriers and all, on the host."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dask_simjoin.sets.methods import PPJoin
+from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
+from tests.sets.algorithms.gpu.cases import METHODS
+from tests.support import host_gpu
+from tests.support.host_fibers import fibers_like_cupy
+from tests.support.profiles import chosen
+from tests.support.sets_joins import (
+    THRESHOLDS,
+    check,
+    check_in_parts,
+    on_device,
+    pairs_of,
+    random_sets,
+    rule_values,
+)
+from tests.support.sets_oracle import block_of, matching
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory):
+    if not host_gpu.available():
+        pytest.skip("there is no g++")
+    with fibers_like_cupy(tmp_path_factory.mktemp("kernels")) as cupy:
+        from dask_simjoin.sets.algorithms.gpu.joiner import JOINER
+
+        yield cupy, JOINER
+
+
+@pytest.mark.parametrize("two", [False, True])
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_pairs_are_those_by_definition(device, method, two):
+    cupy, joiner = device
+    rng = np.random.default_rng(1)
+    rules = [(s, c) for s in SIMILARITIES for c in COMPARISONS]
+    for k, (similarity, comparison) in enumerate(
+        chosen(rules, rules[(METHODS.index(method) + two) % 12 :][:1])
+    ):
+        left, right = (random_sets(rng, 25, 20, (4, 12, 18)[METHODS.index(method) % 3]) for _ in range(2))
+        threshold = rule_values(similarity, THRESHOLDS[k % len(THRESHOLDS)])
+        rule = Rule(similarity, threshold, comparison)
+        check(joiner, left, right if two else None, rule, method, cupy)
+
+
+@pytest.mark.parametrize("method", chosen(METHODS, METHODS[4::8]), ids=str)
+def test_pairs_in_parts_are_all_pairs(device, method):
+    cupy, joiner = device
+    rng = np.random.default_rng(2)
+    q, sets = block_of(random_sets(rng, 40, 30, 12))
+    rule = Rule("jaccard", Fraction("0.6"))
+    check_in_parts(joiner, q, None, rule, method, matching(sets, None, rule), (1, 30), cupy)
+
+
+def test_sets_larger_than_shared_memory(device):
+    cupy, joiner = device
+    first = list(range(13_000))
+    q, _ = block_of([first, first[:-1], first[:12_000], [5, 13_000]])
+    d, _ = block_of([first[1:], [5]])
+    for method in (PPJoin(filter="cpu", verify=way, block=32) for way in "BC"):
+        found = joiner.pairs(on_device(q, cupy), None, Rule("jaccard", Fraction("0.95")), method)
+        assert pairs_of(found) == {(2, 3): 12_999}
+        found = joiner.pairs(*(on_device(one, cupy) for one in (q, d)), Rule("overlap", Fraction(1)), method)
+        overlaps = [[1, 1], [1, 11_999], [1, 12_998], [1, 12_999]]
+        assert pairs_of(found) == {(i, j): o for i, row in enumerate(overlaps) for j, o in enumerate(row)}
+
+
+def test_blocks_without_sets(device):
+    cupy, joiner = device
+    empty, some = (on_device(block_of(sets)[0], cupy) for sets in ([], [[1, 2], [1, 2, 3]]))
+    rule = Rule("jaccard", Fraction("0.5"))
+    for q, d in ((empty, None), (empty, some), (some, empty)):
+        assert len(joiner.pairs(q, d, rule, "auto").left) == 0
+        assert joiner.count(q, d, rule, "auto") == 0
+        assert [one.tolist() for one in joiner.counts(q, d, rule, "auto")] == [
+            [0] * len(one["weights"]) for one in (q, q if d is None else d)
+        ]

@@ -1,0 +1,180 @@
+"""CUDA C++ with barriers without a GPU: a block's threads run on the host in turns, each up to a barrier.
+
+What warps exchange goes through all 32 lanes; where lanes go different ways, each counts as the only one that
+is active.  A kernel that is given arguments of other sizes than it takes, or too few, says so.
+"""
+
+import ctypes
+import subprocess
+
+import numpy as np
+
+from dask_simjoin.engine.gpu.kernels.sources import source
+from tests.support.host_gpu import as_cupy
+
+HOST = r"""
+#include <cmath>
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+#include <tuple>
+#include <utility>
+#include <vector>
+#include <ucontext.h>
+struct Place { unsigned x; };
+static Place threadIdx, blockIdx, blockDim, gridDim;
+struct int2 { int x, y; };
+static int2 make_int2(int x, int y) { return {x, y}; }
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(n)
+#define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
+static const int STACK = 1 << 16;
+
+struct Fiber { ucontext_t context; jmp_buf here; bool begun, ended; char* stack; };
+struct Warp { unsigned long long slots[2][32]; unsigned arrived, turn; };
+static std::vector<Fiber> fibers;
+static std::vector<Warp> warps;
+static ucontext_t host;
+static jmp_buf host_here;
+static unsigned at_barrier, barrier_turn, any_at_barrier, current;
+static void (*body)();
+
+static void leave() { if (!_setjmp(fibers[current].here)) _longjmp(host_here, 1); }
+static void entry() { body(); fibers[current].ended = true; _longjmp(host_here, 1); }
+static void run_block() {
+    unsigned left = blockDim.x;
+    at_barrier = 0;
+    for (auto& warp : warps) warp.arrived = 0;
+    for (unsigned t = 0; t < blockDim.x; t++) fibers[t].begun = fibers[t].ended = false;
+    for (unsigned long long rounds = 0; left; rounds++)
+        for (unsigned t = 0; t < blockDim.x; t++) {
+            Fiber& fiber = fibers[t];
+            if (fiber.ended) continue;
+            current = threadIdx.x = t;
+            if (!_setjmp(host_here)) {
+                if (fiber.begun) _longjmp(fiber.here, 1);
+                fiber.begun = true;
+                getcontext(&fiber.context);
+                fiber.context.uc_stack.ss_sp = fiber.stack;
+                fiber.context.uc_stack.ss_size = STACK;
+                makecontext(&fiber.context, entry, 0);
+                setcontext(&fiber.context);
+            }
+            if (fibers[current].ended) left--;
+        }
+}
+static void __syncthreads() {
+    const unsigned turn = barrier_turn;
+    if (++at_barrier == blockDim.x) { at_barrier = 0; barrier_turn++; }
+    while (turn == barrier_turn) { leave(); threadIdx.x = current; }
+}
+static unsigned long long* exchange(unsigned mask, unsigned long long value) {
+    const unsigned lane = current & 31;
+    Warp& warp = warps[current >> 5];
+    static unsigned long long alone[32];
+    if (mask == 1u << lane) { alone[lane] = value; return alone; }
+    if (mask != ~0u) { fprintf(stderr, "a mask of some lanes\n"); abort(); }
+    const unsigned turn = warp.turn;
+    warp.slots[turn & 1][lane] = value;
+    if (++warp.arrived == 32) { warp.arrived = 0; warp.turn++; }
+    while (turn == warp.turn) { leave(); threadIdx.x = current; }
+    return warp.slots[turn & 1];
+}
+static void __syncwarp(unsigned mask = ~0u) { exchange(mask, 0); }
+static unsigned __ballot_sync(unsigned mask, bool held) {
+    unsigned long long* all = exchange(mask, held);
+    unsigned found = 0;
+    for (int k = 0; k < 32; k++) found |= (unsigned)(all[k] != 0) << k;
+    return found & mask;
+}
+static bool __any_sync(unsigned mask, bool held) { return __ballot_sync(mask, held); }
+template <class T> T __shfl_sync(unsigned mask, T value, int lane) { return (T)exchange(mask, value)[lane]; }
+template <class T> T __shfl_down_sync(unsigned mask, T value, int away) {
+    const int from = (current & 31) + away;
+    return (T)exchange(mask, value)[from < 32 ? from : current & 31];
+}
+static unsigned __activemask() { return 1u << (current & 31); }
+template <class T> T min(T a, T b) { return a < b ? a : b; }
+template <class T> T max(T a, T b) { return a > b ? a : b; }
+static int __popc(unsigned a) { return __builtin_popcount(a); }
+static int __ffs(int a) { return __builtin_ffs(a); }
+template <class T> T atomicAdd(T* at, T more) { T old = *at; *at += more; return old; }
+template <class T> T atomicXor(T* at, T other) { T old = *at; *at ^= other; return old; }
+
+static void** given;
+template <class... P, size_t... K>
+static void call(void (*kernel)(P...), std::index_sequence<K...>) { kernel(*(P*)given[K]...); }
+template <class... P>
+static const char* check(void (*)(P...), const int* sizes, int number) {
+    const int wanted[] = {(int)sizeof(P)...};
+    if (number != (int)sizeof...(P)) return "a wrong number of arguments";
+    for (int k = 0; k < number; k++) {
+        static char said[99];
+        snprintf(said, 99, "argument %d has %d bytes, not %d", k, sizes[k], wanted[k]);
+        if (sizes[k] != wanted[k]) return said;
+    }
+    return nullptr;
+}
+template <class... P>
+static void call_all(void (*kernel)(P...)) { call(kernel, std::index_sequence_for<P...>()); }
+"""
+
+RUN = r"""
+extern "C" const char* run(unsigned host_blocks, unsigned host_threads, void** arguments, const int* sizes,
+                           int number) {
+    const char* wrong = check(NAME, sizes, number);
+    if (wrong) return wrong;
+    if (host_threads % 32 || host_threads > 1024) return "threads that make no warps";
+    given = arguments;
+    body = [] { call_all(NAME); };
+    gridDim.x = host_blocks;
+    blockDim.x = host_threads;
+    while (fibers.size() < host_threads) {
+        fibers.emplace_back();
+        fibers.back().stack = (char*)malloc(STACK);
+    }
+    warps.resize(host_threads / 32);
+    for (blockIdx.x = 0; blockIdx.x < host_blocks; blockIdx.x++) run_block();
+    return nullptr;
+}
+"""
+
+
+def compiled(name, function, folder, **constants):
+    """Compile a kernel for the host: what CuPy's kernels are called with."""
+    label = "-".join(f"{key}{int(value)}" for key, value in sorted(constants.items()))
+    path, library = folder / f"{function}-{label}.cpp", folder / f"{function}-{label}.so"
+    if not library.exists():
+        text = source(name, **constants).replace("extern __shared__ int shared[]", "static int shared[12288]")
+        path.write_text(HOST + text + RUN.replace("NAME", function))
+        options = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-U_FORTIFY_SOURCE"]
+        subprocess.run(["g++", *options, path, "-o", library], check=True)
+    run = ctypes.CDLL(str(library)).run
+    run.restype = ctypes.c_char_p
+
+    def launch(blocks, threads, arguments, *, shared_mem=0):
+        assert 0 < blocks[0] < 1 << 31 and 0 <= shared_mem <= 48 << 10
+        held = [_held(argument) for argument in arguments]
+        pointers = (ctypes.c_void_p * len(held))(*(one.ctypes.data for one in held))
+        sizes = (ctypes.c_int * len(held))(*(one.itemsize for one in held))
+        wrong = run(ctypes.c_uint(blocks[0]), ctypes.c_uint(threads[0]), pointers, sizes, len(held))
+        assert wrong is None, f"{function}: {wrong.decode()}"
+
+    return launch
+
+
+def _held(value):
+    """An argument where it can be read from: of an array its address."""
+    if isinstance(value, np.ndarray):
+        assert value.flags.c_contiguous
+        value = np.uint64(value.ctypes.data)
+    assert isinstance(value, np.generic), f"{value!r} has no type of NumPy"
+    return np.array([value])
+
+
+def fibers_like_cupy(folder, memory=1 << 34):
+    """Give a module `cupy` made of NumPy, whose kernels run so: see `host_gpu.as_cupy`."""
+    return as_cupy(folder, compiled, ("dask_simjoin.engine.gpu", "dask_simjoin.sets.algorithms.gpu"), memory)

@@ -1,0 +1,113 @@
+"""What a joiner tells of blocks of sets, compared with the definition."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from dask_simjoin.sets.predicate import NONE, PRODUCT
+from tests.support.sets_oracle import block_of, matching
+
+THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "1/3", "1")]
+
+
+def rule_values(similarity, threshold):
+    """A threshold that is a share, or a number of tokens about as strict."""
+    return Fraction(1 + int(5 * threshold)) if similarity == "overlap" else threshold
+
+
+def on_device(block, xp):
+    """A block whose arrays are of another module; None as it is."""
+    if block is None:
+        return None
+    return {key: xp.asarray(one) if isinstance(one, np.ndarray) else one for key, one in block.items()}
+
+
+def dense_matching(left, right, rule):
+    """Pairs -> overlap of blocks, all compared at once: for many sets of few tokens."""
+    same, right = right is None, left if right is None else right
+    tables, sizes = [], []
+    for block in (left, right):
+        size = np.diff(block["offsets"])
+        table = np.zeros((len(size), max(left["universe"], right["universe"])), np.float32)
+        table[np.repeat(np.arange(len(size)), size), block["tokens"]] = 1
+        tables.append(table)
+        sizes.append(size)
+    overlap = (tables[0] @ tables[1].T).astype(np.int64)
+    a, b = sizes[0][:, None], sizes[1][None, :]
+    limits = rule.limits(int(a.max()), int(b.max()))
+    value = overlap * limits.denominator * (overlap if limits.kind == PRODUCT else 1)
+    bound = limits.numerator * (1 if limits.kind == NONE else a * b if limits.kind == PRODUCT else a + b)
+    found = value >= bound + limits.above
+    if limits.exact:
+        found &= value < bound + limits.more_above
+    if same:
+        found &= np.arange(len(overlap))[:, None] < np.arange(len(overlap))[None, :]
+    pairs = np.argwhere(found).tolist()
+    return {(i, j): int(overlap[i, j]) for i, j in pairs}
+
+
+def random_sets(rng, number, universe, most):
+    """Sets of tokens of which the last are frequent, some of them next to equal."""
+    weights = np.arange(1.0, universe + 1)
+    weights /= weights.sum()
+    found = []
+    for k in range(number):
+        if k % 3 and found:  # one of those before, but for a token or two
+            some = set(found[rng.integers(len(found))])
+            some ^= set(rng.choice(universe, rng.integers(1, 3)).tolist())
+        else:
+            some = set(rng.choice(universe, rng.integers(1, most), replace=False, p=weights).tolist())
+        found.append(sorted(some or {0}))
+    return found
+
+
+def pairs_of(found):
+    """Pairs -> overlap, each of them once."""
+    left, right, overlap = (column.tolist() for column in found[:3])
+    pairs = list(zip(left, right, strict=True))
+    assert len(set(pairs)) == len(pairs)
+    return dict(zip(pairs, overlap, strict=True))
+
+
+def check_blocks(joiner, q, d, rule, method, expected, xp=np):
+    """Compare all that a joiner tells of two blocks, or of one, with the pairs that match."""
+    q, d = on_device(q, xp), on_device(d, xp)
+    found = joiner.pairs(q, d, rule, method)
+    assert found.next is None
+    assert pairs_of(found) == expected
+    weights = [np.asarray(side["weights"].tolist()) for side in (q, q if d is None else d)]
+    assert joiner.count(q, d, rule, method) == sum(int(weights[0][i] * weights[1][j]) for i, j in expected)
+    counts = [np.zeros(len(w), np.int64) for w in weights]
+    if d is None:
+        counts[1] = counts[0]
+    for i, j in expected:
+        counts[0][i] += weights[1][j]
+        counts[1][j] += weights[0][i]
+    told = joiner.counts(q, d, rule, method)
+    assert [side.tolist() for side in told] == [side.tolist() for side in counts]
+    counters = joiner.counters(q, d, rule, method)
+    assert counters.pairs == len(expected)
+    assert counters.candidates >= counters.verified >= counters.pairs
+
+
+def check_in_parts(joiner, q, d, rule, method, expected, limits, xp=np):
+    """Compare pairs that a joiner finds by and by; return the most of one time for each limit."""
+    q, d = on_device(q, xp), on_device(d, xp)
+    longest = []
+    for limit in limits:
+        found, start, most = [], 0, 0
+        while start is not None:
+            part = joiner.pairs(q, d, rule, method, limit=limit, start=start)
+            found += zip(part.left.tolist(), part.right.tolist(), strict=True)
+            assert part.next is None or part.next > start
+            most, start = max(most, len(part.left)), part.next
+        assert sorted(found) == sorted(expected)
+        longest.append(most)
+    return longest
+
+
+def check(joiner, left, right, rule, method, xp=np):
+    """Compare all that a joiner tells of two lists of sets, or of one, with the definition."""
+    q, q_sets = block_of(left)
+    d, d_sets = (None, None) if right is None else block_of(right)
+    check_blocks(joiner, q, d, rule, method, matching(q_sets, d_sets, rule), xp)
