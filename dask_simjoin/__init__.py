@@ -15,6 +15,7 @@ from dask_simjoin.api.profile import profile
 from dask_simjoin.api.row_id import with_row_id
 from dask_simjoin.api.self_join import self_join
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
+from dask_simjoin.sets.reports import set_plan, set_profile
 from dask_simjoin.sets.verbs import count_set_pairs, set_join, set_neighbor_counts, set_self_join
 
 __version__ = "0.1.0"
@@ -38,6 +39,8 @@ __all__ = [
     "self_join",
     "set_join",
     "set_neighbor_counts",
+    "set_plan",
+    "set_profile",
     "set_self_join",
     "with_row_id",
 ]

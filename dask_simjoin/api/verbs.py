@@ -18,6 +18,7 @@ from dask_simjoin.cluster.verbs import dbscan, optics
 from dask_simjoin.options import requests
 from dask_simjoin.options.groups import Coordinates
 from dask_simjoin.sets import requests as sets
+from dask_simjoin.sets.reports import set_plan, set_profile
 from dask_simjoin.sets.verbs import count_set_pairs, set_join, set_neighbor_counts, set_self_join
 
 
@@ -58,6 +59,8 @@ VERBS = {
         Verb(sets.SetJoin, set_join),
         Verb(sets.SetNeighborCounts, set_neighbor_counts),
         Verb(sets.CountSetPairs, count_set_pairs),
+        Verb(sets.SetPlanned, set_plan),
+        Verb(sets.SetProfile, set_profile),
         Verb(requests.Plan, plan),
         Verb(requests.Profile, profile),
         Verb(requests.RowId, with_row_id),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, in_table
 from dask_simjoin.metrics.types import Columns, Frame
@@ -42,7 +43,7 @@ def resolve_two(asked: TwoTables, left: Frame, right: Frame, eps: object) -> Joi
     return replace(first, other=second)
 
 
-def check_one_table(asked: TwoTables) -> None:
+def check_one_table(asked: Any) -> None:
     """Refuse options of two tables where there is but one."""
     if any(side is not None for side in (asked.left_on, asked.right_on, asked.left_id, asked.right_id)):
         raise OptionError(

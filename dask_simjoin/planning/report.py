@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from dask.utils import format_bytes
 
-from dask_simjoin.options.optional import new_axes
 from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.block_report import BlockReport
 from dask_simjoin.planning.checks import NEED
 from dask_simjoin.planning.outputs import directions
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.svg import Matrix, matrix, plot, svg
 from dask_simjoin.planning.task_counts import describe_tasks, making_tasks
 
 MAX_NAMES = 6
@@ -24,7 +22,7 @@ MAX_NAMES = 6
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class PlanReport:
+class PlanReport(BlockReport):
     """What a join would run, and what it would give.  Chunks of two tables are numbered by table.
 
     Print it for a summary; a notebook shows a table and a picture of the block pairs.
@@ -98,9 +96,6 @@ class PlanReport:
     def engine(self) -> str:
         return self._engine()
 
-    _drawn: ClassVar[str] = "pairs"
-    """What the pictures show of block pairs."""
-
     def _result_rows(self, unordered: float) -> float:
         return unordered * directions(self.spec) + (self.rows if self.spec.include_self else 0)
 
@@ -128,22 +123,6 @@ class PlanReport:
             "pairs_high": high, "bytes": pairs * self.plan.pair_bytes, "partitions": plan.slices,
             "seconds": plan.seconds,
         })  # fmt: skip
-
-    def __repr__(self) -> str:
-        facts = self._facts()
-        width = max(len(name) for name, _ in facts)
-        return "\n".join([self._title(), *(f"  {name:<{width}}  {text}" for name, text in facts)])
-
-    def _repr_html_(self) -> str:
-        facts = "".join(
-            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
-            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
-            for name, text in self._facts()
-        )
-        return (
-            f"<div><p><b>{html.escape(self._title())}</b></p><table><tbody>{facts}</tbody></table>"
-            f"{self.svg() if max(self._sides) > 1 else ''}</div>"
-        )
 
     def _title(self) -> str:
         return f"Plan of a {'join of two tables' if self._two else 'self-join'}, {self._within()}"
@@ -238,34 +217,6 @@ class PlanReport:
         """Query chunks and data chunks."""
         sides = self.plan.chunks.sides
         return len(sides[0]), len(sides[-1])
-
-    def _matrix(self) -> Matrix:
-        """What the pictures show."""
-        blocks = self.to_frame()
-        query, data, drawn = (blocks[n].to_numpy() for n in ("query_chunk", "data_chunk", self._drawn))
-        return matrix(query, data, drawn, self._sides, self._drawn)
-
-    def svg(self) -> str:
-        """The block pairs as a picture, in SVG.
-
-        Rows are query chunks and columns data chunks; the more pairs (of nearest neighbours: candidates),
-        the darker, on a logarithmic scale.  Gray cells give none, and white ones are not joined.
-        """
-        return svg(self._matrix(), self._title())
-
-    def plot(self, ax: Any = None) -> Any:
-        """The block pairs as a picture, by matplotlib.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; default: a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
-        return plot(self._matrix(), new_axes(ax), self._title())
 
 
 def _listed(names: Sequence[Any]) -> str:

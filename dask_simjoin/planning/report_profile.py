@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -47,11 +48,19 @@ class ProfileReport:
     rows: int
     counters: Counters
 
+    about: ClassVar[Mapping[str, str]] = ABOUT
+    """The numbers that are told, and what they count."""
+
+    counted: ClassVar[tuple[str, ...]] = COUNTED
+    """Those that the picture compares."""
+
+    title: ClassVar[str] = "Profile of a self-join"
+
     @property
     def numbers(self) -> dict[str, float]:
         """What was counted, by name; what the method does not tell is not there."""
         told = self.counters.numbers
-        return {name: told[name] for name in ABOUT if name in told}
+        return {name: told[name] for name in self.about if name in told}
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -67,7 +76,7 @@ class ProfileReport:
             ``value`` and ``about``, what it is; seconds of steps are named "seconds: step".
         """
         steps = [(f"seconds: {step}", time, "of this step") for step, time in self.seconds.items()]
-        lines = [*((name, value, ABOUT[name]) for name, value in self.numbers.items()), *steps]
+        lines = [*((name, value, self.about[name]) for name, value in self.numbers.items()), *steps]
         return pd.DataFrame(
             {"value": [float(line[1]) for line in lines], "about": [line[2] for line in lines]},
             index=pd.Index([line[0] for line in lines], name="number"),
@@ -77,7 +86,7 @@ class ProfileReport:
         facts = self._facts()
         width = max(len(name) for name, _ in facts)
         lines = (f"  {name:<{width}}  {text}" for name, text in facts)
-        return "\n".join(["Profile of a self-join", *lines])
+        return "\n".join([self.title, *lines])
 
     def _repr_html_(self) -> str:
         facts = "".join(
@@ -85,7 +94,7 @@ class ProfileReport:
             f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
             for name, text in self._facts()
         )
-        return f"<table><caption>Profile of a self-join</caption>{facts}</table>{self.svg()}"
+        return f"<table><caption>{self.title}</caption>{facts}</table>{self.svg()}"
 
     def _facts(self) -> list[tuple[str, str]]:
         numbers = [(name.replace("_", " "), shown(name, value)) for name, value in self.numbers.items()]
@@ -93,7 +102,7 @@ class ProfileReport:
         return [("engine", self.engine), ("rows", f"{self.rows:,}"), *numbers, *steps]
 
     def _bars(self) -> list[tuple[str, float]]:
-        return [(name, value) for name, value in self.numbers.items() if name in COUNTED]
+        return [(name, value) for name, value in self.numbers.items() if name in self.counted]
 
     def svg(self) -> str:
         """Return a picture of the numbers, as bars on a scale of logarithms, in SVG."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
+from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.groups import Kept, Size, about
 from dask_simjoin.options.requests import ANTI, HOW, SEMI, How, check_how
 from dask_simjoin.options.resolve import keeping
+from dask_simjoin.options.resolve_two import check_one_table
 from dask_simjoin.sets.methods import CHOICES, SetMethod
 from dask_simjoin.sets.resolve import resolve, resolve_two, without_names
 from dask_simjoin.sets.spec import SetSpec
@@ -91,13 +93,14 @@ class SetNeighborCounts(CountSetPairs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetJoin(SetOptions, Kept):
-    """Ask for the pairs of two tables whose sets match, or for rows of the left one in some or in none."""
+class SetProfile(CountSetPairs):
+    """Ask what a self-join of sets does."""
 
-    other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
-    on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
-    threshold: Threshold | None = field(default=None, kw_only=False, metadata=THRESHOLD)
-    how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
+
+@dataclass(frozen=True, kw_only=True)
+class TwoTables(SetOptions, Kept):
+    """Ask for something of the rows of two tables, whose columns may be called otherwise."""
+
     left_on: Hashable | None = field(default=None, metadata=about("column of sets of the left table"))
     right_on: Hashable | None = field(default=None, metadata=about("column of sets of the right table"))
     id: Hashable | None = field(default=None, metadata=about("column that names rows"))
@@ -107,9 +110,39 @@ class SetJoin(SetOptions, Kept):
     )
     return_similarity: bool = field(default=False, metadata=about("add each pair's similarity"))
 
+
+@dataclass(frozen=True, kw_only=True)
+class SetJoin(TwoTables):
+    """Ask for the pairs of two tables whose sets match, or for rows of the left one in some or in none."""
+
+    other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
+    on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
+    threshold: Threshold | None = field(default=None, kw_only=False, metadata=THRESHOLD)
+    how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
+
     def spec(self, left: Frame, right: Frame) -> SetSpec:
         """Resolve it for frames like `left` and `right`."""
         check_how(self.how, "other.simjoin.set_join(frame, on, threshold, how='left')")
         columns, ids = (self.on, self.left_on, self.right_on), (self.id, self.left_id, self.right_id)
         spec = keeping(self, resolve_two(self, left, right, columns, ids), left, right)
         return without_names(spec) if self.how in (SEMI, ANTI) else spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPlanned(TwoTables):
+    """Ask for the plan of a self-join of sets, or of a join of two tables."""
+
+    on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
+    threshold: Threshold | None = field(default=None, kw_only=False, metadata=THRESHOLD)
+    other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
+
+    def planned(self) -> SetSelfJoin | SetJoin:
+        """The request that is to be planned."""
+        kind: type[SetSelfJoin] | type[SetJoin] = SetSelfJoin if self.other is None else SetJoin
+        if self.threshold is None:
+            raise OptionTypeError("threshold= is missing: use set_plan(on, threshold, ...).")
+        if self.other is None:
+            check_one_table(self)
+        own = {option.name for option in fields(self)}
+        shared: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(kind) if f.name in own}
+        return kind(**shared)

@@ -20,6 +20,11 @@ from dask_simjoin.sets.spec import SetSpec
 
 def whole_sets(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[SetChunk]:
     """Make one chunk of each of one plain frame or two; refuses ids that repeat, where they are needed."""
+    return chunks_of(read_whole(frames, spec, with_ids))
+
+
+def read_whole(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[ReadSets]:
+    """Read one plain frame or two; see `whole_sets`."""
     sides = [spec, *([spec.right] if len(frames) > 1 else [])]
     read: list[ReadSets] = []
     for which, frame, own in zip(TABLES if len(frames) > 1 else [None], frames, sides, strict=False):
@@ -28,6 +33,11 @@ def whole_sets(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[S
             read.append(read_sets(frame, own))
             if with_ids:
                 check_summaries([summarise_ids(read[-1]["ids"], own.id)], own.id)
+    return read
+
+
+def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
+    """Put the tokens of all tables in one order, and make a chunk of each."""
     merged = merge(*(one["vocabulary"] for one in read)) if len(read) > 1 else None
     whole = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
     chunks = []
