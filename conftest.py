@@ -1,8 +1,14 @@
 """The option `--all`; and modules whose examples need CuPy and cuDF, and cannot be collected everywhere."""
 
 import importlib.util
+import os
 import re
+import sys
 from pathlib import Path
+
+# keep bytecode, whatever images say: tests start dozens of processes, which would compile all modules each
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 HERE = Path(__file__).parent
 NEEDS = re.compile(r"^import (cupy|cudf)$", re.MULTILINE)

@@ -42,6 +42,13 @@ def run(cache):
 def test_a_kernel_is_compiled_once_and_then_found_without_loading_the_compiler(tmp_path):
     assert run(tmp_path) == ["[0, 0, 0", "2 True\n"]  # with what it calls
     assert run(tmp_path) == ["[0, 0, 0", "0 False\n"]
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_damaged_kernel_is_compiled_again(tmp_path):
+    """By default its parts: half a file is none, and what is not there is compiled."""
+    run(tmp_path)
     for path in tmp_path.rglob("*.nbc"):
         path.write_bytes(path.read_bytes()[:-1])
     assert run(tmp_path) == ["[0, 0, 0", "2 True\n"]
