@@ -7,6 +7,7 @@ import os
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
+import dask
 import pytest
 from distributed import Client, LocalCluster
 from hypothesis import settings
@@ -70,6 +71,16 @@ def pytest_terminal_summary(terminalreporter, config):
 def two_workers():
     """A cluster of two processes, for all tests that leave it as it is."""
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def mortal_workers():
+    """Another, of which workers are killed: each comes back as another process."""
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 10}),
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+    ):
         yield cluster
 
 

@@ -12,7 +12,7 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from dask_simjoin.cluster import verbs
 from dask_simjoin.cluster.expressions import optics as graph_optics
@@ -69,16 +69,6 @@ def until(condition, what):
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)
-
-
-@pytest.fixture(scope="module")
-def mortal_workers():
-    """A cluster of which workers are killed: each comes back as another process."""
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 10}),
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
-    ):
-        yield cluster
 
 
 @pytest.fixture

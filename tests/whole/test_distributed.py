@@ -11,7 +11,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.planning import resources as cluster
@@ -99,13 +99,6 @@ def test_the_budget_is_of_the_workers(client, x):
     assert plan.budget.chunk == min(memory // 12, 256 * 2**20)
 
 
-@pytest.fixture(scope="module")
-def mortal_workers():
-    """A cluster of which workers are killed: each comes back as another process."""
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
-        yield cluster
-
-
 @pytest.mark.parametrize(
     "partitioning",
     ["entity", *(pytest.param(way, marks=pytest.mark.slow) for way in ("tasks", "p2p"))],
@@ -115,10 +108,7 @@ def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, monkeypa
     x = np.random.default_rng(3).uniform(size=(40_000, 2))
     eps = 0.01
     expected = frame_of(x).simjoin.self_join(eps)
-    with (
-        Client(mortal_workers) as client,
-        dask.config.set({"distributed.scheduler.allowed-failures": 10}),
-    ):
+    with Client(mortal_workers) as client:
         client.wait_for_workers(2, timeout=PATIENCE)
         source = dd.from_map(
             slow_part, range(10), x=x, size=4000, meta=frame_of(x[:0]), enforce_metadata=False

@@ -72,7 +72,9 @@ class Regions:
         cut = np.unique(self.dim)
         lower, upper = self.lower[:, cut], self.upper[:, cut]
         low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # some leaf ends there or before
-        return cut, low, np.where(upper <= lower.max(axis=0), upper, np.inf)
+        high = np.where(upper <= lower.max(axis=0), upper, np.inf)
+        # of one order in memory, for which kernels are compiled
+        return cut, np.ascontiguousarray(low), np.ascontiguousarray(high)
 
 
 def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np.ndarray, reach: float,

@@ -110,11 +110,11 @@ def traits(constants, together):
 
 def few(every, together):
     """Variants that have all the traits of all: every combination of so many constants."""
-    seen, found = set(), []
-    for constants in every:
-        if not traits(constants, together) <= seen:
-            seen |= traits(constants, together)
-            found.append(constants)
+    missing, found = set().union(*(traits(constants, together) for constants in every)), []
+    while missing:
+        best = max(every, key=lambda constants: len(traits(constants, together) & missing))
+        missing -= traits(best, together)
+        found.append(best)
     return found
 
 
