@@ -152,8 +152,8 @@ class Joiner(Protocol):
         `drawn`: some of the points, if there are any to tell more from.
         """
 
-    def build(self, x: Array, layout: Layout | SearchLayout) -> Index:
-        """Index of a chunk, for joins or for searches, as its layout says."""
+    def build(self, x: Array, layout: Layout | SearchLayout, threads: int = 1) -> Index:
+        """Index of a chunk, for joins or for searches, as its layout says; `threads`: to share the work."""
 
     def points(self, index: Index, layout: Layout) -> Array:
         """Coordinates (n, d), float64, of an index's points, in its order."""

@@ -38,12 +38,12 @@ class Chunks(LabelledExpr):
     """Index chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
 
     `pieces` and `layout`: how chunks are gathered from what the frozen expression gives; None: those
-    are the chunks.
+    are the chunks.  `threads`: that index a chunk together.
     """
 
     _label = "simjoin_index"
-    _parameters = ["frozen", "pieces", "layout"]
-    _defaults = {"pieces": None, "layout": None}
+    _parameters = ["frozen", "pieces", "layout", "threads"]
+    _defaults = {"pieces": None, "layout": None, "threads": 1}
 
     def _divisions(self) -> Any:
         pieces = self.operand("pieces")
@@ -61,7 +61,10 @@ class Chunks(LabelledExpr):
         for i, chunk in enumerate(pieces):
             rows = [(start, stop) for _, start, stop in chunk]
             parts = (TaskRef(keys[n]) for n, _, _ in chunk)
-            layer[(self._name, i)] = Task((self._name, i), gather_chunk, self.operand("layout"), rows, *parts)
+            layout, threads = self.operand("layout"), self.operand("threads")
+            layer[(self._name, i)] = Task(
+                (self._name, i), gather_chunk, layout, rows, *parts, threads=threads
+            )
         return layer
 
 
@@ -99,10 +102,12 @@ class BothChunks(LabelledExpr):
 
 
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
-                   layout: Layout | SearchLayout, with_ids: bool) -> Chunks | Unpacked:  # fmt: skip
+                   layout: Layout | SearchLayout, with_ids: bool,
+                   threads: int) -> Chunks | Unpacked:  # fmt: skip
     """Make the chunks of a table.
 
-    `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed.
+    `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed;
+    `threads`: that index a chunk together.
     """
     each = list(enumerate(sources))
     if is_shuffled(chunks):
@@ -113,7 +118,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     if chunks.are_partitions(sources):
         return Chunks(FrozenSource(map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)))
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
-    return Chunks(FrozenSource(read), chunks.pieces, layout)
+    return Chunks(FrozenSource(read), chunks.pieces, layout, threads)
 
 
 def _packed(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: list[Fingerprint],

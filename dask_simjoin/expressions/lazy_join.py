@@ -72,4 +72,6 @@ class LazyJoin(LabelledExpr):
         if chunks.method is not None:
             check_shuffle(chunks.method, self.operand("spec").settings.cluster)
         spec = replace(spec, dims=self.plan.dims)
-        return indexed_chunks(source, spec, sources, chunks, self.plan.layout, self.goal.with_ids)
+        return indexed_chunks(
+            source, spec, sources, chunks, self.plan.layout, self.goal.with_ids, self.plan.threads
+        )

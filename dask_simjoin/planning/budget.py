@@ -47,6 +47,8 @@ class Resources:
         Processes with memory of their own, between which chunks move.
     shared : int or None
         Bytes for each of this process's threads, which share its memory; None: they do not, or are not known.
+    together : int
+        Threads of the smallest worker, or of this process, that can do one task's work together.
     """
 
     threads: int = 1
@@ -56,6 +58,11 @@ class Resources:
     gpu: bool = False
     workers: int = 1
     shared: int | None = None
+    together: int = 1
+
+    def for_each(self, chunks: int) -> int:
+        """Count the threads that index one of so many chunks together: those that would be idle."""
+        return max(1, min(self.together, self.threads // max(1, chunks)))
 
 
 @dataclass(frozen=True)

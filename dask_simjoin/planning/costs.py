@@ -90,6 +90,9 @@ LEAST_PIECE, LEAST_CLUSTER_PIECE = 0.02, 0.05
 SPLIT = 0.5
 """How much longer it takes to compare rows of different chunks, besides: they are in no common order."""
 
+TOGETHER = 0.85
+"""Share of the work of an index that threads share."""
+
 LEAST_ROWS = 1024
 """Rows of queries of a piece."""
 
@@ -183,8 +186,10 @@ class Costs:
         """Seconds from what was read to the last index; `tasks`: that it takes, block pairs besides."""
         rates, threads, rows = self.rates, self.have.threads, chunks.rows
         largest, whole = float(rows.max(initial=0.0)), float(rows.sum())
-        # chunks are not cut while they are indexed
-        seconds = max(whole / threads, largest) * self._row(rates.build, rates.build_number)
+        # a chunk is indexed by threads that would be idle, and not as fast as several chunks
+        helpers = 1 if chunks.method is not None else self.have.for_each(len(chunks))
+        alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
+        seconds = max(whole / threads, alone) * self._row(rates.build, rates.build_number)
         if chunks.method is not None:
             factor = self._shuffle(chunks.method) / threads
             seconds += factor * whole * self._row(rates.shuffle, rates.shuffle_number)

@@ -67,6 +67,8 @@ class Plan(BlockPairs):
         What a thread is expected to take for them.
     expected : float
         Seconds from the first task to the last.
+    threads : int
+        That index a chunk together.
     """
 
     layout: AnyLayout
@@ -86,6 +88,7 @@ class Plan(BlockPairs):
     parts: np.ndarray = field(kw_only=True)
     seconds: np.ndarray = field(kw_only=True)
     expected: float = field(kw_only=True)
+    threads: int = field(default=1, kw_only=True)
 
     @property
     def rows(self) -> int:
@@ -199,6 +202,7 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         parts=parts,
         seconds=seconds,
         expected=costs.expected(made, seconds),
+        threads=have.for_each(len(chunks)),
         doubts=tables.doubts(found if goal.k is None else None),
     )
     if chunks.method is not None:

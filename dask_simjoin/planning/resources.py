@@ -46,12 +46,14 @@ def resources(library: str) -> Resources:
         memory = min(each, default=own) // many
         return Resources(max(1, threads), memory, True, gpu=True, workers=max(1, len(workers)))
     if client is None:
-        return Resources(threads=local, shared=MEMORY_LIMIT // local)
+        together = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
+        return Resources(threads=local, shared=MEMORY_LIMIT // local, together=together)
     limited = [(w["memory_limit"], w["nthreads"]) for w in workers.values() if w["memory_limit"]]
     memory = min((max(limit - ITSELF, limit // 3) // n for limit, n in limited), default=None)
     threads = sum(w["nthreads"] for w in workers.values())
     limit = min((limit for limit, _ in limited), default=None)
-    return Resources(max(1, threads), memory, True, limit, workers=max(1, len(workers)))
+    together = min((w["nthreads"] for w in workers.values()), default=1)
+    return Resources(max(1, threads), memory, True, limit, workers=max(1, len(workers)), together=together)
 
 
 def shuffle_method(configured: str | None, have: Resources, size: float, partitions: int,

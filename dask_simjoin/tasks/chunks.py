@@ -123,8 +123,12 @@ def seen_chunk(seen: Seen, rows: int, spec: JoinSpec, layout: Layout | SearchLay
     return gather_chunk(layout, [(0, rows)], read)
 
 
-def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows) -> Chunk:
-    """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts."""
+def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows,
+                 threads: int = 1) -> Chunk:  # fmt: skip
+    """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts.
+
+    `threads`: that share the work.
+    """
     x, ids = [], []
     extra: dict[str, list[Array | Frame]] = {name: [] for name in EXTRA if name in parts[0]}
     for (start, stop), part in zip(rows, parts, strict=True):
@@ -137,7 +141,7 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
         for name, some in extra.items():
             some.append(some_rows(part[name], start, stop))  # type: ignore[literal-required]
     whole = {name: stacked(some, parts[0]["example"]) for name, some in [("x", x), *extra.items()]}
-    chunk = indexed(whole.pop("x"), joined(ids), layout, parts[0]["example"], whole)
+    chunk = indexed(whole.pop("x"), joined(ids), layout, parts[0]["example"], whole, threads)
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
 
 
@@ -158,9 +162,9 @@ def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
 
 
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
-             extra: dict[str, Array | Frame]) -> Chunk:  # fmt: skip
-    """Index points; `extra`: what else is known of them, in their order."""
-    return named_rows(joiner_for(example).build(x, layout), ids, example, extra)
+             extra: dict[str, Array | Frame], threads: int = 1) -> Chunk:  # fmt: skip
+    """Index points; `extra`: what else is known of them, in their order; `threads`: that share the work."""
+    return named_rows(joiner_for(example).build(x, layout, threads), ids, example, extra)
 
 
 def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | Frame]) -> Chunk:

@@ -48,10 +48,10 @@ class CpuJoiner:
         moments = lower, upper, mean, variance
         return _module(name).layout(options_of(method, name), *moments, threshold, norm, drawn)
 
-    def build(self, x: np.ndarray, layout: Layout | NearestLayout) -> Index:
+    def build(self, x: np.ndarray, layout: Layout | NearestLayout, threads: int = 1) -> Index:
         if isinstance(layout, NearestLayout):
-            return cpu_nearest.build(x, np.arange(len(x)), layout)
-        return _module(layout.method).build(x, layout)
+            return cpu_nearest.build(x, np.arange(len(x)), layout, threads)
+        return _module(layout.method).build(x, layout, threads)
 
     def points(self, index: Index, layout: Layout) -> np.ndarray:
         return _module(layout.method).points(index)[: len(index["order"]) - SWEEP_LANES]

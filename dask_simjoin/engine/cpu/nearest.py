@@ -18,11 +18,12 @@ from dask_simjoin.engine.index.cpu_nearest import (
     make_nearest_layout,
     smallest_names,
 )
+from dask_simjoin.engine.threads import shared_out
 
 Index = dict[str, Any]
 
 
-def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout) -> Index:
+def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout, threads: int = 1) -> Index:
     """Index of a chunk's points, to be searched and to search with: a plain dict of arrays.
 
     Parameters
@@ -32,9 +33,12 @@ def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout) -> Index:
         What neighbours are called by; not negative, each once in a frame.
     layout : NearestLayout
         Of all chunks that are to meet.
+    threads : int, optional
+        That share the work.
     """
     n, d = x.shape
-    order = kdorder.kd_order(x, layout.cut.first(n, tiles.TILE, CUTS), tiles.TILE, layout.fan_out)
+    cut = layout.cut.first(n, tiles.TILE, CUTS)
+    order = kdorder.kd_order(x, cut, tiles.TILE, layout.fan_out, threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
     number = -(-n // tiles.TILE)
     f, dims = layout.filter, np.arange(d)
@@ -50,15 +54,29 @@ def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout) -> Index:
         "order": order,
     }
     if f is None:
-        pack.pack_exact(x, order, dims, y, z, low, high)
+
+        def pack_some(a: int, b: int) -> float:
+            some = slice(a // tiles.TILE, -(-b // tiles.TILE))
+            pack.pack_exact(x, order[a:b], dims, y[a:b], z[some], low[some], high[some])
+            return 0.0
+
+        shared_out(pack_some, n, threads, tiles.TILE)
     else:
         index["y"] = y
         index["start"] = tiles.aligned_empty((number, tiles.TILE), kind)
         index["half_norm"] = np.empty(n, kind)
-        index["norm"] = pack.pack_filter(
-            x, order, dims, np.array(f.centre), f.scale, f.kappa, 0.0, 0.0, y, z, index["start"],
-            index["half_norm"], np.empty(n, kind), np.empty(number, kind), low, high,
-        )  # fmt: skip
+        unused = np.empty(n, kind), np.empty(number, kind)
+
+        def pack_some(a: int, b: int) -> float:
+            some, own = slice(a // tiles.TILE, -(-b // tiles.TILE)), slice(a, b)
+            largest: float = pack.pack_filter(
+                x, order[own], dims, np.array(f.centre), f.scale, f.kappa, 0.0, 0.0, y[own], z[some],
+                index["start"][some], index["half_norm"][own], unused[0][own], unused[1][some], low[some],
+                high[some],
+            )  # fmt: skip
+            return largest
+
+        index["norm"] = max(shared_out(pack_some, n, threads, tiles.TILE))
     if n:
         index["lower"], index["upper"], index["levels"] = tiles.box_tree(low, high)
         index["least"] = smallest_names(index["names"], index["levels"])

@@ -57,7 +57,7 @@ class GpuJoiner:
         name = choose(method, len(lower), LIBRARY)
         return method_of(name).layout(options_of(method, name), lower, upper, mean, variance, threshold, norm)
 
-    def build(self, x: Array, layout: GpuLayout | NearestDeviceLayout) -> Index:
+    def build(self, x: Array, layout: GpuLayout | NearestDeviceLayout, threads: int = 1) -> Index:
         with self._lock:
             self.built += 1
         if isinstance(layout, NearestDeviceLayout):

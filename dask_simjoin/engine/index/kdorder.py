@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.types import Array
 
 SAMPLE = 32
@@ -32,6 +33,9 @@ VALUE_BITS = 32
 
 BLOCK = 2048
 """Points that a block of threads of a GPU puts in order by itself: their keys fit into shared memory."""
+
+BLOCKS_PER_THREAD = 2
+"""Blocks for each thread from which on threads cut them apart: so they have about as many each."""
 
 MAX_EXPONENT = 900
 """Of a scale: products with it are numbers."""
@@ -132,7 +136,9 @@ def block_sizes(n: int, tile: int, fan_out: int, cuts: Cuts, many: int | None = 
         first = 1
 
 
-def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, many: int | None = None) -> Array:
+def kd_order(
+    x: Array, cuts: Cuts, tile: int, fan_out: int, many: int | None = None, threads: int = 1
+) -> Array:
     """Positions of the points of `x` in kd order.
 
     Parameters
@@ -145,6 +151,8 @@ def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, many: int | None = N
         Points of a tile; parts into which a block is cut a level: powers of two.
     many : int, optional
         See `block_sizes`.
+    threads : int, optional
+        That share the work, once there are blocks for each of them.
 
     Returns
     -------
@@ -156,30 +164,48 @@ def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, many: int | None = N
         return order.view(np.int64)
     centre, scale = middle(x, cuts.dims), cuts.scale
     numbers = np.empty((len(cuts.dims), n), np.uint32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for k, out, from_ in zip(cuts.dims, numbers, centre, strict=True):
-            out[:] = _numbers(((x[:, k] - from_) * scale).astype(np.float32))
-        place_bits = (n - 1).bit_length()
-        for size in block_sizes(n, tile, fan_out, cuts, many):
-            blocks = -(-n // size)
-            own = np.arange(blocks, dtype=np.uint64)
-            column = 0 * own
-            if len(numbers) > 1:
-                sampled = np.arange(blocks)[:, None] * size + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
-                sampled = _values(numbers[:, order[np.minimum(sampled, n - 1)]])
-                column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(np.uint64) * np.uint64(n)
-            # block, number less its last bits, point: so that what is sorted tells the order
-            # NumPy 1 takes by numbers with a sign alone
-            places = (_repeated(column, size, n) + order).view(np.int64)
-            keys = numbers.reshape(-1).take(places).astype(np.uint64)
-            bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
-            keys >>= np.uint64(VALUE_BITS - bits)
-            keys <<= np.uint64(place_bits)
-            keys |= _repeated(own << np.uint64(bits + place_bits), size, n)
-            keys |= order
-            keys.sort()
-            order = keys & np.uint64((1 << place_bits) - 1)
+
+    def number(start: int, stop: int) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):  # of this thread
+            for k, out, from_ in zip(cuts.dims, numbers, centre, strict=True):
+                out[start:stop] = _numbers(((x[start:stop, k] - from_) * scale).astype(np.float32))
+
+    def cut(start: int, stop: int) -> None:
+        for size in sizes:
+            order[start:stop] = _cut(numbers, order[start:stop], size)
+
+    shared_out(number, n, threads)
+    sizes = list(block_sizes(n, tile, fan_out, cuts, many))
+    while sizes and threads > 1 and -(-n // sizes[0]) < BLOCKS_PER_THREAD * threads:
+        order = _cut(numbers, order, sizes.pop(0))
+    if sizes:
+        shared_out(cut, n, threads, sizes[0])
     return order.view(np.int64)
+
+
+def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
+    """Sort each block of `size` points, of those that `order` gives, by the dimension it is widest in."""
+    n, every = len(order), numbers.shape[1]
+    place_bits = (every - 1).bit_length()
+    blocks = -(-n // size)
+    own = np.arange(blocks, dtype=np.uint64)
+    column = 0 * own
+    with np.errstate(over="ignore", invalid="ignore"):
+        if len(numbers) > 1:
+            sampled = np.arange(blocks)[:, None] * size + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
+            sampled = _values(numbers[:, order[np.minimum(sampled, n - 1)]])
+            column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(np.uint64) * np.uint64(every)
+    # block, number less its last bits, point: so that what is sorted tells the order
+    # NumPy 1 takes by numbers with a sign alone
+    places = (_repeated(column, size, n) + order).view(np.int64)
+    keys = numbers.reshape(-1).take(places).astype(np.uint64)
+    bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
+    keys >>= np.uint64(VALUE_BITS - bits)
+    keys <<= np.uint64(place_bits)
+    keys |= _repeated(own << np.uint64(bits + place_bits), size, n)
+    keys |= order
+    keys.sort()
+    return keys & np.uint64((1 << place_bits) - 1)
 
 
 def _repeated(values: np.ndarray, size: int, n: int) -> Array:

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from dask_simjoin.engine import threads as shared
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
+from dask_simjoin.engine.cpu.methods import sweep as cpu_sweep
 from dask_simjoin.engine.index import sweep
 from dask_simjoin.planning.statistics.moments import moments
 from tests.support.oracle import assert_same_pairs, brute_force
@@ -43,12 +45,14 @@ def enormous(rng, n, d):
 
 @pytest.mark.parametrize("points", [uniform, alike, few_values, ulps, enormous])
 @pytest.mark.parametrize("dims", [1, 2, 3, 4])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_the_index_is_that_of_numpy(points, dims, order):
+@pytest.mark.parametrize(("order", "threads"), [("C", 1), ("F", 1), ("F", 2), ("F", 7)])
+def test_the_index_is_that_of_numpy(points, dims, order, threads, monkeypatch):
+    monkeypatch.setattr(cpu_sweep, "LEAST", 100)
+    monkeypatch.setattr(shared, "LEAST", 100)
     x = np.asarray(points(np.random.default_rng(dims), 5000, dims), order=order)
     for eps in (1e-3, 0.3):
         layout = layout_of(x, eps)
-        built, expected = JOINER.build(x, layout), sweep.build(x, layout.grid, SWEEP_LANES)
+        built, expected = JOINER.build(x, layout, threads), sweep.build(x, layout.grid, SWEEP_LANES)
         for name in ("cols", "keys", "starts"):
             assert np.array_equal(built[name], expected[name]), name
         assert {name: part.dtype for name, part in built.items()} == {

@@ -42,14 +42,14 @@ def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
 def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float, kappa: float, eps2: float,
                 sure: float, y: Array, z: Array, start: Array, limit: Array, q_sure: Array, d_sure: Array,
                 low: Array, high: Array) -> float:  # fmt: skip
-    """Fill the arrays of a filtering tile index; the largest squared norm.
+    """Fill the arrays of a filtering tile index of the points that `order` gives; the largest squared norm.
 
     `dims` (m,) int64: which dimensions are filtered; `y` (n, d) float64: coordinates in order; `z`
     (tiles, m, 64) float32: centred and scaled;
     `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,) float32: the
     filter's terms; `low`, `high` (tiles, m) float32: boxes.
     """
-    n = len(x)
+    n = len(order)
     largest = 0.0
     norms = np.empty(TILE)
     for tile in range(z.shape[0]):
@@ -85,7 +85,7 @@ def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float
 @kernel
 def pack_exact(x: Array, order: Array, dims: Array, y: Array, z: Array, low: Array, high: Array) -> None:
     """Fill the arrays of a float64 tile index: `y` (n, d); of `dims` `z` (tiles, m, 64), boxes (tiles, m)."""
-    n = len(x)
+    n = len(order)
     for tile in range(z.shape[0]):
         first = tile * TILE
         count = min(TILE, n - first)

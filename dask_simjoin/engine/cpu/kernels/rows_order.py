@@ -12,23 +12,23 @@ BLOCK = 2048
 
 
 @kernel
-def pack_keys(x: Array, dims: Array, origin: Array, width: Array, strides: Array, scale: float, least: int,
-              sweep: int, low: float, factor: float, value_bits: int, position_bits: int,
-              packed: Array) -> None:  # fmt: skip
+def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width: Array, strides: Array,
+              scale: float, least: int, sweep: int, low: float, factor: float, value_bits: int,
+              position_bits: int, packed: Array) -> None:  # fmt: skip
     """Fill `packed`: each point's row key, less `least`, its fixed-point swept coordinate, and its position.
 
-    What is given of the rows is a part of `index.sweep.Grid`.
+    Of points `begin` ... `end` - 1.  What is given of the rows is a part of `index.sweep.Grid`.
     """
     keys = np.empty(BLOCK, np.int64)
-    for first in range(0, x.shape[0], BLOCK):
-        stop = min(first + BLOCK, x.shape[0])
+    for first in range(begin, end, BLOCK):
+        stop = min(first + BLOCK, end)
         keys[:] = -least
         for t in range(dims.size):
-            begin, wide, stride = origin[t], width[t], strides[t]
+            zero, wide, stride = origin[t], width[t], strides[t]
             column = x[first:stop, dims[t]]
             for i in range(stop - first):
                 # cells count from 1, so that a neighbour is never negative
-                keys[i] += (np.int64((column[i] * scale - begin) / wide) + 1) * stride
+                keys[i] += (np.int64((column[i] * scale - zero) / wide) + 1) * stride
         column, out = x[first:stop, sweep], packed[first:stop]
         for i in range(stop - first):
             value = np.int64((column[i] - low) * factor)
@@ -37,23 +37,24 @@ def pack_keys(x: Array, dims: Array, origin: Array, width: Array, strides: Array
 
 
 @kernel
-def lay_out(packed: Array, x: Array, sweep: int, value_bits: int, position_bits: int, least: int,
-            order: Array, cols: Array, keys: Array, starts: Array) -> int:  # fmt: skip
+def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bits: int, position_bits: int,
+            least: int, order: Array, cols: Array, keys: Array, starts: Array) -> int:  # fmt: skip
     """Fill the index's arrays from sorted numbers of `pack_keys`; how many rows, or -1.
 
+    Of numbers `begin` ... `end` - 1, with which rows begin and end; so `keys`, `starts` from there.
     Points of one fixed-point value are put in order here; -1: they are so many that a sort is faster.
     """
-    n, dims = x.shape
+    dims = x.shape[1]
     mask = (np.uint64(1) << np.uint64(position_bits)) - np.uint64(1)
     # one loop for each column, and unsigned numbers, keep many reads in flight: a third of the time
-    for first in range(0, n, BLOCK):
-        some = packed[first : first + BLOCK]
+    for first in range(begin, end, BLOCK):
+        some = packed[first : min(first + BLOCK, end)]
         for k in range(dims):
-            column, out = x[:, k], cols[k, first : first + BLOCK]
+            column, out = x[:, k], cols[k, first : first + some.size]
             for i in range(some.size):
                 out[i] = column[some[i] & mask]
-    rows, moves, before, last = 0, 0, np.int64(-1), np.int64(-1)
-    for i in range(n):
+    rows, moves, before, last = begin, 0, np.int64(-1), np.int64(-1)
+    for i in range(begin, end):
         value = np.int64(packed[i] >> np.uint64(position_bits))
         order[i] = packed[i] & mask
         key = value >> value_bits
@@ -69,8 +70,28 @@ def lay_out(packed: Array, x: Array, sweep: int, value_bits: int, position_bits:
                     cols[k, j - 1], cols[k, j] = cols[k, j], cols[k, j - 1]
                 j -= 1
             moves += i - j
-            if moves > n:
+            if moves > end - begin:
                 return -1
         before = value
-    starts[rows] = n
-    return rows
+    return rows - begin
+
+
+@kernel
+def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
+    """Count the numbers `begin` ... `end` - 1 of each part; those of all but the last have limits."""
+    for i in range(begin, end):
+        part = 0
+        for limit in limits:
+            part += packed[i] >= limit
+        numbers[part] += 1
+
+
+@kernel
+def deal(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
+    """Write numbers to their parts, to where `at` says that those are written to."""
+    for i in range(begin, end):
+        part = 0
+        for limit in limits:
+            part += packed[i] >= limit
+        out[at[part]] = packed[i]
+        at[part] += 1

@@ -27,7 +27,7 @@ def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray
     return make_grid_layout(options, lower, upper, variance, threshold, norm)
 
 
-def build(x: np.ndarray, layout: GridLayout) -> Index:
+def build(x: np.ndarray, layout: GridLayout, threads: int = 1) -> Index:
     return grid.build(x, layout, SWEEP_LANES)
 
 

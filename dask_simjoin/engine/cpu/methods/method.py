@@ -34,8 +34,8 @@ class CpuMethod(Protocol):
         `options`: the method as an object, of the class that `METHODS` has.
         """
 
-    def build(self, x: np.ndarray, layout: Layout) -> Index:
-        """Index the points (n, d) of a chunk."""
+    def build(self, x: np.ndarray, layout: Layout, threads: int = 1) -> Index:
+        """Index the points (n, d) of a chunk; `threads`: that may share the work."""
 
     def part(self, index: Index, start: int, stop: int) -> Index:
         """Return the index of the points at places start ... stop-1, with their positions in the whole."""

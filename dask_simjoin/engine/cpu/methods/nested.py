@@ -31,7 +31,7 @@ def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.n
     return NestedLayout(threshold, options, len(lower), norm)
 
 
-def build(x: np.ndarray, layout: NestedLayout) -> Index:
+def build(x: np.ndarray, layout: NestedLayout, threads: int = 1) -> Index:
     """Return the rows as they are, and their positions."""
     order = np.zeros(len(x) + SWEEP_LANES, np.int32)
     order[: len(x)] = np.arange(len(x))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 
 import numpy as np
@@ -16,10 +18,17 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.sweep import Grid, SweepLayout, make_sweep_layout
 from dask_simjoin.engine.methods import Sweep
 from dask_simjoin.engine.profile import Numbers
+from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.metrics.types import Index
 
 writes_names = True
+
+SAMPLED = 4096
+"""Numbers from which it is told where to cut them into parts."""
+
+LEAST = 1 << 19
+"""Points that are worth a thread: to deal numbers out to several costs half of what it is to sort them."""
 
 
 def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
@@ -27,24 +36,30 @@ def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarra
     return make_sweep_layout(lower, upper, variance, threshold, norm)
 
 
-def build(x: np.ndarray, layout: SweepLayout) -> Index:
+def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
     """The index of points for the row sweep: that of `index.sweep.build`, in less time.
 
     Where only some dimensions are swept it also has "x" (d, n + lanes), all of them in the same order.
     """
-    found = _build(np.asfortranarray(x), layout.grid)  # as chunks have it: kernels are compiled for one order
+    # as chunks have it: kernels are compiled for one order
+    found = _build(np.asfortranarray(x), layout.grid, max(1, min(threads, len(x) // LEAST)))
     if layout.dims is None:
         return found
     return found | {"x": found["cols"], "cols": found["cols"][list(layout.dims)]}
 
 
-def _build(x: np.ndarray, g: Grid) -> Index:
+def _build(x: np.ndarray, g: Grid, threads: int) -> Index:
     n, d = x.shape
     if n == 0:
         return grid.build(x, g, SWEEP_LANES)
     lower, upper = np.zeros((2, d))
+
+    def bounds(start: int, stop: int) -> tuple[float, float]:
+        return float(column[start:stop].min()), float(column[start:stop].max())
+
     for k in (g.sweep, *g.dims):
-        lower[k], upper[k] = x[:, k].min(), x[:, k].max()
+        column = x[:, k]
+        lower[k], upper[k] = np.min(found := shared_out(bounds, n, threads)), np.max(found)
     rows = [np.array(part) for part in (g.dims, g.origin, g.width, g.strides)]
     if not g.dims:
         rows = [np.zeros(0, kind) for kind in (np.int64, np.float64, np.float64, np.int64)]
@@ -57,17 +72,62 @@ def _build(x: np.ndarray, g: Grid) -> Index:
     if value_bits < grid.MIN_VALUE_BITS or not span < math.inf or not factor < math.inf:
         return grid.build(x, g, SWEEP_LANES)
     packed = np.empty(n, np.uint64)
-    rows_order.pack_keys(x, *rows, g.scale, least, g.sweep, low, factor, value_bits, position_bits, packed)
-    packed.sort()
+    bits = value_bits, position_bits
+
+    def pack(start: int, stop: int) -> None:
+        rows_order.pack_keys(
+            x, start, stop, *rows, g.scale, least, g.sweep, low, factor, *bits, packed
+        )  # fmt: skip
+
+    shared_out(pack, n, threads)
+    packed, ends = _dealt(packed, sum(bits), threads)
     order, cols = np.empty(n + SWEEP_LANES, np.int32), np.empty((d, n + SWEEP_LANES))
     order[n:], cols[:, n:] = 0, 0
     keys, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
-    number = rows_order.lay_out(
-        packed, x, g.sweep, value_bits, position_bits, least, order, cols, keys, starts
-    )
-    if number < 0:
+
+    def lay_out(start: int, stop: int) -> int:
+        packed[start:stop].sort()
+        number: int = rows_order.lay_out(
+            packed, start, stop, x, g.sweep, *bits, least, order, cols, keys, starts
+        )
+        return number
+
+    numbers = together([functools.partial(lay_out, *part) for part in itertools.pairwise(ends)])
+    if min(numbers) < 0:
         return grid.build(x, g, SWEEP_LANES)
-    return {"order": order, "cols": cols, "keys": keys[:number].copy(), "starts": starts[: number + 1].copy()}
+    places = [slice(start, start + number) for start, number in zip(ends, numbers, strict=False)]
+    return {
+        "order": order, "cols": cols, "keys": np.concatenate([keys[some] for some in places]),
+        "starts": np.concatenate([*(starts[some] for some in places), [n]]),
+    }  # fmt: skip
+
+
+def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:
+    """Deal numbers to parts that are of about as many rows' keys each, all of one key to one part.
+
+    `bits`: of a number, behind its key.  Returns them, and where parts end.
+    """
+    n = len(packed)
+    some = np.sort(packed[:: -(-n // SAMPLED)])
+    limits = some[np.arange(1, parts) * len(some) // parts] >> np.uint64(bits) << np.uint64(bits)
+    if parts == 1 or not limits[-1]:
+        return packed, [0, n]
+
+    def count(start: int, stop: int) -> tuple[int, int, np.ndarray]:
+        numbers = np.zeros(parts, np.int64)
+        rows_order.count_parts(packed, start, stop, limits, numbers)
+        return start, stop, numbers
+
+    counted = shared_out(count, n, parts)
+    numbers = np.array([found for _, _, found in counted])
+    ends = np.concatenate([[0], np.cumsum(numbers.sum(axis=0))])
+    at = ends[:-1] + np.cumsum(numbers, axis=0) - numbers
+    out = np.empty_like(packed)
+    together([
+        functools.partial(rows_order.deal, packed, start, stop, limits, own, out)
+        for (start, stop, _), own in zip(counted, at, strict=True)
+    ])  # fmt: skip
+    return out, ends.tolist()
 
 
 def part(index: Index, start: int, stop: int) -> Index:

@@ -22,6 +22,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.tiles import TILE, aligned, aligned_empty, box_tree
 from dask_simjoin.engine.methods import Tiles
 from dask_simjoin.engine.profile import Numbers
+from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.norms import Norm, box_gap
 from dask_simjoin.metrics.types import Index
 
@@ -37,10 +38,10 @@ def points(index: Index) -> np.ndarray:
     return index["y"]
 
 
-def build(x: np.ndarray, layout: TilesLayout) -> Index:
+def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
     """The index of points for tiles."""
     n, d = x.shape
-    order = kdorder.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT)
+    order = kdorder.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
     number = -(-n // TILE)
     kind = np.float64 if layout.filter is None else np.float32
@@ -50,18 +51,31 @@ def build(x: np.ndarray, layout: TilesLayout) -> Index:
     low, high = np.empty((number, len(dims)), kind), np.empty((number, len(dims)), kind)
     index: Index = {"y": y, "z": z, "low": low, "high": high}
     if layout.filter is None:
-        pack.pack_exact(x, order, dims, y, z, low, high)
+
+        def pack_some(a: int, b: int) -> float:
+            some = slice(a // TILE, -(-b // TILE))
+            pack.pack_exact(x, order[a:b], dims, y[a:b], z[some], low[some], high[some])
+            return 0.0
+
+        shared_out(pack_some, n, threads, TILE)
     else:
         f = layout.filter
         index["start"] = aligned_empty((number, TILE), kind)
         index["limit"], index["sure"] = np.empty(n, kind), np.empty(n, kind)
         index["tile_sure"] = np.empty(number, kind)
-        index["norm"] = pack.pack_filter(
-            x, order, dims, np.array(f.centre), f.scale, f.kappa, f.eps2, layout.sure, y, z,
-            index["start"], index["limit"], index["sure"], index["tile_sure"], low, high,
-        )  # fmt: skip
+
+        def pack_some(a: int, b: int) -> float:
+            some, own = slice(a // TILE, -(-b // TILE)), slice(a, b)
+            largest: float = pack.pack_filter(
+                x, order[own], dims, np.array(f.centre), f.scale, f.kappa, f.eps2, layout.sure, y[own],
+                z[some], index["start"][some], index["limit"][own], index["sure"][own],
+                index["tile_sure"][some], low[some], high[some],
+            )  # fmt: skip
+            return largest
+
+        index["norm"] = max(shared_out(pack_some, n, threads, TILE))
         if layout.quantized is not None and WAYS:
-            index |= _quantized(y, layout.quantized, WAYS[0])
+            index |= _quantized(y, layout.quantized, WAYS[0], threads)
     if n:
         lower, upper, levels = box_tree(low, high)
         index |= {"lower": lower, "upper": upper, "levels": levels}
@@ -71,7 +85,7 @@ def build(x: np.ndarray, layout: TilesLayout) -> Index:
     return index
 
 
-def _quantized(y: np.ndarray, c: Int8Filter, way: str) -> Index:
+def _quantized(y: np.ndarray, c: Int8Filter, way: str, threads: int) -> Index:
     n, d = y.shape
     tile, steps = -(-n // TILE), -(-d // STEP)
     numbers, kind = ((1,), np.int32) if way == "longs" else ((2,), np.int16)
@@ -84,7 +98,13 @@ def _quantized(y: np.ndarray, c: Int8Filter, way: str) -> Index:
     }
     found["tiles"][...] = 128
     found["first"][...] = 0
-    pack.pack_quantized(y, np.array(c.centre), c.scale, c.outer, c.most, c.bias, *found.values())
+
+    def pack_some(a: int, b: int) -> None:
+        rows, tiles = slice(a, b), slice(a // TILE, -(-b // TILE))
+        out = (found[name][rows if name in ("queries", "take") else tiles] for name in found)
+        pack.pack_quantized(y[rows], np.array(c.centre), c.scale, c.outer, c.most, c.bias, *out)
+
+    shared_out(pack_some, n, threads, TILE)
     return found
 
 

@@ -1,0 +1,31 @@
+"""Share work on arrays out to threads of this process: to those that have nothing to do while a task runs."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Made = TypeVar("Made")
+
+LEAST = 1 << 16
+"""Things that are worth a thread."""
+
+
+def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
+    """Make calls at a time, the first in the thread that asks, others in their own; what they return."""
+    if len(calls) == 1:
+        return [calls[0]()]
+    with ThreadPoolExecutor(len(calls) - 1) as helpers:
+        others = [helpers.submit(call) for call in calls[1:]]
+        return [calls[0](), *(other.result() for other in others)]
+
+
+def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: int = 1) -> list[Made]:
+    """Call `work(start, stop)` for parts of n things, which begin at multiples of `grain`: see `together`."""
+    number = max(1, min(threads, n // LEAST))
+    cuts = [min(round(n * k / number / grain) * grain, n) for k in range(number)]
+    parts = [(a, b) for a, b in itertools.pairwise([*cuts, n]) if b > a] or [(0, n)]
+    return together([functools.partial(work, *part) for part in parts])
