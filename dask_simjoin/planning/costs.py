@@ -31,8 +31,8 @@ class Rates:
         To index a row, and each of its numbers.
     visit : float
         To look for what a row of a block is near to, besides what is compared.
-    compare : float
-        To compare two points, for each dimension.
+    compare, compare_number : float
+        To compare two points, and each of their numbers.
     pair : float
         To find a pair and to say what it is.
     shuffle, shuffle_number : float
@@ -47,15 +47,16 @@ class Rates:
     build_number: float
     visit: float
     compare: float
+    compare_number: float
     pair: float
     shuffle: float
     shuffle_number: float
     task: float
 
 
-SWEEP = Rates(4, 4, 14, 3, 25, 0.0, 3, 30, 12, 1.5e5)
-TILES = Rates(4, 4, 130, 7, 60, 0.007, 10, 30, 12, 1.5e5)
-DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
+SWEEP = Rates(4, 4, 14, 3, 25, 0.0, 0.0, 3, 30, 12, 1.5e5)
+TILES = Rates(4, 4, 110, 7, 60, 0.03, 0.0025, 10, 30, 12, 1.5e5)
+DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
 """Dimensions of which `SWEEP` tells; each one more makes three times as many rows of a grid to look at."""
@@ -161,7 +162,12 @@ class Costs:
 
     def compared(self, candidates: float) -> float:
         """Seconds to compare so many pairs of points, of which boxes leave out what is not near."""
-        return NANO * self.rates.compare * self.dims * min(1.0, self.dims / PRUNED_DIMS) * candidates
+        return self._row(self.rates.compare, self.rates.compare_number) * self._compared * candidates
+
+    @property
+    def _compared(self) -> float:
+        """Share of the pairs of points of near tiles that are compared: boxes leave out others."""
+        return min(1.0, self.dims / PRUNED_DIMS)
 
     def blocks(self, chunks: JoinChunks, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         """Seconds (block pairs,) that a thread takes to go through each of them once; `pairs`: they give."""

@@ -155,7 +155,8 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     budget = make_budget(spec.blocksize, spec.settings, have)
     layout = tables.layout()
     swept = layout.swept_dims if isinstance(layout, SweepLayout) else tables.dims
-    costs = Costs(layout.method, tables.dims, tables.near(), float(sum(tables.rows)), goal, have, swept)
+    near = _near(tables, layout, goal, have)
+    costs = Costs(layout.method, tables.dims, near, float(sum(tables.rows)), goal, have, swept)
     row_bytes = tables.row_bytes(goal)
     sources = tuple(table.sources for table in tables.each)
 
@@ -213,6 +214,11 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         own = plan.rows if spec.include_self else 0
         check_result(found.total_low * directions(spec) + own, pair_bytes, budget, spec.asked)
     return plan if goal.k is None else _searched(plan, tables, goal, costs, made)
+
+
+def _near(tables: Tables, layout: AnyLayout, goal: Goal, have: Resources) -> tuple[float, float]:
+    """Estimate shares of near points, as `Costs` needs them: a sweep compares few others."""
+    return (1.0, 1.0) if layout.method == "sweep" and goal.k is None and not have.gpu else tables.near()
 
 
 def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float) -> Plan:

@@ -9,15 +9,15 @@ import numpy as np
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.metrics.norms import Norm, box_gap
+from dask_simjoin.metrics.norms import Norm, add, box_gap
 
-MOST = 1 << 14
-"""Points of the sample that are looked at."""
+MOST, MOST_NUMBERS = 1 << 13, 1 << 19
+"""Points of the sample that are looked at, and coordinates of them."""
 
-TRIED = 48
+TRIED = 32
 """Tiles of the sample that are compared with all others."""
 
-DRAWN = 1 << 15
+DRAWN = 1 << 13
 """Pairs of parts of them that are drawn, and at most so many of each pair."""
 
 OF_EACH = 64
@@ -33,45 +33,51 @@ def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[
     are widest, as those are that have as many more points; of tiles that are near, parts are drawn at random.
     The second number is of a quarter of the points.  Only how work is cut goes by it.
     """
-    halvings = max(0, math.ceil(math.log2(max(rows, 1) / MOST)))
-    wanted = max(TILE, math.ceil(rows / 2**halvings))
+    most = min(MOST, max(2 * TILE, MOST_NUMBERS // x.shape[1]))
+    halvings = math.ceil(math.log2(max(rows, most) / most))
+    wanted = max(2 * TILE, math.ceil(rows / 2**halvings))
     if len(x) > wanted:
         x = x[np.sort(np.random.default_rng(len(x)).choice(len(x), wanted, replace=False))]
-    else:
-        halvings = max(0, round(math.log2(max(rows, 1) / max(len(x), 1))))
-    m, dims = x.shape
-    number = m // TILE
+    elif len(x):
+        halvings = max(0, round(math.log2(max(rows, len(x)) / len(x))))
+    number = len(x) // TILE
     if number < 2:
         return 1.0, 1.0
-    cuts = dims_to_cut(x.var(axis=0)).first(rows, TILE, CUTS)
+    with np.errstate(over="ignore", invalid="ignore"):
+        cuts = dims_to_cut(x.var(axis=0)).first(rows, TILE, CUTS)
     order = kd_order(x, cuts, TILE, FAN_OUT)
-    tiles = np.sort(x[order[: number * TILE]].reshape(number, TILE, dims), axis=1)
+    tiles = x[order[: number * TILE]].reshape(number, TILE, -1)
     with np.errstate(over="ignore", invalid="ignore"):
         whole, quarter = (
-            _share(tiles, list(cuts.dims), max(0, times), threshold, norm)
-            for times in (halvings, halvings - 2)
+            _share(tiles, cuts.dims, times, threshold, norm) for times in (halvings, halvings - 2)
         )
     if halvings < 2:  # the sample has more points than a quarter of all
-        quarter = min(1.0, whole * 4.0 ** (1 / max(1, len(cuts.dims))))
-    return whole, max(whole, quarter)
+        quarter = whole * 4 ** (1 / len(cuts.dims))
+    return whole, min(1.0, max(whole, quarter))
 
 
-def _share(tiles: np.ndarray, cut: list[int], halvings: int, threshold: float, norm: Norm) -> float:
-    """Estimate the share of near pairs among parts of tiles (n, 64, d), sorted in each dimension."""
+def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: float,
+           norm: Norm) -> float:  # fmt: skip
+    """Estimate the share of near pairs among parts of tiles (n, 64, d), each halved so often."""
     number, _, dims = tiles.shape
-    low, high = tiles[:, 0], tiles[:, -1]
-    parts = _parts(high - low, cut, halvings)
+    others = np.setdiff1d(np.arange(dims), cut)
+    sides = np.sort(tiles[:, :, cut], axis=1)
+    low, high = sides[:, 0], sides[:, -1]
+    parts = _parts(high - low, halvings)
     # a part of space that is cut lies a little around its points, and so do parts of it
     more = np.where(parts > 1, (high - low) / (TILE - 1), 0.0)
     low, high = low - more, high + more
-    ends = np.concatenate([low[:, None], tiles, high[:, None]], axis=1)
+    ends = np.concatenate([low[:, None], sides, high[:, None]], axis=1)
     random = np.random.default_rng(number)
-    some = np.unique(np.linspace(0, number - 1, TRIED).astype(np.int64))
-    near = [np.flatnonzero(box_gap(norm, low[t], high[t], low, high) <= threshold) for t in some]
-    found = sum(map(len, near))
-    if not halvings or not found:
-        return found / (len(some) * number)
-    each = min(OF_EACH, max(1, DRAWN // found))
+    some = np.repeat(np.unique(np.linspace(0, number - 1, TRIED).astype(np.int64)), number)
+    pairs = some, np.tile(np.arange(number), len(some) // number)
+    rest = tiles[:, :, others].min(axis=1), tiles[:, :, others].max(axis=1)
+    away = box_gap(norm, *(side[tile] for tile in pairs for side in rest)) + np.zeros(len(some))
+    whole = box_gap(norm, *(side[tile] for tile in pairs for side in (low, high)))
+    near = np.flatnonzero((np.maximum(away, whole) if norm == math.inf else away + whole) <= threshold)
+    if halvings <= 0 or not len(near):
+        return len(near) / len(some)
+    each = min(OF_EACH, max(1, DRAWN // len(near)))
 
     def drawn(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         into = parts[chosen]
@@ -80,10 +86,11 @@ def _share(tiles: np.ndarray, cut: list[int], halvings: int, threshold: float, n
         less = np.where(into > 1, (upper - lower) * ((1 - INNER) / 2), 0.0)
         return lower + less, upper - less
 
-    first = drawn(np.repeat(np.repeat(some, [len(tiles) for tiles in near]), each))
-    second = drawn(np.repeat(np.concatenate(near), each))
-    within = np.count_nonzero(box_gap(norm, *first, *second) <= threshold)
-    return float(within) / (each * len(some) * number)
+    first, second = (drawn(np.repeat(tile[near], each)) for tile in pairs)
+    total, gap = np.repeat(away[near], each), np.maximum(first[0] - second[1], second[0] - first[1])
+    for k in range(len(cut)):
+        total = add(total, np.maximum(gap[:, k], 0.0), norm)
+    return float(np.count_nonzero(total <= threshold)) / (each * len(some))
 
 
 def _at(ends: np.ndarray, chosen: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -96,12 +103,11 @@ def _at(ends: np.ndarray, chosen: np.ndarray, share: np.ndarray) -> np.ndarray:
     return between
 
 
-def _parts(width: np.ndarray, cut: list[int], halvings: int) -> np.ndarray:
-    """Into how many parts boxes of these widths (n, d) are cut along each dimension: where they are widest."""
+def _parts(width: np.ndarray, halvings: int) -> np.ndarray:
+    """Into how many parts boxes of these widths (n, d) are cut along each dimension, the widest first."""
     parts, rows = np.ones(width.shape), np.arange(len(width))
     each = FAN_OUT.bit_length() - 1
     while halvings > 0:
-        widest = np.asarray(cut)[(width[:, cut] / parts[:, cut]).argmax(axis=1)]
-        parts[rows, widest] *= 2.0 ** min(each, halvings)
+        parts[rows, (width / parts).argmax(axis=1)] *= 2.0 ** min(each, halvings)
         halvings -= each
     return parts
