@@ -21,7 +21,7 @@ def run(monkeypatch, module, *arguments):
 
 
 PROGRAMS = [
-    "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters",
+    "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters", "cpu.sets",
     "dask.overhead", "dask.growth", "dask.coverage", "papers", "dask.road", "dask.partitions",
 ]  # fmt: skip
 
