@@ -74,7 +74,8 @@ def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, par
     tells tables apart, as of the same rows other samples must be drawn.
     """
     rows = len(frame)
-    present = checked_presence(frame, spec, number)
+    where = number if partitions > 1 else None
+    present = checked_presence(frame, spec, where)
     names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
     size = sample_size(rows, NUMBERS, partitions)
     places = np.arange(rows)
@@ -83,7 +84,7 @@ def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, par
         random = np.random.default_rng((rows, number, seed))
         places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
     some = frame[list(spec.on)] if size == rows else frame[list(spec.on)].iloc[places]
-    read = read_sets(some, spec, number, named=False)
+    read = read_sets(some, spec, where, named=False)
     sets: CodedSets = read["sets"]
     sizes = np.diff(sets["offsets"]).astype(np.float64)
     if read["missing"] is not None:
