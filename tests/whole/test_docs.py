@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dask_simjoin.api.verbs import VERBS
-from tests.checks import option_table
+from tests.checks import option_table, set_option_table
 from tests.support.paths import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -150,6 +150,13 @@ def test_the_table_of_options_is_that_of_the_requests():
     page = option_table.PAGE.read_text()
     assert option_table.written(page, option_table.option_table()) == page, (
         "python -m tests.checks.option_table"
+    )
+
+
+def test_the_table_of_options_of_sets_is_that_of_the_requests():
+    page = set_option_table.PAGE.read_text()
+    assert set_option_table.written(page, set_option_table.set_option_table()) == page, (
+        "python -m tests.checks.set_option_table"
     )
 
 
