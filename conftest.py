@@ -17,7 +17,12 @@ ON_GPU = [
     *(HERE / "dask_simjoin/sets/algorithms/gpu").glob("*.py"),
     *(
         HERE / "tests" / name
-        for name in ("engine/gpu/sanitized.py", "support/gpu_frames.py", "support/gpu_kernels.py")
+        for name in (
+            "engine/gpu/sanitized.py",
+            "sets/algorithms/gpu/sanitized.py",
+            "support/gpu_frames.py",
+            "support/gpu_kernels.py",
+        )
     ),
 ]
 

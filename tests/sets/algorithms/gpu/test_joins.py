@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 cupy = pytest.importorskip("cupy")
 
+from dask_simjoin.sets.algorithms.gpu.bitmaps import COLUMNS
+from dask_simjoin.sets.algorithms.gpu.index import ANY
 from dask_simjoin.sets.algorithms.gpu.joiner import JOINER
+from dask_simjoin.sets.algorithms.gpu.kernels.sources import SOURCES
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
 from tests.sets.algorithms.gpu.cases import METHODS
@@ -26,6 +29,28 @@ from tests.support.sets_joins import (
 from tests.support.sets_oracle import block_of
 
 pytestmark = pytest.mark.gpu
+
+RULES = [{"KIND": kind, "EXACTLY": exactly} for exactly in range(2) for kind in range(3)]
+
+
+def programs():
+    """Most of what is run: bitmaps have as many words as sets of these sizes get, or methods ask for."""
+    any_sets = [
+        (SOURCES["index"], "look_up", ANY), (SOURCES["groups"], "count_members", {"WORDS": 0}),
+        (SOURCES["verify"], "flatten", {}),
+        *((SOURCES["verify"], "take_pairs", {"SINK": k}) for k in range(3)),
+        *((SOURCES["bitmaps"], "make_bitmaps", {"WORDS": w, "ROWS": 0}) for w in (1, 2, 4, 8, 16, 32)),
+    ]  # fmt: skip
+    found = [(SOURCES["verify"], "verify_pairs", rule | {"SINK": k}) for rule in RULES for k in range(3)]
+    for rule in RULES:
+        tiles = {"COLUMNS": COLUMNS} | rule
+        found += [(SOURCES["bitmaps"], "survivors", tiles | {"WORDS": w, "ROWS": rows})
+                  for w, rows in ((2, 128), (1, 32), (32, 96), (2, 64))]  # fmt: skip
+        found += [(SOURCES["index"], "meet", ANY | rule | {"WORDS": w, "POSITIONAL": p})
+                  for w, p in ((2, 1), (4, 1), (2, 0), (0, 1))]  # fmt: skip
+        found.append((SOURCES["groups"], "expand", rule | {"WORDS": 2}))
+    return any_sets + found
+
 
 SETS = st.lists(st.frozensets(st.integers(0, 14), min_size=1, max_size=12), max_size=20)
 
