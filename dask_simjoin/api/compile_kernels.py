@@ -14,6 +14,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.api.compile_sets import SET_VERBS, compile_sets
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cluster.verbs import connected_components
 from dask_simjoin.engine.base import LIBRARIES, frames_of_library
@@ -34,6 +35,7 @@ OPTIONS: dict[str, dict[str, Any]] = _WITH_EPS | {
     "knn_join": {"k": NEIGHBORS},
     "k_distances": {"k": NEIGHBORS},
     "connected_components": {},
+    **{name: {} for name in SET_VERBS},
 }
 """Verbs that compile something, and what they are called with; True: a distance within which pairs are."""
 
@@ -63,7 +65,8 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
     Returns
     -------
     pandas.DataFrame
-        ``verb``, ``dims``, ``seconds``: how long each took, which for the first ones is compiling.
+        ``verb``, ``dims``, ``seconds``: how long each took, which for the first ones is compiling; verbs of
+        sets are there once, with 0 dims.
 
     Raises
     ------
@@ -85,7 +88,10 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
         check_choice("verbs", name, tuple(OPTIONS))
     check_choice("backend", backend, LIBRARIES)
     sizes = [check_whole("dims", size, 1) for size in dims]
-    asked = [(names, size, metric, backend) for size in sizes]
+    of_points = [name for name in names if name not in SET_VERBS]
+    of_sets = [name for name in names if name in SET_VERBS]
+    asked = [(of_points, size, metric, backend) for size in sizes if of_points]
+    asked += [(of_sets, 0, metric, backend)] if of_sets else []
     if check_whole("processes", processes, 1) == 1:
         parts = [_compile(*one) for one in asked]
     else:
@@ -118,6 +124,8 @@ def run(verb: str, frame: Frame, eps: float, metric: str = "euclidean", **more: 
 
 
 def _compile(verbs: Sequence[str], dims: int, metric: str, backend: str) -> list[tuple[str, int, float]]:
+    if not dims:
+        return [(verb, 0, seconds) for verb, seconds in compile_sets(verbs, backend)]
     frame, eps = points(dims, backend)
     eps = {"haversine": 111_000 * eps, "sqeuclidean": eps**2, "cosine": 0.05}.get(metric, eps)
     done = []

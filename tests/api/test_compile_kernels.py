@@ -27,13 +27,17 @@ compiled.read = lambda name: (asked.add(name), read(name))[1]
 begun = event.RecordingListener()
 event.register("numba:compile", begun)
 if sys.argv[1] == "compile":
-    dask_simjoin.compile_kernels(["dbscan", "self_join"], dims=[2])
+    dask_simjoin.compile_kernels(["dbscan", "self_join", "set_self_join"], dims=[2])
 else:
     x = np.random.default_rng(5).normal(size=(700, 3))
     frame = pd.DataFrame(x, columns=list("abc"))
     frame.simjoin.dbscan(0.3)
     frame.simjoin.self_join(0.2, return_distance=True)
     dd.from_pandas(frame, npartitions=3).simjoin.self_join(0.2, partitioning="entity").compute()
+    rows = np.random.default_rng(5).integers(0, 90, (2000, 6)).tolist()
+    sets = pd.DataFrame({"sets": rows})
+    for method in ("auto", "bitmap", "groupjoin"):
+        sets.simjoin.set_self_join("sets", 0.6, similarity="cosine", method=method)
 print(json.dumps([sorted(asked), sum(one.is_start for _, one in begun.buffer)]))
 """
 
@@ -53,9 +57,18 @@ def test_nothing_is_left_to_compile():
 
 
 def test_every_verb_that_compiles_is_there():
-    # two do what joins do, one compiles nothing
-    assert {*VERBS} - {*OPTIONS} == {"plan", "profile", "with_row_id"}
+    # plans and profiles do what joins do, one compiles nothing
+    assert {*VERBS} - {*OPTIONS} == {"plan", "profile", "set_plan", "set_profile", "with_row_id"}
     assert {*OPTIONS} - {*VERBS} == {"connected_components"}
+
+
+def test_verbs_of_sets_have_no_dimensions():
+    done = dask_simjoin.compile_kernels(["count_set_pairs", "count_pairs"], dims=[2, 3])
+    assert done[["verb", "dims"]].values.tolist() == [
+        ["count_pairs", 2],
+        ["count_pairs", 3],
+        ["count_set_pairs", 0],
+    ]
 
 
 def test_it_tells_what_it_did(capsys):
