@@ -7,7 +7,6 @@ cost of a comparison.  Only partitions whose ranges meet are looked at again, in
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +14,10 @@ import pandas as pd
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import on_gpu, values_of
 from dask_simjoin.errors import ColumnError, DuplicateIdError
+from dask_simjoin.metrics.types import Array, DType, Frame, Ids, Values
 
 
-def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> Any:
+def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
     """The ids of a partition's rows, an Index of its library, as `dtype` says (None: as they are)."""
     ids = frame.index if id is None else frames_for(frame).index(frame[id])
     if dtype is None or ids.dtype == dtype or hasattr(dtype, "categories"):
@@ -35,7 +35,7 @@ def row_ids(frame: Any, id: Hashable | None, dtype: Any = None) -> Any:
     return cast
 
 
-def check_indexable(dtype: Any, id: Hashable | None) -> None:
+def check_indexable(dtype: DType, id: Hashable | None) -> None:
     """Refuse ids of 16-bit floats: pandas has no index of NumPy's, and finds nothing in one of Arrow's."""
     if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
         raise ColumnError(
@@ -44,22 +44,23 @@ def check_indexable(dtype: Any, id: Hashable | None) -> None:
         )
 
 
-def id_bytes(ids: Any) -> float:
+def id_bytes(ids: Ids) -> float:
     """Memory of one id, as far as some of them tell."""
     size = value_bytes(ids)
     return size if isinstance(ids.dtype, np.dtype) and ids.dtype != object else max(8.0, size)
 
 
-def value_bytes(values: Any, looked_at: int = 1000) -> float:
+def value_bytes(values: Values, looked_at: int = 1000) -> float:
     """Memory of one value of an index or a column, as far as some of them tell."""
     if isinstance(values.dtype, np.dtype) and values.dtype != object:
         return float(values.dtype.itemsize)
-    some = getattr(values, "iloc", values)[:: max(1, len(values) // looked_at)]
-    own = {"index": False} if hasattr(values, "iloc") else {}
+    series = hasattr(values, "iloc")
+    some = (values.iloc if series else values)[:: max(1, len(values) // looked_at)]
+    own = {"index": False} if series else {}
     return float(some.memory_usage(deep=True, **own) / len(some)) if len(some) else 8.0
 
 
-def as_id_keys(ids: Any, places: Any) -> Any:
+def as_id_keys(ids: Ids, places: Array) -> Array:
     """The ids at some places as int64 numbers that stand for them, or None if they have no such form."""
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
@@ -73,7 +74,7 @@ def as_id_keys(ids: Any, places: Any) -> Any:
     return (values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64))[places]
 
 
-def from_id_keys(labels: Any, ids: Any) -> Any:
+def from_id_keys(labels: Array, ids: Ids) -> Values:
     """What the labels stand for, where those of `ids` are like them: an array or an Index."""
     dtype = ids.dtype
     if dtype.kind in "mM":
@@ -82,7 +83,7 @@ def from_id_keys(labels: Any, ids: Any) -> Any:
     return labels.view(dtype) if dtype.itemsize == 8 else labels.astype(dtype)
 
 
-def _is_range(ids: Any) -> bool:
+def _is_range(ids: Ids) -> bool:
     """Whether the labels are only counted, as of a RangeIndex."""
     return hasattr(ids, "start") and hasattr(ids, "step")
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ListError
+from dask_simjoin.metrics.types import Array, Series
 
 BLOCK = 1 << 18
 """Numbers that are put in columns at a time, so that they lie in a cache."""
@@ -35,7 +36,7 @@ class Lists(NamedTuple):
     kind: np.dtype | None
 
 
-def lists_of(column: Any) -> Lists | None:
+def lists_of(column: Series) -> Lists | None:
     """The lists of numbers that a column may hold; None: it holds none."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
@@ -55,7 +56,7 @@ def lists_of(column: Any) -> Lists | None:
     return Lists(arrow.list_size if fixed else None, np.dtype(of.to_pandas_dtype()))
 
 
-def vectors(column: Any) -> Any:
+def vectors(column: Series) -> Array:
     """The lists of a column as an array (n, length) of float64, where they lie.
 
     Missing numbers are NaN, and so are all of a missing list.  Without any list the length is 1, unless
@@ -82,7 +83,7 @@ def vectors(column: Any) -> Any:
     return out
 
 
-def extremes(column: Any) -> list[int]:
+def extremes(column: Series) -> list[int]:
     """The largest and the smallest number in the lists of a column, if they are integers."""
     if on_gpu(column):
         if type(column.dtype).__name__ != "ListDtype":
@@ -115,7 +116,7 @@ class _Part(NamedTuple):
     length: int
 
 
-def _parts(column: Any) -> Iterator[_Part]:
+def _parts(column: Series) -> Iterator[_Part]:
     """The rows of a column of pandas, all lists of one length; raises `ListError` where one is not."""
     if isinstance(column.dtype, pd.ArrowDtype):
         yield from _arrow_parts(_chunks(column))
@@ -123,7 +124,7 @@ def _parts(column: Any) -> Iterator[_Part]:
         yield _object_part(column.to_numpy())
 
 
-def _chunks(column: Any) -> list[Any]:
+def _chunks(column: Series) -> list[Any]:
     values = column.array.__arrow_array__()
     return [chunk for chunk in getattr(values, "chunks", [values]) if len(chunk)]
 
@@ -204,7 +205,7 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-def _on_gpu(column: Any) -> Any:
+def _on_gpu(column: Series) -> Array:
     xp = sys.modules["cupy"]
     present = column.notna().values
     some = column.dropna()  # what is missing may have numbers below it

@@ -15,6 +15,7 @@ from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.expressions.dask_private import Task, TaskRef
 from dask_simjoin.expressions.known import KNOWN, Known, asked_of
 from dask_simjoin.expressions.source import FrozenSource, gather, map_frozen, pick
+from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.options.spec import JoinSpec, RowSpec
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.doubts import raise_doubts
@@ -106,16 +107,16 @@ def check_ids(source: FrozenSource, spec: RowSpec, known: Known, chunk: int) -> 
     known.unique = True
 
 
-def _kept_ids(frame: Any, spec: RowSpec) -> pd.Index:
+def _kept_ids(frame: Frame, spec: RowSpec) -> pd.Index:
     kept = points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
     return row_ids(frame if kept is None else frame[kept], spec.id, spec.id_dtype)
 
 
-def _kept_keys(frame: Any, spec: RowSpec, buckets: int) -> Any:
+def _kept_keys(frame: Frame, spec: RowSpec, buckets: int) -> list[Array]:
     return key_buckets(_kept_ids(frame, spec), buckets)
 
 
-def _suspects(frame: Any, spec: RowSpec, keys: np.ndarray) -> pd.Index:
+def _suspects(frame: Frame, spec: RowSpec, keys: np.ndarray) -> pd.Index:
     return suspected(_kept_ids(frame, spec), keys)
 
 

@@ -9,12 +9,13 @@ import numpy as np
 
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.index.kdorder import BLOCK, MIDDLE, SAMPLE, VALUE_BITS, Cuts, block_sizes
+from dask_simjoin.metrics.types import Array
 
 THREADS = 256
 assert SAMPLE == 32  # lanes of a warp
 
 
-def kd_order(x: Any, cuts: Cuts, tile: int, fan_out: int, many: int) -> Any:
+def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, many: int) -> Array:
     """Positions (n,), int32, of the points of `x` (n, d), float64, in kd order; see the host's."""
     n = len(x)
     if n <= tile:

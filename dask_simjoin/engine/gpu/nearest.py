@@ -16,8 +16,7 @@ from dask_simjoin.engine.index import gpu_nearest as device_nearest
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout, make_nearest_device_layout
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
-
-Index = dict[str, Any]
+from dask_simjoin.metrics.types import Array, Index
 
 QUEUE = 16
 """Candidates of each query that wait in shared memory, in the search without tensor cores."""
@@ -34,7 +33,7 @@ SCRATCH_SHARE = 16
 """Part of a GPU's memory that lists may take where shared memory is too small."""
 
 
-def build(x: Any, layout: NearestDeviceLayout) -> Index:
+def build(x: Array, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
     load.begin(_program(layout, lists=True))  # which searches for few neighbours, while the index is built
     return device_nearest.build(x, layout, BUILDER)
@@ -67,23 +66,23 @@ class GpuSearcher:
     grain: int | None = None  # one search fills a GPU
 
     @staticmethod
-    def layout(lower: Any, upper: Any, mean: Any, variance: Any, sample: Any,
+    def layout(lower: Array, upper: Array, mean: Array, variance: Array, sample: Array,
                norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
         """From moments (d,) of all points and some of them, all on the host."""
         return make_nearest_device_layout(lower, upper, mean, variance, sample, shared=_shared(), norm=norm)
 
     @staticmethod
-    def renamed(index: Index, names: Any) -> Index:
+    def renamed(index: Index, names: Array | int) -> Index:
         """The index with other names: of all rows (n,), in their order, or what to add to each place."""
         return device_nearest.relabelled(index, names, cupy)
 
     @staticmethod
-    def fresh(rows: int, k: int) -> tuple[Any, Any]:
+    def fresh(rows: int, k: int) -> tuple[Array, Array]:
         """The state of queries that met nothing: totals, inf, and names, -1, both (rows, k)."""
         return cupy.full((rows, k), np.inf), cupy.full((rows, k), -1, cupy.int64)
 
     @staticmethod
-    def nearest(q: Index, d: Index, layout: NearestDeviceLayout, best_d2: Any, best_name: Any, *,
+    def nearest(q: Index, d: Index, layout: NearestDeviceLayout, best_d2: Array, best_name: Array, *,
                 same: bool, bound2: float = math.inf) -> None:  # fmt: skip
         """Improve what is known of the rows of `q` by those of `d`, in place; see the CPU's.
 

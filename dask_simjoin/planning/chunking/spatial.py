@@ -12,13 +12,14 @@ from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Array
 from dask_simjoin.options.messages import counted
 from dask_simjoin.planning.chunking.base import Boxes, Pieces, Sources
 from dask_simjoin.planning.statistics.estimate import Meet
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
 
 
-def dealt(first: np.ndarray, parts: np.ndarray, region: Any, position: Any) -> Any:
+def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) -> Array:
     """The chunks to which points of regions are dealt by their row numbers.
 
     `first`, `parts`: the first chunk and the number of chunks of each region.
@@ -115,11 +116,11 @@ class SpatialChunks:
         own, others = self.own_rows[i], self.own_rows[j]
         return np.where(i == j, own * (own - 1).clip(0) / 2, own * others) + own * self.halo_rows[j]
 
-    def own_chunk(self, region: Any, position: Any) -> Any:
+    def own_chunk(self, region: Array, position: Array) -> Array:
         """The chunks of points of regions."""
         return dealt(self.first, self.own, region, position)
 
-    def halo_chunk(self, region: Any, position: Any) -> Any:
+    def halo_chunk(self, region: Array, position: Array) -> Array:
         """The chunks of points in the halos of regions."""
         start = self.first + np.where(self.halo > 0, self.own, 0)
         return dealt(start, np.maximum(self.halo, 1), region, position)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -111,7 +111,7 @@ class Seen(NamedTuple):
     limit: Array | None
 
 
-def summarise(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
+def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
               partitions: int = 0, most: int | None = None) -> PartitionSummary:  # fmt: skip
     """Summary of one partition.
 
@@ -122,7 +122,7 @@ def summarise(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
     return look(frame, number, spec, with_ids, partitions, most)[0]
 
 
-def look(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
+def look(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
          partitions: int = 0, most: int | None = None) -> tuple[PartitionSummary, Seen | None]:  # fmt: skip
     """Summarise a partition, see `summarise`, and give what was read; None: not all of it is lists."""
     rows = len(frame)
@@ -161,23 +161,23 @@ def look(frame: Any, number: int, spec: JoinSpec, with_ids: bool,
     return summary, Seen(x, frame, kept, limit)
 
 
-def radii(frame: Any, spec: JoinSpec) -> Any:
+def radii(frame: Frame, spec: JoinSpec) -> Array:
     """Each row's own largest distance (n,), float64."""
     return frames_for(frame).coordinates(frame, (spec.radius,))[:, 0]
 
 
-def limits(r: Any, spec: JoinSpec) -> Any:
+def limits(r: Array, spec: JoinSpec) -> Array:
     """Thresholds of distances (n,), float64."""
     with np.errstate(over="ignore", invalid="ignore"):
         return spec.measure.threshold(r, module_of(r))
 
 
-def points(frame: Any, spec: JoinSpec) -> tuple[Any, Any]:
+def points(frame: Frame, spec: JoinSpec) -> tuple[Array, Array | None]:
     """Coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all)."""
     return _embedded(frames_for(frame).coordinates(frame, spec.on), spec)
 
 
-def _embedded(columns: Any, spec: JoinSpec) -> tuple[Any, Any]:
+def _embedded(columns: Array, spec: JoinSpec) -> tuple[Array, Array | None]:
     xp = module_of(columns)
     x = spec.measure.embed(columns, xp)
     if not spec.dropna:
@@ -186,7 +186,7 @@ def _embedded(columns: Any, spec: JoinSpec) -> tuple[Any, Any]:
     return x, None if bool(kept.all()) else kept
 
 
-def _bad(columns: Any, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
+def _bad(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
     xp = module_of(columns)
     nan, infinite = xp.isnan(columns), xp.isinf(columns)
     if spec.lists:
@@ -195,7 +195,7 @@ def _bad(columns: Any, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
     return {name: both for name, both in zip(spec.on, counts, strict=True) if any(both)}
 
 
-def _zero(columns: Any, frame: Any, spec: JoinSpec) -> tuple[int, int, str] | None:
+def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] | None:
     rows = module_of(columns).flatnonzero((columns == 0).all(axis=1))
     if not spec.measure.directed or not len(rows):
         return None
@@ -203,7 +203,7 @@ def _zero(columns: Any, frame: Any, spec: JoinSpec) -> tuple[int, int, str] | No
     return len(rows), first, _label(frame, spec, first)
 
 
-def _beyond(columns: Any, spec: JoinSpec) -> dict[Hashable, tuple[int, float]]:
+def _beyond(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, float]]:
     found, xp = {}, module_of(columns)
     for k, (name, limit) in enumerate(zip(spec.on, spec.measure.limits, strict=False)):
         column = columns[:, k]
@@ -213,7 +213,7 @@ def _beyond(columns: Any, spec: JoinSpec) -> dict[Hashable, tuple[int, float]]:
     return found
 
 
-def _label(frame: Any, spec: JoinSpec, row: int) -> str:
+def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
     label = frame.index[row] if spec.id is None else frame[spec.id].iloc[row]
     return shown(label.item() if isinstance(label, np.generic) else label)
 
@@ -222,7 +222,7 @@ def _box(found: Moments) -> str:
     return box_digest(found.lower, found.upper) if found.rows else ""
 
 
-def _inexact(frame: Any, columns: Any, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:
+def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:
     """Integers that are no float64 numbers; `found_in`: moments of the columns, where those are known."""
     found: dict[Hashable, int] = {}
     if found_in is not None and (np.abs([found_in.lower, found_in.upper]) < EXACT_INTEGER).all():

@@ -13,6 +13,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, on_gpu, to_host, values_of
 from dask_simjoin.engine.ids import _is_range, _remedy, as_id_keys, check_indexable, describe_ids
 from dask_simjoin.errors import DuplicateIdError
+from dask_simjoin.metrics.types import Array, Ids
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 """An odd number near 2**64 divided by the golden ratio: its multiples spread (Knuth 1973, section 6.4)."""
@@ -35,7 +36,7 @@ class IdSummary:
     repeated: tuple[Any] | None
 
 
-def summarise_ids(ids: Any, id: Hashable | None) -> IdSummary:
+def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
     """Summary of the ids of one partition."""
     n = len(ids)
     if n == 0:
@@ -66,7 +67,7 @@ def summarise_ids(ids: Any, id: Hashable | None) -> IdSummary:
         return IdSummary(n, 0, None, None, repeated)
 
 
-def _first_again(ids: Any) -> tuple[Any] | None:
+def _first_again(ids: Ids) -> tuple[Any] | None:
     """An id that repeats, as a 1-tuple."""
     return None if ids.is_unique else (ids[ids.duplicated()][0],)
 
@@ -100,12 +101,12 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
     return sorted(meeting)
 
 
-def _plain(ids: Any) -> Any:
+def _plain(ids: Ids) -> Ids:
     """Categories as the values they stand for: their codes and their order say nothing of those."""
     return ids.astype(ids.categories.dtype) if hasattr(ids, "categories") else ids
 
 
-def key_buckets(ids: Any, buckets: int) -> list[Any]:
+def key_buckets(ids: Ids, buckets: int) -> list[Array]:
     """Each id as 64 bits that are equal where ids are, split so that equal ones meet in one bucket."""
     keys = _keys(ids)
     if buckets == 1:
@@ -119,7 +120,7 @@ def key_buckets(ids: Any, buckets: int) -> list[Any]:
     return xp.split(keys, np.cumsum(counts)[:-1].tolist())
 
 
-def _keys(ids: Any) -> Any:
+def _keys(ids: Ids) -> Array:
     """Keys (n,), uint64."""
     ids = _plain(ids)
     if _is_range(ids):
@@ -138,14 +139,14 @@ def _keys(ids: Any) -> Any:
     return keys
 
 
-def repeated_keys(parts: list[Any]) -> np.ndarray:
+def repeated_keys(parts: list[Array]) -> np.ndarray:
     """Some of the keys that occur more than once."""
     xp = module_of(parts[0])
     keys = xp.sort(xp.concatenate(parts))
     return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MAX_SUSPECTS])
 
 
-def suspected(ids: Any, keys: np.ndarray) -> pd.Index:
+def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
     """The ids whose keys are among `keys`: equal keys need not mean equal ids."""
     own = _keys(ids)
     xp = module_of(own)
