@@ -138,5 +138,5 @@ def test_weights_and_universes():
     d, _ = block_of([[1, 2, 3, top], [7]], [2**21, 5])
     rule = Rule("jaccard", Fraction("0.5"))
     for method in (Bitmap(), PPJoin(), AllPairs(verify="C"), GroupJoin()):
-        check_blocks(JOINER, q, d, rule, method, {(0, 0): 2, (1, 0): 3}, cupy)
+        check_blocks(JOINER, q, d, rule, method, {(0, 1): 2, (1, 1): 3}, cupy)
         check_blocks(JOINER, q, None, rule, method, {(0, 1): 2}, cupy)
