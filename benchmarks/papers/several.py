@@ -66,8 +66,8 @@ def sets_on_gpu(rows: int) -> list[dict[str, Any]]:
     """Time the sets one after the other on one GPU, each a join of its queries with all points."""
     import cupy  # only where there is one
 
-    from dask_simjoin.engine.gpu.flow import estimate, flow, found_by
     from dask_simjoin.engine.gpu.methods import grid
+    from dask_simjoin.engine.gpu.methods.flow import estimate, flow, found_by
 
     layout = layout_for(ROW, rows, ROW.method, "cudf")
     built = grid.build(cupy.asarray(prepared(ROW.data, rows)[0]), layout)

@@ -9,7 +9,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.gpu.flow import TOLD, estimate, flow, found_by
+from dask_simjoin.engine.gpu.methods.flow import TOLD, estimate, flow, found_by
 from dask_simjoin.engine.gpu.methods.grid import Launch
 from dask_simjoin.engine.gpu.methods.method import GpuLayout
 from dask_simjoin.engine.gpu.pairs import method_of

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.nested import NestedLoop
-from dask_simjoin.engine.profile import Numbers
 from dask_simjoin.metrics.norms import Norm
 
 
@@ -50,7 +49,7 @@ class NestedLayout:
         return "; ".join(words + ["float32"] * (self.bounds is not None))
 
 
-def compared(rows: int, dims: int) -> Numbers:
+def compared(rows: int, dims: int) -> dict[str, float]:
     """Return what two loops over rows look at, which no run need count."""
     pairs = rows * (rows - 1) // 2
     return {"candidates": pairs, "comparisons": pairs, "terms": pairs * dims}

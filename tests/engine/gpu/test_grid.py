@@ -12,9 +12,9 @@ pytest.importorskip("cudf")
 
 from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.cpu.methods import grid as on_cpu
-from dask_simjoin.engine.gpu.flow import TOLD
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.methods import grid
+from dask_simjoin.engine.gpu.methods.flow import TOLD
 from dask_simjoin.engine.grid import ORDERS, PATTERNS, THREADS, Grid
 from dask_simjoin.engine.index.grid_batches import Batch
 from dask_simjoin.planning.statistics.moments import moments

@@ -118,7 +118,7 @@ def test_batches_that_overflow_are_done_again(device, order, monkeypatch):
     """Half of the points are one point: most pairs are of queries that no sample shows."""
     cupy, grid = device
     x = np.concatenate([np.random.default_rng(0).uniform(1, 2, (150, 2)), np.zeros((150, 2))])
-    flow = importlib.import_module("dask_simjoin.engine.gpu.flow")
+    flow = importlib.import_module("dask_simjoin.engine.gpu.methods.flow")
     monkeypatch.setattr(grid, "estimate", lambda join: 1.0)
     flows = []
 
@@ -137,7 +137,7 @@ def test_batches_that_overflow_are_done_again(device, order, monkeypatch):
 
 def test_counters_are_the_cpus(device):
     cupy, grid = device
-    flow = importlib.import_module("dask_simjoin.engine.gpu.flow")
+    flow = importlib.import_module("dask_simjoin.engine.gpu.methods.flow")
     x = np.random.default_rng(2).exponential(1.0, (400, 3))
     for pattern, sort in itertools.product(PATTERNS, (True, False)):
         options = Grid(pattern=pattern, sort=sort, short_circuit=False, precision="float64")

@@ -10,9 +10,9 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import make_bounds
-from dask_simjoin.engine.gpu.flow import at_once, estimate, flow, found_by
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.methods.flow import at_once, estimate, flow, found_by
 from dask_simjoin.engine.gpu.methods.method import Found, Sink
 from dask_simjoin.engine.index.grid_batches import Batch
 from dask_simjoin.engine.index.nested import NestedLayout
