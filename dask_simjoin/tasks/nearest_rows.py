@@ -36,7 +36,7 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
     numbers = state["row_numbers"].reshape(-1)
     xp = module_of(numbers)
     if isinstance(own, int):
-        places = xp.flatnonzero(numbers // CHUNK == own)
+        places = xp.flatnonzero((numbers >= own * CHUNK) & (numbers < (own + 1) * CHUNK))
         rows = numbers[places] - own * CHUNK
     else:
         at = xp.searchsorted(own, numbers)
@@ -58,22 +58,33 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
     found = tuple(part for part in found if len(part.places))
     if not found:
         return like
-    places = xp.concatenate([part.places for part in found])
-    order = xp.argsort(places)
-    places = places[order]
-    rows = places // k
+    places, order = found[0].places, None
+    if len(found) > 1:  # those of one chunk are in order
+        places = xp.concatenate([part.places for part in found])
+        order = xp.argsort(places)
+        places = places[order]
+    if len(places) == state["row_numbers"].size:  # all of them were found: nothing is to be divided
+        rows, ranks = (
+            xp.repeat(xp.arange(len(places) // k), k),
+            xp.tile(xp.arange(1, k + 1), len(places) // k),
+        )
+    else:
+        rows, ranks = places // k, places % k + 1
     columns: dict[str, Values] = {}
     for name in like.columns:
         if name == "left":
             columns[name] = q["ids"].take(rows)
         elif name == "right":
-            columns[name] = joined([part.ids for part in found]).take(order)
+            ids = joined([part.ids for part in found])
+            columns[name] = ids if order is None else ids.take(order)
         elif name == "rank":
-            columns[name] = places % k + 1
+            columns[name] = ranks
         elif name == "distance":
             columns[name] = measured(spec, xp)(state["totals"].reshape(-1)[places])
         elif name in spec.kept_left:
             columns[name] = kept_values((q,), spec.kept_left[name], rank(q, xp)[rows])
+        elif order is None:
+            columns[name] = found[0].columns[name]
         else:
             parts = [frames.result({name: part.columns[name]}, len(part.places)) for part in found]
             columns[name] = frames.values(frames.stacked(parts), name, order)

@@ -38,7 +38,7 @@ def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout, threads: int 
     """
     n, d = x.shape
     cut = layout.cut.first(n, tiles.TILE, CUTS)
-    order = kdorder.kd_order(x, cut, tiles.TILE, layout.fan_out, threads=threads)
+    order = kdorder.kd_order(x, cut, tiles.TILE, layout.fan_out(cut), threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
     number = -(-n // tiles.TILE)
     f, dims = layout.filter, np.arange(d)

@@ -13,14 +13,14 @@ from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Array, ArrayModule
 
-FILTER_DIMS = 5
-"""Fewest dimensions in which the filter is faster than float64."""
+FILTER_DIMS = 7.5
+"""Fewest dimensions, narrow ones counted as parts, in which the filter is faster than float64."""
 
 CUTS = 2.5
 """Times that each dimension is cut in two before the next one is."""
 
 WIDE_FAN_OUT_DIMS = 3
-"""Up to here blocks are cut into four parts a level: half of the sorts, boxes as good."""
+"""Dimensions to cut up to which blocks are cut into four parts a level: half of the sorts, boxes as good."""
 
 SAMPLE = 512
 """Points from whose distances it is told whether float32 can tell neighbours apart."""
@@ -47,8 +47,6 @@ class NearestLayout:
     filter : Filter or None
         The float32 filter, or None where all is computed in float64.  Its `eps2` is 0: each query
         has a distance of its own, which shrinks.
-    fan_out : int
-        Parts into which blocks are cut at a time.
     norm : int or float
         Of what is computed.
     """
@@ -56,8 +54,11 @@ class NearestLayout:
     dims: int
     cut: Cuts
     filter: Filter | None
-    fan_out: int = 2
     norm: Norm = 2
+
+    def fan_out(self, cut: Cuts) -> int:
+        """Into how many parts blocks are cut at a time, along these dimensions."""
+        return 4 if len(cut.dims) <= WIDE_FAN_OUT_DIMS else 2
 
     @property
     def method(self) -> str:
@@ -91,12 +92,24 @@ def make_nearest_layout(
         Whose totals say what is near.
     """
     dims = len(lower)
-    chosen = open_filter(lower, upper, mean) if dims >= FILTER_DIMS and norm == 2 else None
+    chosen = open_filter(lower, upper, mean) if wide_dims(variance) >= FILTER_DIMS and norm == 2 else None
     if chosen is not None and not 2.0**-MAX_EXPONENT <= chosen.scale <= 2.0**MAX_EXPONENT:
         chosen = None
     if chosen is not None and sample is not None and not _tells_apart(chosen, sample):
         chosen = None
-    return NearestLayout(dims, dims_to_cut(variance), chosen, 4 if dims <= WIDE_FAN_OUT_DIMS else 2, norm)
+    return NearestLayout(dims, dims_to_cut(variance, sample), chosen, norm)
+
+
+def wide_dims(variance: np.ndarray) -> float:
+    """How many dimensions there are, where a narrow one counts as little as it adds to distances.
+
+    Squares of sums over sums of squares: of equal widths their number.
+    """
+    most = float(variance.max(initial=0.0))
+    if not 0 < most < np.inf:
+        return float(len(variance))
+    share = variance / most
+    return float(share.sum() ** 2 / (share**2).sum())
 
 
 def _tells_apart(f: Filter, sample: np.ndarray) -> bool:

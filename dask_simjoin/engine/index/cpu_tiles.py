@@ -119,7 +119,7 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
     all_filtered = chosen is not None and screen is None
     return TilesLayout(
         threshold,
-        dims_to_cut(variance),
+        dims_to_cut(variance, None if drawn is None else drawn.points),
         filter=chosen,
         quantized=make_int8_filter(lower, upper, mean, variance, threshold) if all_filtered else None,
         norm=norm,

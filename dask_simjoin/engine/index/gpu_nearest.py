@@ -81,7 +81,7 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
         dims=dims,
         engine=engine,
         bounds=bounds if ENGINES[engine].filters else None,
-        cut=dims_to_cut(variance),
+        cut=dims_to_cut(variance, sample),
         norm=norm,
     )
 

@@ -31,6 +31,18 @@ MAX_CUT_DIMS = 16
 
 VALUE_BITS = 32
 
+LEAST_SAMPLE, MOST_SAMPLE = 256, 2048
+"""Points from which it is told where most points of a column are."""
+
+MOST_POINTS = (0.1, 0.9)
+"""Between which quantiles those are."""
+
+UNIFORM = 12**-0.5 / 0.8
+"""The standard deviation of a uniform column, of which this range is 1."""
+
+RARE = 10
+"""Halvings of its standard deviation down to which a column's width may be told by where most points are."""
+
 BLOCK = 2048
 """Points that a block of threads of a GPU puts in order by itself: their keys fit into shared memory."""
 
@@ -50,7 +62,7 @@ class Cuts:
     dims : tuple of int
         The widest ones, those first.
     spread : tuple of float
-        The standard deviations of all points there.
+        How wide points are spread there, as standard deviations are.
     """
 
     dims: tuple[int, ...]
@@ -90,10 +102,24 @@ def _log2(own: float, other: float) -> float:
     return math.log2(own / other) if own < math.inf and other > own * 2.0**-62 else 62.0
 
 
-def dims_to_cut(variance: np.ndarray) -> Cuts:
-    """Return the dimensions by which to put points in order, the ones of largest variance first."""
-    dims = tuple(sorted(range(len(variance)), key=lambda k: (-float(variance[k]), k))[:MAX_CUT_DIMS])
-    return Cuts(dims, tuple(math.sqrt(float(variance[k])) for k in dims))
+def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> Cuts:
+    """Return the dimensions by which to put points in order, the widest ones first.
+
+    Parameters
+    ----------
+    variance : array (d,), float64
+    sample : array (m, d), optional
+        Some points: of columns that a few values make wide, it tells where most of them are.
+    """
+    width = np.sqrt(variance)
+    if sample is not None and len(sample) >= LEAST_SAMPLE:
+        with np.errstate(over="ignore", invalid="ignore"):
+            some = sample[:: -(-len(sample) // MOST_SAMPLE)]
+            low, high = np.quantile(some, MOST_POINTS, axis=0)
+            most = np.nan_to_num(UNIFORM * (high - low), nan=0.0)
+        width = np.maximum(np.minimum(width, most), width * 2.0**-RARE)
+    dims = tuple(np.argsort(-width, kind="stable")[:MAX_CUT_DIMS].tolist())
+    return Cuts(dims, tuple(float(width[k]) for k in dims))
 
 
 def middle(x: Array, dims: tuple[int, ...]) -> Array:

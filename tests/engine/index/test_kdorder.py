@@ -96,3 +96,27 @@ def test_spreads_are_compared_in_the_unit_of_the_data():
     cuts = cuts_of(x)
     assert cuts.dims == (1, 2, 0)
     np.testing.assert_allclose(cuts.spread, np.array([1000, 30, 1]) / math.sqrt(12), rtol=0.1)
+
+
+def test_a_column_that_few_values_make_wide_is_cut_as_wide_as_most_are():
+    rng = np.random.default_rng(1)
+    people = rng.pareto(0.7, 20_000) * 5
+    x = np.column_stack([people, people / 1000, rng.uniform(-180, 180, (20_000, 2))])
+    plain, told = dims_to_cut(x.var(axis=0)), dims_to_cut(x.var(axis=0), x)
+    assert plain.dims[0] == 0 and set(plain.first(len(x), TILE, 2.5).dims) == {0}
+    assert set(told.dims[:2]) == {2, 3} and {2, 3} <= set(told.first(len(x), TILE, 2.5).dims)
+    near = [near_tiles(x, kd_order(x, cuts.first(len(x), TILE, 2.5), TILE, 4), 5.0) for cuts in (plain, told)]
+    assert near[1] < near[0] / 3
+    few = dims_to_cut(x.var(axis=0), x[:20])  # which tell nothing
+    assert few == plain
+
+
+@pytest.mark.parametrize("value", [0.0, 1e300, -1e308])
+def test_samples_of_any_numbers_give_cuts(value):
+    x = np.full((500, 3), value)
+    x[::2, 1] = -value
+    with np.errstate(over="ignore", invalid="ignore"):
+        variance = np.nan_to_num(x.var(axis=0))
+    cuts = dims_to_cut(variance, x)
+    assert sorted(cuts.dims) == [0, 1, 2]
+    assert sorted(kd_order(x, cuts.first(500, TILE, 2.5), TILE, 4).tolist()) == list(range(500))
