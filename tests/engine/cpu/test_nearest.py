@@ -201,9 +201,7 @@ def test_narrow_columns_do_not_count_as_dimensions_of_the_filter():
     """Where points differ in few columns, all of the few candidates are soon compared in float64."""
     rng = np.random.default_rng(0)
     alike, plane = rng.uniform(size=(3000, 12)), rng.uniform(size=(3000, 12)) * ([1e3] * 2 + [1.0] * 10)
-    layouts = [
-        make_nearest_layout(x.min(0), x.max(0), x.mean(0), x.var(0), x[:1000]) for x in (alike, plane)
-    ]
+    layouts = [make_nearest_layout(x.min(0), x.max(0), x.mean(0), x.var(0), x[:1000]) for x in (alike, plane)]
     assert layouts[0].filter is not None and layouts[1].filter is None
     assert wide_dims(alike.var(axis=0)) == pytest.approx(12, rel=0.01)
     assert wide_dims(plane.var(axis=0)) == pytest.approx(2, rel=0.01)
