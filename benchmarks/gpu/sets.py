@@ -252,9 +252,9 @@ def main(given: list[str]) -> int:
         try:
             blocks = {kind: on_gpu(block) for kind, block in made.items()}
             methods(report, blocks)
-            verification(report, blocks)
-            handed_over(report, blocks, on_gpu(few))
             tiles(report, blocks)
+            handed_over(report, blocks, on_gpu(few))
+            verification(report, blocks)
         finally:
             left = args.seconds - (time.perf_counter() - begin)
             ended_on_cpu(cpu, max(1.0, left), report)

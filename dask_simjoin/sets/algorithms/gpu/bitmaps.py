@@ -17,8 +17,11 @@ from dask_simjoin.sets.algorithms.gpu.operands import Operands, Side
 COLUMNS = 1024
 """Right sets that a block of threads compares with its tile of left ones."""
 
-WORDS = ((8, 2), (24, 4), (60, 8))
-"""Mean sizes of sets, and how many words of 32 bits their bitmaps have up to there."""
+WORDS = ((24, 4), (60, 8))
+"""Mean sizes of sets, and how many words of 32 bits their bitmaps have up to there.
+
+Of pairs of queries of 3 tokens, 2 words leave .7 % at a threshold of .5, 4 words .3 %, 8 words .1 %.
+"""
 
 MOST_WORDS = 16
 """Of sets that are larger."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import cupy
@@ -50,10 +51,14 @@ class Side:
         """Where its sets begin, and their tokens."""
         return self.block["offsets"], self.block["tokens"]
 
+    @functools.cached_property
+    def _which(self) -> Array:
+        """Which of the distinct sizes each set has (n,), int64."""
+        return cupy.searchsorted(cupy.asarray(self.distinct), self.sizes)
+
     def spread(self, values: np.ndarray) -> Array:
         """Give each set what its size has; as int32."""
-        which = cupy.searchsorted(cupy.asarray(self.bounds[1:]), cupy.arange(len(self)), side="right")
-        return cupy.asarray(values.astype(np.int32))[which]
+        return cupy.asarray(values.astype(np.int32))[self._which]
 
 
 @dataclass(frozen=True)

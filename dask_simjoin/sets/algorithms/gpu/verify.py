@@ -12,8 +12,12 @@ from dask_simjoin.sets.algorithms.gpu.launch import SHARED_BYTES, blocks, over
 from dask_simjoin.sets.algorithms.gpu.operands import Operands
 from dask_simjoin.sets.algorithms.gpu.sinks import Sink
 
-LONG = 64
-"""Tokens of a pair of sets, on average, from which on a warp compares them together."""
+LONG = 2000
+"""Tokens of a pair of sets, on average, from which on a warp compares them together.
+
+With 260 of them a thread each is seven times as fast on an H200: it gives most pairs up after a few
+(benchmarks/results/gpu-sets).
+"""
 
 
 class Grouped(NamedTuple):

@@ -9,6 +9,15 @@
 #if ROWS
 #define SLICE (WORDS < 8 ? WORDS : 8)    // words after which a warp looks whether to go on
 
+// Write the first pairs of a warp's queue; all its threads call it.
+__device__ __forceinline__ void write_survivors(const int2* queue, int number, int2* out, u64 room, u64* told) {
+    const int lane = threadIdx.x & 31;
+    u64 at = 0;
+    if (lane == 0 && number) at = atomicAdd(told, (u64)number);
+    at = __shfl_sync(FULL, at, 0) + lane;
+    if (lane < number && at < room) out[at] = queue[lane];
+}
+
 // Units of work are the tiles of rows, each with `work[tile + 1] - work[tile]` parts of its columns, which begin
 // at `low[tile]` and end before `high[tile]`.  Survivors are written behind `told`, if there is room for them.
 extern "C" __global__ void __launch_bounds__(ROWS)
@@ -17,6 +26,7 @@ survivors(const u32* left_bits, const int* left_sizes, int left_number, const u3
           const int* high, int tiles, i64 first_unit, int same, int2* out, u64 room, u64* told) {
     __shared__ __align__(16) u32 stage[STAGE * WORDS];
     __shared__ int stage_sizes[STAGE];
+    __shared__ int2 queues[ROWS / 32][64];    // of each warp, so that pairs are written 32 at a time
     const Rule rule = {needs, limits};
     const i64 unit = first_unit + blockIdx.x;
     int tile = 0, last = tiles - 1;
@@ -33,6 +43,8 @@ survivors(const u32* left_bits, const int* left_sizes, int left_number, const u3
     u32 bits[WORDS];
 #pragma unroll
     for (int w = 0; w < WORDS; w++) bits[w] = there ? left_bits[(size_t)row * WORDS + w] : 0;
+    int2* own = queues[threadIdx.x >> 5];
+    int held = 0;
     int b = -1, most = -1;     // the size of the columns at hand, and in how many bits they may differ
     for (int start = begin; start < end; start += STAGE) {
         const int number = min(STAGE, end - start);
@@ -55,12 +67,19 @@ survivors(const u32* left_bits, const int* left_sizes, int left_number, const u3
             const bool hit = differ <= most && start + k > after;
             const u32 hits = __ballot_sync(FULL, hit);
             if (hits == 0) continue;
-            u64 at = 0;
-            if (lane == 0) at = atomicAdd(told, (u64)__popc(hits));
-            at = __shfl_sync(FULL, at, 0) + __popc(hits & ((1u << lane) - 1));
-            if (hit && at < room) out[at] = make_int2(row, start + k);
+            if (hit) own[held + __popc(hits & ((1u << lane) - 1))] = make_int2(row, start + k);
+            held += __popc(hits);
+            __syncwarp();
+            if (held < 32) continue;
+            write_survivors(own, 32, out, room, told);
+            held -= 32;
+            const int2 rest = own[32 + lane];
+            __syncwarp();
+            own[lane] = rest;
+            __syncwarp();
         }
     }
+    write_survivors(own, held, out, room, told);
 }
 
 #else
