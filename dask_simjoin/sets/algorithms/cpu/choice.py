@@ -9,8 +9,11 @@ import numpy as np
 from dask_simjoin.sets.algorithms.cpu.kernels.estimate import ADMISSIBLE, COMPARED, ENTRIES, LEFT, LOOKUPS
 from dask_simjoin.sets.methods import Bitmap, SetMethod
 
-WORDS = (1, 2, 4, 8, 16)
-"""Words of 64 bits that bitmaps may have."""
+WORDS = (1, 2, 4, 8, 16, 32, 64)
+"""Words of 64 bits that bitmaps may have: what a sample tells of."""
+
+ROOM = 16
+"""Bytes of bitmaps for each token of a block, at most."""
 
 PAIR, PAIR_WORD = 0.1, 0.075
 ENTRY, ENTRY_WORD = 0.7, 0.12
@@ -27,10 +30,16 @@ class Choice(NamedTuple):
     words: int
 
 
-def choose(asked: SetMethod | None, told: np.ndarray, mean_size: float) -> Choice:
-    """Return the choice of the least cost, of a method or of all (None)."""
+def choose(asked: SetMethod | None, told: np.ndarray, mean_size: float, entries: float) -> Choice:
+    """Return the choice of the least cost, of a method or of all (None).
+
+    `entries`: of lists, for each token of the block.
+    """
     every = costs(told, mean_size)
-    allowed = [one for one in every if asked is None or one.listed != isinstance(asked, Bitmap)]
+    # of a set there are two bitmaps without lists, and one for each entry with them
+    most = {True: ROOM / (8 * max(entries, 1 / ROOM)), False: ROOM * mean_size / 16}
+    of_method = [one for one in every if asked is None or one.listed != isinstance(asked, Bitmap)]
+    allowed = [one for one in of_method if one.words <= max(most[one.listed], 1)]
     return min(allowed, key=every.__getitem__)
 
 
@@ -39,10 +48,11 @@ def costs(told: np.ndarray, mean_size: float) -> dict[Choice, float]:
     merge = MERGE + MERGE_TOKEN * mean_size
     share = told[LEFT:] / max(told[COMPARED], 1.0)
     found: dict[Choice, float] = {}
-    for words, left in zip(WORDS, share, strict=True):
+    for words, left in zip((0, *WORDS), (1.0, *share), strict=False):
         entry = ENTRY + ENTRY_WORD * words + left * merge
         found[Choice(True, words)] = told[LOOKUPS] * LOOKUP + told[ENTRIES] * entry
-        found[Choice(False, words)] = told[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
+        if words:
+            found[Choice(False, words)] = told[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
     return found
 
 

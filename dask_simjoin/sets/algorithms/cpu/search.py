@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.sets.algorithms.cpu.choice import Choice, choose, usual_words
+from dask_simjoin.sets.algorithms.cpu.choice import WORDS, Choice, choose, usual_words
 from dask_simjoin.sets.algorithms.cpu.kernels import bitmap, lists
 from dask_simjoin.sets.algorithms.cpu.kernels.bits import set_bits
 from dask_simjoin.sets.algorithms.cpu.kernels.bits_simd import LANES
 from dask_simjoin.sets.algorithms.cpu.kernels.estimate import LEFT, sample
-from dask_simjoin.sets.algorithms.cpu.kernels.estimate import WORDS as SAMPLED_WORDS
 from dask_simjoin.sets.algorithms.cpu.kernels.prefixes import find_units, open_lists, set_prefixes
 from dask_simjoin.sets.algorithms.cpu.kernels.sides import DONE, NEXT, Out, Side
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, SetMethod, options_of
@@ -84,7 +83,8 @@ class Search:
         if words is None and len(self._q_sizes) * len(self._d_sizes) <= FEW:
             words = usual_words(mean)
         if words is None:
-            choice = choose(asked, self._sample(prefixes[0], lists_of[0]), mean)
+            entries = lists_of[1] / len(self._d[1])
+            choice = choose(asked, self._sample(prefixes[0], lists_of[0]), mean, entries)
         else:
             choice = Choice(not isinstance(asked, Bitmap), words)
         if not choice.listed:
@@ -151,10 +151,12 @@ class Search:
 
     def _sample(self, prefixes: np.ndarray, places: np.ndarray) -> np.ndarray:
         step = max(len(self._q_sizes) // SAMPLE, 1)
-        told = np.zeros(LEFT + SAMPLED_WORDS.bit_length())
+        # bitmaps of more bits than this would not be worth their memory
+        kinds = min(int(self._q_sizes.mean()).bit_length() + 1, len(WORDS))
+        told = np.zeros(LEFT + kinds)
         sample(
             self._q, self._d, self.same, self._limits, prefixes, places, self._kinds,
-            self._starts(self._d_sizes), self._rows, step, np.empty(SAMPLED_WORDS, np.int64), told,
+            self._starts(self._d_sizes), self._rows, step, np.empty(WORDS[kinds - 1], np.int64), told,
         )  # fmt: skip
         return told
 

@@ -10,9 +10,6 @@ from dask_simjoin.metrics.types import Array
 from dask_simjoin.sets.algorithms.cpu.kernels.needs import Numbers, set_rows
 from dask_simjoin.sets.algorithms.cpu.kernels.sides import Side
 
-WORDS = 16
-"""Words of the largest bitmap; the smaller ones are its halves' xor, and so on."""
-
 PARTNERS = 31
 """Sets that each set of the sample is compared with, or a few more."""
 
@@ -26,12 +23,13 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
            starts: Array, rows: Array, step: int, bits: Array, told: Array) -> None:  # fmt: skip
     """Look at every `step`-th set of `q`, and compare some of `d`, before it if they are the same.
 
-    `bits` (WORDS,): memory.  `told`: float64.
+    `bits`: memory for the words of the largest bitmap; the smaller ones are its halves' xor, and so on.
+    `told`: float64.
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
     lo, hi, size = np.int64(0), np.int64(0), 0  # literals would be compiled for themselves
-    mask = lists.shape[0] - 1
+    mask, most = lists.shape[0] - 1, bits.size
     for k in range(step // 2, q_offsets.size - 1, step):
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
@@ -47,21 +45,21 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
         for p in range(begin, begin + prefixes[size]):
             bucket = q_tokens[p] & mask
             told[LOOKUPS] += 1
-            if bucket < mask:
+            if bucket < mask:  # where the last list ends is not told
                 told[ENTRIES] += share * (lists[bucket + 1, 0] - lists[bucket, 0])
         stride = max((last - first) // PARTNERS, 1)
         for other in range(first + k % stride, last, stride):
             there, over = d_offsets[other], d_offsets[other + 1]
-            for w in range(WORDS):
+            for w in range(most):
                 bits[w] = 0
             for p in range(begin, end):
-                bit = q_tokens[p] & (64 * WORDS - 1)
+                bit = q_tokens[p] & (64 * most - 1)
                 bits[bit >> 6] ^= 1 << (bit & 63)
             for p in range(there, over):
-                bit = d_tokens[p] & (64 * WORDS - 1)
+                bit = d_tokens[p] & (64 * most - 1)
                 bits[bit >> 6] ^= 1 << (bit & 63)
             told[COMPARED] += 1
-            words, place = WORDS, told.size - 1
+            words, place = most, told.size - 1
             while words > 0:
                 differ = 0
                 for w in range(words):
