@@ -27,7 +27,7 @@ BOTH = {
     "assign": lambda f: f.assign(more=1)[["more", f.columns[0]]],
     "concat": lambda f: (dd if is_dask_collection(f) else pd).concat([f, f]),
     "isin": lambda f: f[~f[f.columns[0]].isin([4, 7, 10, 13])],
-    "drop": lambda f: f.drop(columns=f.columns[0]),
+    "drop": lambda f: f.drop(columns=[f.columns[0]]),
 }
 """What is done alike with a Dask and a pandas frame."""
 

@@ -29,6 +29,10 @@ LABELS = [
 ]  # fmt: skip
 
 
+WORDS = "words"
+"""A column of texts."""
+
+
 class Draw:
     """What a case is made of: one choice after the other, and how it was told to people."""
 
@@ -102,12 +106,20 @@ def table(draw: Draw, x: np.ndarray, names: list[Any], holes: bool) -> pd.DataFr
     columns["s"] = [f"row {k % 7}" for k in range(rows)]
     columns["r"] = rng.integers(0, 4, rows) * 0.5
     columns["key"] = rng.permutation(rows) * 3 - 5
+    columns[WORDS] = pd.array([text_of(k) for k in range(rows)], dtype="str")
     frame = pd.DataFrame(columns)
     frame.index = labels(draw, rows)
     frame.index.name = draw.one("index name", [None, None, "id", "left"])
     if len(names) and "left" in names:
         frame.index.name = None
     return frame
+
+
+def text_of(row: int) -> str | None:
+    """Some words, of which other rows have some, too; a few rows have none, and a few no text."""
+    if row % 13 == 5:
+        return None
+    return " ".join(f"w{(row * row + k * k) % 9}" for k in range(row % 5))
 
 
 def labels(draw: Draw, rows: int) -> pd.Index:

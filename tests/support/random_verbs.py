@@ -15,6 +15,7 @@ from tests.support.density import labels_of_neighbours as labels_of
 from tests.support.oracle import distances, totals
 from tests.support.random_frames import Draw
 from tests.support.random_optics import sklearn_optics
+from tests.support.random_sets import SET_VERBS, AskedSets, frame_of, wanted_counts
 
 METRICS = ["euclidean"] * 6 + ["sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"]
 
@@ -247,6 +248,53 @@ class Verbs:
         )
         return Want("matrix", lazy, (rows, sorted(want)))
 
+    def set_self_join(self) -> Want:
+        draw, one = self.draw, self.one
+        asked = AskedSets(draw, self.how)
+        scored = not asked.missing and draw.chance("return_similarity", 0.6)
+        keep = draw.one("keep", [None, "s", "key"])
+        lazy = one.lazy.simjoin.set_self_join(
+            id=self.id, return_similarity=scored, keep=keep, **asked.options
+        )
+        pairs = asked.pairs(one.frame, one.frame, True)
+        own = one.frame, self.every_name(one)
+        return Want("pairs", lazy, frame_of(pairs, own, own, scored, keep))
+
+    def set_join(self) -> Want:
+        draw, one, other = self.draw, self.one, self.other
+        asked = AskedSets(draw, self.how)
+        way = draw.one("how", ["inner", "leftsemi", "leftanti"])
+        pairs = asked.pairs(one.frame, other.frame, False)
+        if way != "inner":
+            lazy = one.lazy.simjoin.set_join(other.lazy, how=way, **asked.options)
+            hit = np.isin(np.arange(len(one.frame)), [i for i, _ in pairs])
+            return Want("rows", lazy, one.frame[hit if way == "leftsemi" else ~hit])
+        scored = not asked.missing and draw.chance("return_similarity", 0.6)
+        keep = draw.one("keep", [None, "s", "key"])
+        lazy = one.lazy.simjoin.set_join(
+            other.lazy, id=self.id, return_similarity=scored, keep=keep, **asked.options
+        )
+        sides = [(side.frame, self.every_name(side)) for side in (one, other)]
+        return Want("pairs", lazy, frame_of(pairs, *sides, scored, keep))
+
+    def set_neighbor_counts(self) -> Want:
+        asked, one = AskedSets(self.draw, self.how), self.one
+        lazy = one.lazy.simjoin.set_neighbor_counts(**asked.options)
+        counts = wanted_counts(asked.pairs(one.frame, one.frame, True), len(one.frame))
+        if not one.used.all():
+            raise Skipped("rows with holes have values, too, unlike with other verbs")
+        return Want("aligned", lazy, pd.Series(counts, one.frame.index, name="neighbors", dtype="int64"))
+
+    def count_set_pairs(self) -> Want:
+        asked, one = AskedSets(self.draw, self.how), self.one
+        lazy = one.lazy.simjoin.count_set_pairs(**asked.options)
+        return Want("number", lazy, len(asked.pairs(one.frame, one.frame, True)))
+
+    def every_name(self, side: Side) -> list[Any]:
+        """The names of all rows, those with holes included."""
+        names: list[Any] = (side.frame.index if self.id is None else side.frame[self.id]).tolist()
+        return names
+
     def connected_components(self) -> Want:
         one = self.one
         near = np.triu(self.near(one, one), 1)
@@ -288,5 +336,5 @@ class Verbs:
 VERBS = [
     "self_join", "self_join", "self_join", "join", "join", "join", "knn_join", "knn_join", "neighbor_counts",
     "neighbor_counts", "count_pairs", "dbscan", "dbscan", "k_distances", "neighbor_graph",
-    "connected_components", "optics",
+    "connected_components", "optics", *SET_VERBS,
 ]  # fmt: skip

@@ -1,0 +1,70 @@
+"""Verbs of sets with random options on random frames, and what they must give by the definition."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.sets.methods import CHOICES
+from dask_simjoin.sets.predicate import Rule
+from tests.support.random_frames import WORDS, Draw
+from tests.support.sets import COMPARISONS, SIMILARITIES, wanted_counts, wanted_pairs
+
+TOKENIZERS: dict[Any, Any] = {
+    "words": str.split,
+    ("qgrams", 2): lambda text: [f"#{text}$"[k : k + 2] for k in range(len(text) + 1)] if text else [],
+    ("delimiter", "w"): lambda text: [part for part in text.split("w") if part],
+}
+"""How the texts of random frames become tokens."""
+
+SET_VERBS = ["set_self_join", "set_join", "set_join", "set_neighbor_counts", "count_set_pairs"]
+
+
+def sets_of(frame: pd.DataFrame, split: Any) -> list[Any]:
+    """The sets of the rows; None: a row has none."""
+    return [None if pd.isna(text) else split(text) for text in frame[WORDS].tolist()]
+
+
+class AskedSets:
+    """What is asked of sets: options drawn for one verb, and the rule that they make."""
+
+    def __init__(self, draw: Draw, how: dict[str, Any]) -> None:
+        similarity = draw.one("similarity", SIMILARITIES)
+        comparison = draw.one("comparison", [*COMPARISONS, ">="])
+        threshold = draw.one("threshold", [0.25, 0.5, 0.6, 0.8, 1])
+        threshold = draw.one("tokens", [1, 2, 3]) if similarity == "overlap" else threshold
+        tokenizer = draw.one("tokenizer", list(TOKENIZERS))
+        self.empty = similarity != "overlap" and draw.chance("allow_empty", 0.3)
+        self.missing = draw.chance("allow_missing", 0.3)
+        self.rule = Rule(similarity, Fraction(str(threshold)), comparison)
+        self.split = TOKENIZERS[tokenizer]
+        self.options = {
+            "on": WORDS, "threshold": threshold, "similarity": similarity, "comparison": comparison,
+            "tokenizer": tokenizer, "allow_empty": self.empty, "allow_missing": self.missing,
+            "method": draw.one("method", CHOICES),
+        } | {name: how[name] for name in ("blocksize",) if name in how}  # fmt: skip
+
+    def pairs(self, one: pd.DataFrame, other: pd.DataFrame, same: bool) -> dict[tuple[int, int], float]:
+        """Pairs of rows, as positions, and their similarities."""
+        left, right = sets_of(one, self.split), sets_of(other, self.split)
+        return wanted_pairs(left, right, self.rule, self.empty, self.missing, same)
+
+
+def frame_of(pairs: dict[tuple[int, int], float], one: tuple[pd.DataFrame, list[Any]],
+             other: tuple[pd.DataFrame, list[Any]], scored: bool,
+             keep: str | None) -> pd.DataFrame:  # fmt: skip
+    """Pairs as a verb gives them; of each table its rows and their names."""
+    i, j = (np.array([pair[k] for pair in pairs], int).tolist() for k in (0, 1))
+    columns: dict[Any, Any] = {"left": [one[1][k] for k in i], "right": [other[1][k] for k in j]}
+    if scored:
+        columns["similarity"] = np.array(list(pairs.values()), float)
+    for ending, (frame, _), rows in (("_left", one, i), ("_right", other, j)):
+        if keep is not None:
+            columns[keep + ending] = frame[keep].iloc[rows].tolist()
+    return pd.DataFrame(columns)
+
+
+__all__ = ["SET_VERBS", "AskedSets", "frame_of", "wanted_counts"]
