@@ -3,5 +3,6 @@
 from dask_simjoin.engine.grid import Grid
 from dask_simjoin.engine.methods import Sweep, Tiles
 from dask_simjoin.engine.nested import NestedLoop
+from dask_simjoin.engine.zorder import ZOrder
 
-__all__ = ["Grid", "NestedLoop", "Sweep", "Tiles"]
+__all__ = ["Grid", "NestedLoop", "Sweep", "Tiles", "ZOrder"]

@@ -91,7 +91,7 @@ def client(two_workers):
         yield client
 
 
-@pytest.fixture(params=["sweep", "tiles", "grid", "nested_loop"])
+@pytest.fixture(params=["sweep", "tiles", "grid", "nested_loop", "zorder"])
 def method(request):
     """Every engine."""
     return request.param

@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 
 from dask_simjoin.engine.grid import Grid
 from dask_simjoin.engine.nested import NestedLoop
+from dask_simjoin.engine.zorder import ZOrder
 
 AUTO = "auto"
 """The name that leaves the choice to `choose`."""
@@ -68,6 +69,7 @@ METHODS: dict[str, Method] = {
     "tiles": Tiles(),
     "grid": Grid(),
     "nested_loop": NestedLoop(),
+    "zorder": ZOrder(),
 }
 """All methods by name; "auto" takes the first that is best."""
 
@@ -108,7 +110,10 @@ def options_of(asked: str | Method, name: str) -> Method:
 
 def asks_sample(asked: str | Method) -> bool:
     """Tell whether a method's options are chosen by a sample of the points."""
-    return isinstance(asked, Grid) and asked.indexed == "auto"
+    options = METHODS.get(asked) if isinstance(asked, str) else asked
+    return (isinstance(options, Grid) and options.indexed == "auto") or (
+        isinstance(options, ZOrder) and options.lists == "auto"
+    )
 
 
 def choose(asked: str | Method, dims: int, library: str) -> str:

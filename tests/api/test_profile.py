@@ -20,7 +20,8 @@ PAIRS = len(brute_force(X, 0.3))
 
 
 @pytest.mark.parametrize(
-    "method", ["sweep", "tiles", "grid", "nested_loop", methods.Grid.plain(), methods.Grid.gpu_join("auto")]
+    "method",
+    ["sweep", "tiles", "grid", "nested_loop", "zorder", methods.Grid.plain(), methods.Grid.gpu_join("auto")],
 )
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
 def test_every_method_tells_what_it_finds(method, metric, how):
@@ -95,7 +96,7 @@ def test_it_prints_and_draws():
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
-@pytest.mark.parametrize("method", ["sweep", "tiles", "grid", "nested_loop"])
+@pytest.mark.parametrize("method", ["sweep", "tiles", "grid", "nested_loop", "zorder"])
 def test_few_rows(rows, method):
     found = frame_of(np.zeros((rows, 2))).simjoin.profile(1.0, on=["c0", "c1"], method=method)
     assert found.numbers["pairs"] == rows // 2 and found.rows == rows

@@ -103,7 +103,7 @@ class Verbs:
         dims = 3 if self.metric == "haversine" else len(self.on)
         return {
             "method": self.draw.one(
-                "method", ["auto", "tiles", "grid", "nested_loop"] + ["sweep"] * (dims <= 4)
+                "method", ["auto", "tiles", "grid", "nested_loop", "zorder"] + ["sweep"] * (dims <= 4)
             )
         }
 
