@@ -32,11 +32,11 @@ from dask_simjoin.planning.chunking.spatial import spatial_chunks
 from dask_simjoin.planning.chunking.two_tables import EntityPairs, RegionPairs
 from dask_simjoin.planning.doubts import Doubt, doubts_of_data, doubts_of_eps
 from dask_simjoin.planning.goal import Goal
-from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate
+from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate, estimate_one
 from dask_simjoin.planning.statistics.moments import merge_moments
 from dask_simjoin.planning.statistics.near_share import near_share
 from dask_simjoin.planning.statistics.partition import PartitionSummary
-from dask_simjoin.planning.statistics.sample_pairs import sample_pairs
+from dask_simjoin.planning.statistics.sample_pairs import sample_degrees, sample_pairs
 from dask_simjoin.planning.table import TableSummary, summarise_table
 
 MAX_REGIONS = 1 << 14
@@ -169,14 +169,14 @@ class Tables:
         meet = chunks.chunk_pairs(sampled.first, sampled.second)
         return estimate(sampled, blocks, chunks.candidates(blocks), block_of(blocks, len(chunks), meet))
 
-    def estimate_whole(self, layout: Layout) -> Estimate:
-        """Tell the same of one chunk of each table."""
-        joiner = joiner_of_library(self.spec.library)
-        sampled = sample_pairs(self.left.points, self.right.points, layout, joiner)
-        one = np.zeros((1, 2), np.int32)
-        return estimate(
-            sampled, one, np.array([self.candidates]), lambda left, _: np.zeros(len(left), np.int64)
-        )
+    def estimate_whole(self, layout: Layout, counted: bool) -> Estimate:
+        """Tell the same of one chunk of each table; `counted`: no pair of theirs will be materialised."""
+        joiner, points = joiner_of_library(self.spec.library), self.left.points
+        if counted and self.right is self.left and points.limit is None:
+            return estimate_one(points, sample_degrees(points, layout, joiner), self.candidates)
+        sampled = sample_pairs(points, self.right.points, layout, joiner)
+        block, sizes = np.zeros((1, 2), np.int32), np.array([self.candidates])
+        return estimate(sampled, block, sizes, lambda left, _: np.zeros(len(left), np.int64))
 
     def doubts(self, found: Estimate | None) -> tuple[Doubt, ...]:
         """Tell what is likely to be a mistake; `found`: pairs within `eps`, if one was given."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.planning.statistics.sample_pairs import Sampled
+from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints
 
 Z = 1.96
 """Of the intervals: 95 %, both sides."""
@@ -80,9 +80,25 @@ def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block_of: 
     if min(len(first.x), len(second.x)) < 1 + same or not len(blocks):
         return _nothing_seen(sizes, blocks, not exact, len(first.x))
     block = block_of(sampled.left, sampled.right)
-    return _from_pairs(
-        _within(sampled, block, exact) if same else _across(sampled, block, exact), blocks, sizes
-    )
+    value, degree, shared, each = _within(sampled) if same else _across(sampled)
+    seen = np.bincount(block, minlength=len(blocks)).astype(float)
+    pairs = np.bincount(block, value, minlength=len(blocks))
+    return _from_pairs(Found(pairs, seen, degree, shared, each, exact), sizes)
+
+
+def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) -> Estimate:
+    """Estimate the pairs of a table that is one block, from how many each point of its sample is in.
+
+    Its sample is of one partition, so that each pair stands for as many.
+    """
+    block, sizes, m = np.zeros((1, 2), np.int32), np.array([candidates]), len(points.x)
+    exact = m >= points.rows
+    if m < 2:
+        return _nothing_seen(sizes, block, not exact, m)
+    first = np.zeros(1, np.int64)
+    seen, value = degree.sum() / 2, points.stands_for(first, first)
+    shared, each = _spread_within(points, degree)
+    return _from_pairs(Found(seen * value, np.array([seen]), degree, shared, each, exact), sizes)
 
 
 def block_of(blocks: np.ndarray, chunks: int, meet: Meet) -> BlockOf:
@@ -97,20 +113,25 @@ def block_of(blocks: np.ndarray, chunks: int, meet: Meet) -> BlockOf:
     return found
 
 
-def _within(sampled: Sampled, block: np.ndarray, exact: bool) -> Found:
-    """Tell what pairs of one table's sample stand for: a U-statistic of two arguments."""
+def _within(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Tell what pairs of one table's sample stand for: a U-statistic of two arguments; see `Found`."""
     points, left, right = sampled.first, sampled.left, sampled.right
-    m, n, shared = len(points.x), len(left), 0.0
+    m = len(points.x)
     degree = np.bincount(left, minlength=m) + np.bincount(right, minlength=m)
-    if n:
-        once = 2 * n / (m * (m - 1.0))
+    return points.stands_for(left, right) * sampled.share, degree, *_spread_within(points, degree)
+
+
+def _spread_within(points: SamplePoints, degree: np.ndarray) -> tuple[float, float]:
+    """Return `shared` and `each` of a `Found` of a table with itself."""
+    m, shared = len(points.x), 0.0
+    if degree.any():
+        once = degree.sum() / (m * (m - 1.0))
         shared = max(0.0, 4 * _shared(degree, once, m - 1.0)) * (1 - m / points.rows)
-    each = float(np.mean(points.weight) ** 2)
-    return Found(points.stands_for(left, right) * sampled.share, block, degree, shared, each, exact)
+    return shared, float(np.mean(points.weight) ** 2)
 
 
-def _across(sampled: Sampled, block: np.ndarray, exact: bool) -> Found:
-    """Tell what pairs of two tables' samples stand for: a U-statistic of two samples."""
+def _across(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Tell what pairs of two tables' samples stand for: a U-statistic of two samples; see `Found`."""
     first, second, left, right, share = sampled
     n, shared = len(left), 0.0
     degree = np.bincount(left, minlength=len(first.x))
@@ -122,7 +143,7 @@ def _across(sampled: Sampled, block: np.ndarray, exact: bool) -> Found:
             shared += max(0.0, variance) * (1 - len(some.x) / some.rows)
     value = first.weight[left] * second.weight[right] * share
     each = float(np.mean(first.weight) * np.mean(second.weight))
-    return Found(value, block, degree, shared, each, exact)
+    return value, degree, shared, each
 
 
 class Found(NamedTuple):
@@ -130,9 +151,8 @@ class Found(NamedTuple):
 
     Attributes
     ----------
-    value : array (pairs,), float64
-        Pairs that each of them stands for.
-    block : array (pairs,), int64
+    pairs, seen : array (blocks,), float64
+        How many pairs those of each block stand for, and how many they are.
     degree : array (points,), int64
         How many pairs each point is in.
     shared : float
@@ -143,8 +163,8 @@ class Found(NamedTuple):
         Whether the samples are all there is.
     """
 
-    value: np.ndarray
-    block: np.ndarray
+    pairs: np.ndarray
+    seen: np.ndarray
     degree: np.ndarray
     shared: float
     each: float
@@ -169,11 +189,10 @@ def _nothing_seen(sizes: np.ndarray, blocks: np.ndarray, unknown: bool, points: 
     return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), points, np.zeros(points, np.int64))
 
 
-def _from_pairs(found: Found, blocks: np.ndarray, sizes: np.ndarray) -> Estimate:
+def _from_pairs(found: Found, sizes: np.ndarray) -> Estimate:
     """What pairs of samples tell of all blocks."""
-    seen = np.bincount(found.block, minlength=len(blocks)).astype(float)
-    pairs = np.bincount(found.block, found.value, minlength=len(blocks))
-    total, n = float(found.value.sum()), float(len(found.value))
+    pairs, seen = found.pairs, found.seen
+    total, n = float(pairs.sum()), float(seen.sum())
     degrees, m = -np.sort(-found.degree), len(found.degree)
     if found.exact:
         return Estimate(pairs, pairs, pairs, total, total, total, m, degrees)
@@ -183,7 +202,7 @@ def _from_pairs(found: Found, blocks: np.ndarray, sizes: np.ndarray) -> Estimate
     smooth = (seen + PRIOR) / (1 + PRIOR / belief) * per_pair
     smooth *= total / max(float(smooth.sum()), 1e-300)
     share = np.maximum(spread, 1e-12)
-    apart = found.shared * np.minimum(1 / share, len(blocks))
+    apart = found.shared * np.minimum(1 / share, len(sizes))
     blocks_low, blocks_high = _interval(smooth, seen, apart, per_pair)
     low, high = _interval(np.array([total]), np.array([n]), np.array([found.shared]), per_pair)
     return Estimate(

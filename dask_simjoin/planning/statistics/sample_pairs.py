@@ -10,14 +10,14 @@ import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.protocols import Joiner, Layout, Pairs
-from dask_simjoin.metrics.types import Array, Index
+from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.statistics.sample import Sample
 
 MAX_PAIRS = 1 << 21
 """Pairs of the samples that are looked at: thinner samples tell enough of a join that gives more."""
 
-PROBE = 4096
-"""Points of the sample that tell how many pairs all of it would give."""
+PROBE = 2048
+"""Points of a sample that tell how many pairs all of it gives: of themselves no more than `MAX_PAIRS`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,43 +130,48 @@ def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, join
     """
     same = second is first
     random = np.random.default_rng(len(first.x) + (0 if same else len(second.x)))
-    expected, built = _pairs_expected(first, second, layout, joiner, random)
+    expected = _pairs_expected(first, second, layout, joiner, random)
     if expected > MAX_PAIRS:
         part = math.sqrt(MAX_PAIRS / expected)
         first = _thinned(first, part, random)
-        second, built = first if same else _thinned(second, part, random), (None, None)
-    left = built[0] or joiner.build(joiner.xp.asarray(first.x), layout)
-    right = left if same else built[1] or joiner.build(joiner.xp.asarray(second.x), layout)
+        second = first if same else _thinned(second, part, random)
+    return _decided(_joined(first, second, layout, joiner), first, second)
+
+
+def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Pairs:
+    same = second is first
+    left = joiner.build(joiner.xp.asarray(first.x), layout)
+    right = left if same else joiner.build(joiner.xp.asarray(second.x), layout)
     made = None if first.limit is None else _itself
     # named as joins name rows, so that the kernels are those that the join needs
     names = tuple(
         side["order"][: len(of.x)].astype(np.int64) for side, of in ((left, first), (right, second))
     )
-    return _decided(joiner.pairs(left, right, layout, same=same, distance=made, labels=names), first, second)
+    return joiner.pairs(left, right, layout, same=same, distance=made, labels=names)
 
 
-def _pairs_expected(
-    first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner, random: np.random.Generator
-) -> tuple[float, tuple[Index | None, Index | None]]:
-    """Tell from some points of the first sample how many pairs all of it gives; few points give few.
+def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner,
+                    random: np.random.Generator) -> float:  # fmt: skip
+    """Tell from some of the points how many pairs all of them give; few points give few."""
+    every = [first] if second is first else [first, second]
+    if max(len(points.x) for points in every) <= PROBE:
+        return 0.0
+    some = [points.take(random.choice(len(points.x), min(len(points.x), PROBE), False)) for points in every]
+    found = float(len(_joined(some[0], some[-1], layout, joiner).left))
+    for points in (first, second):
+        found *= max(1.0, len(points.x) / PROBE)
+    return found
 
-    The second are indexes of both, as far as they were built for that.
-    """
-    m, same = len(first.x), second is first
-    if m <= PROBE // 2:
-        return 0.0, (None, None)
-    fewer = min(m, PROBE)
-    points = first.x if fewer == m else first.x[random.choice(m, fewer, replace=False)]
-    some = joiner.build(joiner.xp.asarray(points), layout)
-    whole = some if same else joiner.build(joiner.xp.asarray(second.x), layout)
-    found = float(joiner.counts(some, whole, layout, same=same)[0].sum())
-    built = some if fewer == m else None, whole if fewer == m or not same else None
-    return found / 2 * (m / fewer) ** 2 if same else found * m / fewer, built
+
+def sample_degrees(points: SamplePoints, layout: Layout, joiner: Joiner) -> np.ndarray:
+    """Count the pairs that each of a sample's points is in, by kernels that only count."""
+    index = joiner.build(joiner.xp.asarray(points.x), layout)
+    return to_host(joiner.counts(index, index, layout, same=True)[0])
 
 
 def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> SamplePoints:
     m = len(points.x)
-    fewer = min(m, max(PROBE // 2, int(m * part)))
+    fewer = min(m, max(PROBE, int(m * part)))
     return points.take(np.sort(random.choice(m, fewer, replace=False)))
 
 
