@@ -14,6 +14,7 @@ from dask_simjoin.errors import ColumnError, DuplicateIdError, SimJoinError
 from dask_simjoin.planning.statistics import unique_ids
 from tests.support.frames import computed, itself, lay
 from tests.support.oracle import as_set, assert_same_pairs
+from tests.support.profiles import pairwise
 
 PAIRED = [0.0, 1.0, 10.0, 11.0, 20.0, 21.0]
 """Six coordinates; rows 0 and 1, 2 and 3, 4 and 5 are pairs at eps = 1."""
@@ -21,7 +22,11 @@ PAIRED = [0.0, 1.0, 10.0, 11.0, 20.0, 21.0]
 REMEDY = r"ddf = ddf\.simjoin\.with_row_id\(\), then id='row_id'"
 
 
-@pytest.fixture(params=["index", "column"])
+HOW = ["pandas", "dask-1", "dask-3"]
+WHERE = ["index", "column"]
+
+
+@pytest.fixture(params=WHERE)
 def where(request):
     """Rows are named by the index, or by the column "key"."""
     return request.param
@@ -91,7 +96,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=list(KINDS), how=HOW, where=WHERE)
 def test_ids_of_every_dtype(how, where, kind):
     frame, options = named(KINDS[kind], where)
     dtype = frame["key"].dtype if where == "column" else frame.index.dtype
@@ -104,7 +109,7 @@ def test_ids_of_every_dtype(how, where, kind):
     assert list(lazy.columns) == list(pairs.columns) == ["left", "right", "distance"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=list(KINDS), how=HOW, where=WHERE)
 def test_dtypes_of_empty_results(how, where, kind):
     frame, options = named(KINDS[kind], where)
     dtype = frame["key"].dtype if where == "column" else frame.index.dtype
@@ -114,7 +119,7 @@ def test_dtypes_of_empty_results(how, where, kind):
         assert pairs.dtypes.tolist() == [dtype, dtype]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=list(KINDS), how=HOW, where=WHERE)
 def test_a_repeated_id_of_every_dtype(how, where, kind):
     """The first id comes back in the last row, so in another partition if there are three."""
     ids = KINDS[kind]

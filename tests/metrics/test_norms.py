@@ -24,7 +24,7 @@ from tests.support.frames import split
 from tests.support.oracle import as_set, squared_distances
 from tests.support.oracle import totals as totals_of
 from tests.support.points import cases, frame_of, make_points
-from tests.support.profiles import examples
+from tests.support.profiles import examples, pairwise
 
 SWEEP_MAX_DIMS = METHODS["sweep"].max_dims
 
@@ -164,12 +164,14 @@ def test_few_dimensions(case):
     check(*case)
 
 
-@pytest.mark.parametrize("norm", [2, *NORMS])
-@pytest.mark.parametrize("dims", [1, 2, 4, 6])
+@pairwise(
+    lambda dims, method, norm: method != "sweep" or dims <= SWEEP_MAX_DIMS,
+    norm=[2, *NORMS],
+    dims=[1, 2, 4, 6],
+    method=["sweep", "tiles", "grid"],
+)
 def test_lattice_ties(norm, dims, method):
     """Many pairs whose total is the threshold, or next to it."""
-    if method == "sweep" and dims > SWEEP_MAX_DIMS:
-        pytest.skip("the sweep serves few dimensions")
     side = {1: 100, 2: 12, 4: 4, 6: 3}[dims]
     x = np.random.default_rng(0).permutation(list(itertools.product(range(side), repeat=dims))) / 3
     some = np.unique(totals(x[:1], x, norm))
@@ -178,8 +180,11 @@ def test_lattice_ties(norm, dims, method):
             check(x[:500], threshold, norm, (150,), method, some=False)
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("kind", ["huge", "tiny", "offset", "duplicates", "scales", "outlier", "constant"])
+@pairwise(
+    norm=NORMS,
+    kind=["huge", "tiny", "offset", "duplicates", "scales", "outlier", "constant"],
+    method=["sweep", "tiles", "grid"],
+)
 def test_extreme_points(norm, kind, method):
     rng = np.random.default_rng(1)
     for dims in (1, 3, 17) if method == "tiles" else (1, 3):

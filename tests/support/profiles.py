@@ -1,7 +1,7 @@
 """How many examples Hypothesis tries: a fifth of them by default, all with `pytest --all`."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -36,11 +36,13 @@ def chosen(every: list, few: list) -> list:
     return every if settings().max_examples >= WHOLE else few
 
 
-def pairwise(**axes: Sequence[Any]) -> pytest.MarkDecorator:
+def pairwise(where: Callable[..., bool] | None = None, /, **axes: Sequence[Any]) -> pytest.MarkDecorator:
     """Parametrize by all combinations of values; those that no pair of values needs are marked slow.
 
     Parameters
     ----------
+    where
+        Whether there is a combination, told its values by name; by default each is.
     **axes
         Values by the names of parameters, at least two of them.
 
@@ -49,7 +51,11 @@ def pairwise(**axes: Sequence[Any]) -> pytest.MarkDecorator:
     pytest.MarkDecorator
         Decorates a test.
     """
-    every = list(itertools.product(*(range(len(values)) for values in axes.values())))
+    every = [
+        one
+        for one in itertools.product(*(range(len(values)) for values in axes.values()))
+        if where is None or where(**{name: axes[name][k] for name, k in zip(axes, one, strict=True)})
+    ]
     pairs = {one: set(itertools.combinations(enumerate(one), 2)) for one in every}
     missing, few = set().union(*pairs.values()), set()
     while missing:

@@ -23,7 +23,7 @@ from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.pairs import join_block
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
 from tests.support.points import KINDS, Case, cases, frame_of, make_points
-from tests.support.profiles import chosen, examples
+from tests.support.profiles import chosen, examples, pairwise
 
 SWEEP_MAX_DIMS = METHODS["sweep"].max_dims
 
@@ -108,12 +108,14 @@ def test_every_kind_in_every_width(kind, dims):
     check(x, math.sqrt(min(d2[200], 1e300)), (37,))
 
 
-@pytest.mark.parametrize("dims", [1, 2, 3, 4, 5, 8])
-@pytest.mark.parametrize("eps", [0.0, 1.0, math.sqrt(2), math.sqrt(3), 2.0, math.sqrt(5)])
-@pytest.mark.parametrize("scale", [1.0, 3.0**-40])
+@pairwise(
+    lambda dims, method, **rest: method != "sweep" or dims <= SWEEP_MAX_DIMS,
+    dims=[1, 2, 3, 4, 5, 8],
+    eps=[0.0, 1.0, math.sqrt(2), math.sqrt(3), 2.0, math.sqrt(5)],
+    scale=[1.0, 3.0**-40],
+    method=["sweep", "tiles", "grid"],
+)
 def test_lattice_ties(dims, eps, scale, method):
-    if method == "sweep" and dims > SWEEP_MAX_DIMS:
-        pytest.skip("the sweep serves few dimensions")
     side = {1: 200, 2: 20, 3: 8, 4: 5, 5: 4, 8: 2}[dims]
     x = np.array(list(itertools.product(range(side), repeat=dims)), float) * scale
     rng = np.random.default_rng(0)
