@@ -132,11 +132,13 @@ def rows_of_matches(meeting: SetMeeting, found: SetMatches, scored: bool,
 def numbered(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
     """Tell of the numbers lo ... hi-1 in which of some ranges they are, and the how manieth of it."""
     places = xp.arange(lo, hi)
+    if hi <= lo:
+        return places, places
     if xp is np:
-        first, last = np.searchsorted(ends, [lo, max(hi - 1, lo)], side="right").tolist()
+        first, last = np.searchsorted(ends, [lo, hi - 1], side="right").tolist()
         some = ends[first : last + 1]
         edges = np.concatenate([[lo], np.minimum(some, hi)])
-        which = np.repeat(np.arange(first, first + len(some)), np.diff(edges)) if hi > lo else places
+        which = np.repeat(np.arange(first, first + len(some)), np.diff(edges))
     else:
         which = xp.searchsorted(ends, places, side="right")
     begins = xp.concatenate([xp.zeros(1, ends.dtype), ends])

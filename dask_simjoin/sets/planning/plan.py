@@ -24,7 +24,7 @@ from dask_simjoin.sets.spec import SetSpec
 LEAST_TOKENS = 1 << 18
 """Tokens of a block that are worth a task."""
 
-BLOCKS_PER_THREAD = 2
+BLOCKS_PER_THREAD = 4
 """Blocks for each thread: those of about one size meet, which makes several block pairs for each."""
 
 TOKEN_BYTES, ROW_BYTES = 8, 64
@@ -168,7 +168,8 @@ def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budg
     """Make the blocks of a table: as many as its memory asks for, or keep threads busy."""
     number = math.ceil(rows * row_bytes / budget.chunk)
     if not budget.chosen:
-        number = max(number, min(int(tokens // LEAST_TOKENS), BLOCKS_PER_THREAD * have.threads))
+        busy = have.threads if have.gpu else BLOCKS_PER_THREAD * have.threads
+        number = max(number, min(int(tokens // LEAST_TOKENS), busy))
     return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number))
 
 
