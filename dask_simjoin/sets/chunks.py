@@ -31,16 +31,21 @@ class SetChunk(Chunk, SetBlock):
     """Where the rows of each set begin in that order, of empty sets, without one, and the end (n + 3,)."""
 
 
-class ReadSets(TypedDict):
-    """Hold what was read of a partition's rows, in their order."""
+class ReadRows(TypedDict):
+    """Hold the rows of a partition, in their order."""
 
     sets: CodedSets
-    vocabulary: Vocabulary
     missing: np.ndarray | None
     """Which rows have no set (rows,), bool; None: each has one."""
     ids: Ids
     example: Frame
     kept: NotRequired[Frame]
+
+
+class ReadSets(ReadRows):
+    """Hold what was read of a partition's rows."""
+
+    vocabulary: Vocabulary
 
 
 def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndarray:

@@ -89,14 +89,32 @@ def kind_of(tokens: Tokens) -> str | None:
     return "integers" if isinstance(tokens, np.ndarray) else "strings"
 
 
+def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Number integers of several arrays; where they lie close, none is copied for it."""
+    low, high = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+    number = sum(map(len, parts))
+    if high - low >= DENSE * number + 1024:
+        codes, tokens = numbered_integers(np.concatenate(parts))
+        return tokens, codes
+    present = np.zeros(high - low + 1, np.bool_)
+    for part in parts:
+        present[part - low] = True
+    rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
+    codes = np.empty(number, np.int32)
+    at = 0
+    for part in parts:
+        codes[at : at + len(part)] = rank[part - low]
+        at += len(part)
+    return np.flatnonzero(present) + low, codes
+
+
 def numbered(parts: list[Tokens]) -> tuple[Tokens, np.ndarray]:
     """Put tokens of several vocabularies together: which there are, and the number of each, part by part."""
     there = [part for part in parts if kind_of(part) is not None]
     if not there:
         return None, np.zeros(0, np.int32)
     if kind_of(there[0]) == "integers":
-        codes, tokens = numbered_integers(np.concatenate(there))
-        return tokens, codes
+        return _numbered_parts(there)
     coded = pc.dictionary_encode(pa.concat_arrays(there))
     return coded.dictionary, coded.indices.to_numpy(zero_copy_only=False)
 

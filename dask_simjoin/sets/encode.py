@@ -92,9 +92,9 @@ def ranks(vocabulary: Vocabulary) -> np.ndarray:
     return rank
 
 
-def ranks_of(whole: np.ndarray, merged: Merged, part: int) -> np.ndarray:
-    """Return the ranks of the tokens of one of the vocabularies that were merged."""
-    found: np.ndarray = whole[merged["codes"][part]]
+def ranks_of(whole: np.ndarray, codes: list[np.ndarray], part: int) -> np.ndarray:
+    """Return the ranks of the tokens of one of the vocabularies that were merged; `codes`: see `Merged`."""
+    found: np.ndarray = whole[codes[part]]
     return found
 
 

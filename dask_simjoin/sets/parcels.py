@@ -9,7 +9,7 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.types import Array, Frame, Ids
-from dask_simjoin.sets.chunks import ReadSets, SetChunk, read_sets, set_chunk
+from dask_simjoin.sets.chunks import ReadRows, ReadSets, SetChunk, read_sets, set_chunk
 from dask_simjoin.sets.encode import CodedSets, hashes, ranked, some_sets
 from dask_simjoin.sets.planning.blocks import SizeBlocks
 from dask_simjoin.sets.spec import SetSpec
@@ -35,7 +35,7 @@ def read_partition(frame: Frame, known: tuple[int, int], spec: SetSpec) -> ReadS
     return read_sets(frame, spec, number)
 
 
-def send(read: ReadSets, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[Parcel | None]:
+def send(read: ReadRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[Parcel | None]:
     """Put the rows of a partition into parcels for blocks; None: it has none for that block.
 
     `rank`: of each of its tokens; `first`: the number of its first row in the frame.
@@ -50,7 +50,7 @@ def send(read: ReadSets, rank: np.ndarray, first: int, blocks: SizeBlocks) -> li
     return parcels
 
 
-def _some(read: ReadSets, sets: CodedSets, rows: np.ndarray, first: int) -> Parcel:
+def _some(read: ReadRows, sets: CodedSets, rows: np.ndarray, first: int) -> Parcel:
     whole = len(rows) == len(read["ids"])
     missing = read["missing"]
     there = frames_for(read["example"]).xp.asarray(rows)

@@ -42,7 +42,7 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
     whole = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
     chunks = []
     for part, one in enumerate(read):
-        sets = ranked(one["sets"], whole if merged is None else ranks_of(whole, merged, part))
+        sets = ranked(one["sets"], whole if merged is None else ranks_of(whole, merged["codes"], part))
         chunks.append(
             set_chunk(sets, len(whole), one["missing"], one["ids"], one["example"], one.get("kept"))
         )

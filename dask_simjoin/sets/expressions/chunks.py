@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -10,15 +10,15 @@ from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Task, TaskRef
 from dask_simjoin.expressions.source import FrozenSource, map_frozen, pick, picked
 from dask_simjoin.expressions.steps import Steps
-from dask_simjoin.sets.chunks import ReadSets
+from dask_simjoin.sets.chunks import ReadRows, ReadSets
 from dask_simjoin.sets.coded import Vocabulary
 from dask_simjoin.sets.encode import Merged, merge, ranks, ranks_of
 from dask_simjoin.sets.parcels import gather_block, read_partition, send
 from dask_simjoin.sets.planning.plan import SetPlan
 from dask_simjoin.sets.spec import SetSpec
 
-FAN_IN = 16
-"""Vocabularies that one task merges."""
+FAN_IN = 4
+"""Vocabularies that one task merges: few, as a worker holds all of them at a time."""
 
 
 def read_tables(tables: list[tuple[FrozenSource, SetSpec]], plan: SetPlan) -> tuple[FrozenSource, ...]:
@@ -54,7 +54,8 @@ class SetChunks(LabelledExpr):
         firsts = [np.cumsum([0, *rows]).tolist() for rows in plan.sources]
         sent: list[list[TaskRef]] = [[] for _ in plan.sides]
         for (t, n, key), rank in zip(keys, own, strict=True):
-            sent[t].append(steps.add("send", (t, n), send, TaskRef(key), rank, firsts[t][n], plan.sides[t]))
+            rows = steps.add("rows", (t, n), rows_of, TaskRef(key))  # so that tokens are let go before
+            sent[t].append(steps.add("send", (t, n), send, rows, rank, firsts[t][n], plan.sides[t]))
         place = 0
         sides = [spec] if spec.other is None else [spec, spec.other]
         for t, (side, asked) in enumerate(zip(plan.sides, sides, strict=True)):
@@ -74,8 +75,9 @@ class SetChunks(LabelledExpr):
         while len(level) > 1:
             groups = [level[s : s + FAN_IN] for s in range(0, len(level), FAN_IN)]
             depth = len(merged)
-            merged.append([steps.add("merge", (depth, g), merge, *group) for g, group in enumerate(groups)])
-            level = [steps.add("merged", (depth, g), vocabulary_of, one) for g, one in enumerate(merged[-1])]
+            made = [steps.add("merge", (depth, g), merge, *group) for g, group in enumerate(groups)]
+            merged.append([steps.add("codes", (depth, g), pick, one, "codes") for g, one in enumerate(made)])
+            level = [steps.add("merged", (depth, g), vocabulary_of, one) for g, one in enumerate(made)]
         own = [steps.add("order", 0, ranks, level[0])]
         universe = steps.add("tokens", 0, len, own[0])
         for depth in range(len(merged) - 1, -1, -1):
@@ -87,6 +89,13 @@ class SetChunks(LabelledExpr):
                 for k in range(below)
             ]
         return own, universe
+
+
+def rows_of(found: ReadSets) -> ReadRows:
+    """Take the rows of what was read."""
+    rows = dict(found)
+    del rows["vocabulary"]
+    return cast(ReadRows, rows)
 
 
 def vocabulary_of(found: ReadSets | Merged) -> Vocabulary:

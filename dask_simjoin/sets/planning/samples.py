@@ -78,7 +78,7 @@ def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]
     for n, (summaries, (sets, _)) in enumerate(zip(tables, coded, strict=True)):
         offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
         points = gather_samples([s.sample.drawn for s in summaries], offsets, 1)
-        found.append(SampledSets(points, ranked(sets, ranks_of(whole, merged, n))))
+        found.append(SampledSets(points, ranked(sets, ranks_of(whole, merged["codes"], n))))
     return found, len(whole)
 
 
