@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from dask_simjoin.engine.gpu import kernels as FOLDER
 from dask_simjoin.engine.gpu.kernels.sources import source
 from tests.support.gpu_programs import ALWAYS, SINKS, USES, join_programs, search_programs
 from tests.support.paths import ROOT
@@ -70,7 +71,8 @@ def test_a_program_is_compiled_once(load):
 
 
 def test_what_tests_run_is_compiled_ahead_of_them(load, monkeypatch):
-    monkeypatch.setitem(sys.modules, "dask_simjoin.engine.gpu.kernels.load", load)
+    monkeypatch.setitem(sys.modules, f"{FOLDER.__name__}.load", load)
+    monkeypatch.setattr(FOLDER, "load", load, raising=False)
     spec = importlib.util.spec_from_file_location("kernels_for_a_test", KERNELS)
     kernels = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(kernels)
