@@ -16,7 +16,7 @@ from dask_simjoin.metrics.types import Array, ArrayModule
 from dask_simjoin.sets.chunks import SetChunk
 from dask_simjoin.sets.meeting import SetMeeting
 from dask_simjoin.sets.spec import SetSpec, equal_match
-from dask_simjoin.sets.types import sizes_of
+from dask_simjoin.sets.types import kinds_of, sizes_of
 
 AT_ONCE = 1 << 22
 """Pairs of sets that are sought before memory is asked for."""
@@ -186,7 +186,7 @@ def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
     """Tell of each group (groups,), bool, whether two of its rows match."""
     sizes = sizes_of(chunk)
     match = xp.zeros(len(sizes) + 2, np.bool_)
-    kinds = xp.unique(sizes)
+    kinds = kinds_of(sizes)
     good = xp.asarray([equal_match(spec.rule, size) for size in kinds.tolist()], np.bool_)
     if len(sizes):
         match[: len(sizes)] = good[xp.searchsorted(kinds, sizes)]

@@ -74,3 +74,10 @@ def sizes_of(block: SetBlock) -> np.ndarray:
     """Return how many tokens each set has (n,), where the block's arrays are."""
     offsets: np.ndarray = block["offsets"]
     return offsets[1:] - offsets[:-1]
+
+
+def kinds_of(sizes: np.ndarray) -> np.ndarray:
+    """Return each of a block's sizes once; they ascend and are above 0, of which `unique` knows nothing."""
+    last = sizes > 0
+    last[:-1] = sizes[1:] != sizes[:-1]
+    return sizes[last]

@@ -15,7 +15,7 @@ from dask_simjoin.sets.algorithms.cpu.kernels.prefixes import find_units, open_l
 from dask_simjoin.sets.algorithms.cpu.kernels.sides import DONE, NEXT, Out, Side
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, SetMethod, options_of
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.types import SetBlock
+from dask_simjoin.sets.types import SetBlock, kinds_of
 
 SAMPLE = 128
 """Sets of one side that a choice looks at."""
@@ -49,7 +49,7 @@ class Search:
         self._q_sizes, self._d_sizes = sizes
         self._limits = tuple(rule.limits(int(sizes[0][-1]), int(sizes[1][-1])))
         self._rows = np.zeros((2, int(sizes[1][-1]) + 1), np.int64)
-        self._kinds = np.unique(sizes[1])
+        self._kinds = kinds_of(sizes[1])
         self._universe = max(left["universe"], 0 if right is None else right["universe"])
         self.choice = self._open(options_of(method))
 
