@@ -91,7 +91,7 @@ def client(two_workers):
         yield client
 
 
-@pytest.fixture(params=["sweep", "tiles", "grid", "nested_loop", "zorder"])
+@pytest.fixture(params=["sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"])
 def method(request):
     """Every engine."""
     return request.param

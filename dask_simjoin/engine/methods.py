@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from dask_simjoin.engine.grid import Grid
+from dask_simjoin.engine.kmeans import KMeans
 from dask_simjoin.engine.nested import NestedLoop
 from dask_simjoin.engine.zorder import ZOrder
 
@@ -70,6 +71,7 @@ METHODS: dict[str, Method] = {
     "grid": Grid(),
     "nested_loop": NestedLoop(),
     "zorder": ZOrder(),
+    "kmeans": KMeans(),
 }
 """All methods by name; "auto" takes the first that is best."""
 
@@ -112,7 +114,7 @@ def asks_sample(asked: str | Method) -> bool:
     """Tell whether a method's options are chosen by a sample of the points."""
     options = METHODS.get(asked) if isinstance(asked, str) else asked
     return (isinstance(options, Grid) and options.indexed == "auto") or (
-        isinstance(options, ZOrder) and options.lists == "auto"
+        isinstance(options, KMeans) or (isinstance(options, ZOrder) and options.lists == "auto")
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 import dask_simjoin
 from dask_simjoin import methods
 from dask_simjoin.engine.index.grid_model import warp_efficiency
+from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.engine.profile import ABOUT
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnitsWarning
 from tests.support.frames import lay
@@ -21,7 +22,16 @@ PAIRS = len(brute_force(X, 0.3))
 
 @pytest.mark.parametrize(
     "method",
-    ["sweep", "tiles", "grid", "nested_loop", "zorder", methods.Grid.plain(), methods.Grid.gpu_join("auto")],
+    [
+        "sweep",
+        "tiles",
+        "grid",
+        "nested_loop",
+        "zorder",
+        "kmeans",
+        methods.Grid.plain(),
+        methods.Grid.gpu_join("auto"),
+    ],
 )
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
 def test_every_method_tells_what_it_finds(method, metric, how):
@@ -96,7 +106,7 @@ def test_it_prints_and_draws():
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
-@pytest.mark.parametrize("method", ["sweep", "tiles", "grid", "nested_loop", "zorder"])
+@pytest.mark.parametrize("method", METHODS)
 def test_few_rows(rows, method):
     found = frame_of(np.zeros((rows, 2))).simjoin.profile(1.0, on=["c0", "c1"], method=method)
     assert found.numbers["pairs"] == rows // 2 and found.rows == rows

@@ -78,7 +78,7 @@ def test_a_method_is_one_entry(monkeypatch):
     monkeypatch.setitem(METHODS, "squares", Squares())
     method_module.cache_clear()
     assert choices_for("pandas") == (*CHOICES, "squares")
-    assert choices_of(3) == ("sweep", "tiles", "grid", "nested_loop", "zorder", "auto")
+    assert choices_of(3) == ("sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans", "auto")
     x = np.random.default_rng(0).uniform(size=(500, 2))
     m = moments(x)
     layout = JOINER.layout("squares", m.lower, m.upper, m.mean, m.variance, 0.01)
@@ -90,7 +90,7 @@ def test_a_method_is_one_entry(monkeypatch):
 
 def test_messages_name_the_methods_of_the_table():
     frame = frame_of(np.random.default_rng(0).uniform(size=(10, 5)))
-    with pytest.raises(OptionError, match=r"use one of 'auto', 'sweep', 'tiles', 'grid', .*'zorder'"):
+    with pytest.raises(OptionError, match=r"use one of 'auto', 'sweep', 'tiles', 'grid', .*'kmeans'"):
         frame.simjoin.self_join(0.1, method="cells")
     with pytest.raises(OptionError, match=r"at most 4 columns.*use method='tiles' or 'grid' .*or 'auto'"):
         frame.simjoin.self_join(0.1, method="sweep")

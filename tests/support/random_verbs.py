@@ -101,11 +101,8 @@ class Verbs:
     def engine(self) -> dict[str, Any]:
         """A method that serves the metric and the columns."""
         dims = 3 if self.metric == "haversine" else len(self.on)
-        return {
-            "method": self.draw.one(
-                "method", ["auto", "tiles", "grid", "nested_loop", "zorder"] + ["sweep"] * (dims <= 4)
-            )
-        }
+        names = ["auto", "tiles", "grid", "nested_loop", "zorder", "kmeans"] + ["sweep"] * (dims <= 4)
+        return {"method": self.draw.one("method", names)}
 
     def radius(self) -> tuple[Any, Any]:
         """What is given as eps, and its values."""

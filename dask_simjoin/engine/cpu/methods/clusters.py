@@ -1,0 +1,136 @@
+"""What meets in a join by k-means clusters, one after the other: see `dask_simjoin.engine.index.clusters`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels import blocks, windows
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.methods import sinks, tiles
+from dask_simjoin.engine.index.clusters import KMeansLayout
+from dask_simjoin.engine.index.cpu_tiles import TilesLayout
+from dask_simjoin.metrics.types import Index
+
+Shown = Callable[[np.ndarray, np.ndarray], None]
+"""Takes pairs of places, some at a time, in arrays that it must not keep."""
+
+BLOCK = 128
+"""Rows of a block of a rotation."""
+
+
+@dataclass
+class Told:
+    """What a join does: how many rows are copied, and how many pairs are compared, or left to be."""
+
+    copies: int = 0
+    compared: int = 0
+
+
+def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: float) -> np.ndarray:
+    """Return the places of rows of clusters before `last` within a share of eps of a cluster's border."""
+    w, y = layout.windows, index["y"]
+    out = np.empty(len(y), np.int32)
+    root = 0.0 if layout.norm == 2 else 1.0 / (1.0 if layout.norm == np.inf else layout.norm)
+    n = windows.near(
+        y, index["totals"], index["starts"], layout.centres, cluster, last, w.before, w.scale, w.gap * share,
+        w.slack, w.tiny, root, kind_of(layout.norm), out,
+    )  # fmt: skip
+    return out[:n]
+
+
+def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np.ndarray,
+            d_places: np.ndarray, same: bool, show: Shown) -> None:  # fmt: skip
+    """Show the pairs of some rows and others, or (`same`) of some with each other, by their places."""
+    if not len(q_y) or not len(d_y):
+        return
+
+    def placed(left: np.ndarray, right: np.ndarray) -> None:
+        show(q_places[left], d_places[right])
+
+    if layout.options.inner == "tiles":
+        by = cast(TilesLayout, layout.tiles)
+        q = tiles.build(q_y, by)
+        d = q if same else tiles.build(d_y, by)
+        tiles.pairs(q, d, by, same, [q["order"], d["order"]], sinks.Shown(placed), False)
+        return
+    sink, state = sinks.Shown(placed), np.zeros(4, np.int64)
+    kind = blocks.ROTATION if same else blocks.ACROSS
+    jobs = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64)
+    rows = np.arange(max(len(q_y), len(d_y)), dtype=np.int32)
+    none = np.empty(0, np.int64)
+    while True:
+        n = blocks.join(
+            jobs, q_y, rows, rows, d_y, rows, BLOCK, layout.threshold, kind_of(layout.norm), False, sink.left,
+            sink.right, sink.room, False, none, none, state,
+        )  # fmt: skip
+        if state[blocks.ROOM] == 0:
+            sink.end(n)
+            return
+        sink.full(n, int(state[blocks.ROOM]))
+
+
+def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, show: Shown) -> Told:
+    """Show all pairs of two indexes, or of one with itself, by their places; tell what was compared.
+
+    Of one index each pair is shown once, whichever of its rows is first.
+    """
+    told = Told()
+    if same and layout.options.windows != "one-sided":
+        _two_sided(q, layout, show, told)
+        return told
+    places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
+    for cluster, (start, stop) in _ranges(d):
+        own = slice(start, stop)
+        if same:
+            compare(layout, d["y"][own], places[1][own], d["y"][own], places[1][own], True, show)
+            told.compared += (stop - start) * (stop - start - 1) // 2
+            copied = near(q, layout, cluster, cluster, 1.0)
+        else:  # the left rows of the cluster, and of all others
+            first, last = q["starts"][cluster : cluster + 2].tolist()
+            copied = near(q, layout, cluster, len(layout.centres), 1.0)
+            copied = np.concatenate([places[0][first:last], copied])
+        told.copies += len(copied)
+        told.compared += len(copied) * (stop - start)
+        compare(layout, q["y"][copied], copied, d["y"][own], places[1][own], False, show)
+    return told
+
+
+def _two_sided(index: Index, layout: KMeansLayout, show: Shown, told: Told) -> None:
+    """Join the rows of one index with rows of both sides of each border; a pair belongs to one cluster.
+
+    Of two rows that are in several clusters together it is the highest of these.
+    """
+    y, share = index["y"], 0.5 if layout.options.windows == "two-sided" else 1.0
+    number = len(layout.centres)
+    inside = np.zeros((len(y), -(-number // 8)), np.uint8)
+    for cluster, (start, stop) in _ranges(index):
+        copied = near(index, layout, cluster, number, share)
+        told.copies += len(copied)
+        for members in (np.arange(start, stop, dtype=np.int32), copied):
+            inside[members, cluster >> 3] |= np.uint8(1 << (cluster & 7))
+    for cluster, _ in _ranges(index):
+        byte, bit = cluster >> 3, cluster & 7
+        members = np.flatnonzero(inside[:, byte] >> bit & 1).astype(np.int32)
+        above = np.uint8((0xFF << (bit + 1)) & 0xFF)
+
+        def highest(left: np.ndarray, right: np.ndarray, byte: int = byte, above: np.uint8 = above) -> None:
+            both = inside[left, byte:] & inside[right, byte:]
+            both[:, 0] &= above
+            mine = ~both.any(axis=1)
+            show(left[mine], right[mine])
+
+        compare(layout, y[members], members, y[members], members, True, highest)
+        told.compared += len(members) * (len(members) - 1) // 2
+
+
+def _ranges(index: Index) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Go through the clusters that have rows: their numbers, and places."""
+    starts = index["starts"].tolist()
+    for cluster, (start, stop) in enumerate(itertools.pairwise(starts)):
+        if start < stop:
+            yield cluster, (start, stop)
