@@ -56,12 +56,13 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
         What the names of those end in.
     dropna : bool
         Whether to leave out rows with a missing, NaN or infinite coordinate.
-    method : {"auto", "sweep", "tiles", "grid", "nested_loop", "zorder"} or an object
+    method : {"auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"} or an object
         Or an object of `dask_simjoin.methods`.
         The engine: a row sweep over an eps-grid for up to 4 dimensions, or tiles for any
         number; on GPUs tiles.  For comparison "grid": the grid joins of two papers,
-        "nested_loop": each row with each, and, on CPUs, "zorder": lists in Z-order; as an object
-        it takes options, such as ``methods.Grid(indexed=4)``.  All give the same pairs.
+        "nested_loop": each row with each, and, on CPUs, "zorder": lists in Z-order, and "kmeans":
+        clusters with windows at their borders; as an object it takes options, such as
+        ``methods.Grid(indexed=4)``.  All give the same pairs.
     partitioning : {"auto", "entity", "spatial", "replicated"}
         Of a Dask DataFrame.  "entity": rows stay with the rows next to them; small partitions
         are joined together and large ones cut, and every chunk meets every other, unless their
