@@ -12,7 +12,7 @@ from dask_simjoin.engine.cpu.kernels.components import link, roots
 
 PACKAGE = compiled.ENGINE.parent
 
-OTHERS = (Path("errors"), Path("engine/grid"), Path("engine/threads"))
+OTHERS = tuple(map(Path, ("errors", "engine/grid", "engine/kmeans", "engine/threads")))
 """What kernels' texts import besides each other: nothing is compiled of it."""
 
 COUNT = """
