@@ -12,6 +12,7 @@ dimensions finds the candidates.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -28,6 +29,10 @@ LARGEST_PART = 0.75
 MOST_OPEN = 1.0
 """Candidates of a point that all dimensions must decide, up to which some are looked at first.  Each takes
 about as long as 64 that are looked through."""
+
+CERTAIN = 20.0
+"""How many times too many candidates dimensions must leave, if each says something new, for there to be too
+many for certain: of points near in one dimension more are near in another, and balls are less than cubes."""
 
 LEAST_QUERIES, MOST_QUERIES, POINTS = 64, 2048, 2048
 """Points of the sample whose candidates are counted, and among how many."""
@@ -96,6 +101,10 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
     with np.errstate(over="ignore", invalid="ignore"):
         squares = ((upper - lower)[widest] * (1 + 2.0**-40)) ** 2
         rest = squares[::-1].cumsum()[::-1] * (1 + dims * 2.0**-50)
+        if some <= TRIED:
+            near = (_near(queries[:, k], points[:, k], threshold, 2) for k in widest[:some].tolist())
+            if math.prod(near) * len(queries) * len(points) * share > CERTAIN * MOST_OPEN:
+                return None
         found = _within(queries, points, share, int(widest[0]), threshold, 2)
         for number in range(1, some + 1):
             if number > 1:
@@ -120,10 +129,11 @@ def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Dra
     if len(variance) <= SWEPT or not len(queries) or not tried:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        near = {
-            k: sum(_windows(queries[:, k], np.sort(points[:, k]), threshold, norm)[1].tolist()) for k in tried
-        }
+        near = {k: _near(queries[:, k], points[:, k], threshold, norm) for k in tried}
         first = min(tried, key=lambda k: near[k])
+        least = math.prod(sorted(near.values())[:SWEPT])
+        if least * len(queries) * len(points) * share > CERTAIN * MOST_SWEPT:
+            return None
         found = _within(queries, points, share, first, threshold, norm)
         while (len(found.total) + 1) * found.share > MOST_SWEPT:
             rest = [k for k in tried if k not in found.dims]
@@ -157,6 +167,11 @@ class _Within:
         total = add(self.total, away, self.norm)
         left = np.flatnonzero(total <= self.threshold)
         return replace(self, i=self.i[left], j=self.j[left], total=total[left], dims=(*self.dims, k))
+
+
+def _near(x: np.ndarray, others: np.ndarray, threshold: float, norm: Norm) -> float:
+    """The share of pairs of queries and points that are within reach in one dimension."""
+    return float(_windows(x, np.sort(others), threshold, norm)[1].mean()) / max(1, len(others))
 
 
 def _windows(
