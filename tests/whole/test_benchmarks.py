@@ -23,6 +23,7 @@ def run(monkeypatch, module, *arguments):
 PROGRAMS = [
     "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters", "cpu.sets",
     "dask.overhead", "dask.growth", "dask.coverage", "papers", "dask.road", "dask.partitions",
+    "dask.sets_out_of_core",
 ]  # fmt: skip
 
 

@@ -1,0 +1,140 @@
+"""``python -m benchmarks dask.sets_out_of_core``: a join of more sets than the workers' memory, checked.
+
+Sets of random tokens lie in parquet files; some of each file's are those of another file with one token more,
+so that the pairs are known.  Two workers find them; with ``--kill`` one of them is killed in the middle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from dask.utils import format_bytes, parse_bytes
+from distributed import get_client
+
+from benchmarks.harness.lazy import fresh, known, progress, quiet, save, scratch, table
+from benchmarks.harness.watch import watched
+
+WORKERS = 2
+TIMES = 2
+"""How many times the workers' memory the tokens of all rows are."""
+
+TOKENS, TOKEN_BYTES = 12, 8
+"""Of a set, and of a token as it is in the files."""
+
+UNIVERSE = 2_000_000
+COPIED = 100
+"""One of so many rows is a copy of another with a token more."""
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.sets_out_of_core", description=__doc__)
+    parser.add_argument("--limit", default="700 MB", help="memory of each of the two workers")
+    parser.add_argument("--rows", type=int, help="default: so many that their tokens are twice the memory")
+    parser.add_argument("--part-rows", type=int, default=200_000, help="rows of a file")
+    parser.add_argument("--threshold", type=float, default=0.8)
+    parser.add_argument("--kill", type=float, help="seconds after which a worker is killed")
+    parser.add_argument("--patience", type=float, default=3600, help="seconds until a run is given up")
+    parser.add_argument("--folder", type=Path, help="for temporary files: on a disk, not in memory")
+    parser.add_argument("--output", type=Path, help="JSON file")
+    return parser.parse_args()
+
+
+def random_sets(part: int, rows: int) -> np.ndarray:
+    """Tokens (rows, TOKENS) of a file's rows before some are copies: some tokens are frequent."""
+    random = np.random.default_rng(part)
+    return (random.random((rows, TOKENS)) ** 3 * UNIVERSE).astype(np.int64)
+
+
+def write_file(folder: Path, part: int, parts: int, rows: int) -> int:
+    """Write a file; how many copies it has."""
+    sets, copies = random_sets(part, rows), rows // COPIED
+    own = [sets[copies:].ravel()]
+    sizes = np.full(rows, TOKENS)
+    sizes[:copies] += 1
+    # rows of the next file behind its copies, with a token that no other row has
+    base = random_sets((part + 1) % parts, rows)[copies : 2 * copies]
+    more = UNIVERSE + part * rows + np.arange(copies)
+    own.insert(0, np.concatenate([base, more[:, None]], axis=1).ravel())
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(own)))
+    ids = pa.array(np.arange(part * rows, (part + 1) * rows))
+    pq.write_table(pa.table({"id": ids, "sets": lists}), folder / f"{part:05}.parquet")
+    return copies
+
+
+def check(pairs: pd.DataFrame, parts: int, rows: int) -> bool:
+    """Whether pairs are those of copies and what they are copies of, and no others."""
+    copies = rows // COPIED
+    one = (np.arange(parts)[:, None] * rows + np.arange(copies)).ravel()
+    other = (((np.arange(parts) + 1) % parts)[:, None] * rows + copies + np.arange(copies)).ravel()
+    want = np.stack([np.minimum(one, other), np.maximum(one, other)], axis=1)
+    found = pairs[["left", "right"]].to_numpy()
+    return len(found) == len(want) and bool((np.unique(found, axis=0) == np.unique(want, axis=0)).all())
+
+
+def join_once(data: Path, options: argparse.Namespace, limit: int, shape: tuple[int, int],
+              temporary: Path) -> dict[str, Any]:  # fmt: skip
+    """Join on a fresh cluster, and watch it; "failed" tells what was raised."""
+
+    def work(found: dict[str, Any]) -> None:
+        began = time.perf_counter()
+        pairs = fresh(data).simjoin.set_self_join("sets", options.threshold, id="id")
+        found["outputs"] = pairs.npartitions
+        found["planning"] = time.perf_counter() - began
+        found["plan"] = repr(pairs.expr.plan)
+        progress(f"planned in {found['planning']:.1f} s: {found['plan']}")
+        if options.kill is not None:
+            pids = list(get_client().run(os.getpid).values())
+            threading.Timer(options.kill, os.kill, (pids[0], signal.SIGKILL)).start()
+        began = time.perf_counter()
+        made = pairs.compute()
+        found["joining"] = time.perf_counter() - began
+        found["pairs"], found["exact"] = len(made), check(made, *shape)
+
+    return watched(work, WORKERS, limit, options.patience, temporary)
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if it failed or its pairs are wrong."""
+    quiet()
+    options = arguments()
+    limit = parse_bytes(options.limit)
+    memory = WORKERS * limit
+    rows = options.rows or math.ceil(TIMES * memory / (TOKENS * TOKEN_BYTES))
+    parts = max(2, round(rows / options.part_rows))
+    each = math.ceil(rows / parts)
+    where = known()
+    with scratch(options.folder) as folder:
+        data = folder / "data"
+        data.mkdir()
+        copies = sum(write_file(data, part, parts, each) for part in range(parts))
+        progress(f"{parts * each:,} rows in {parts} files, {copies:,} pairs")
+        run = join_once(data, options, limit, (parts, each), folder / "dask")
+    share = parts * each * TOKENS * TOKEN_BYTES / memory
+    print(
+        f"{parts * each:,} sets of {TOKENS} tokens: {share:.2f} times the memory of {WORKERS} workers of "
+        f"{format_bytes(limit)}{'' if options.kill is None else '; one was killed'}"
+    )
+    names = ["planning s", "joining s", "pairs", "exact", "spilled", "restarts"]
+    told = [run.get(name) for name in ("planning", "joining", "pairs", "exact")]
+    print(table(names, [[*told, format_bytes(run["spilled_peak"]), run["restarts"]]]))
+    print(run.get("failed", "done"), run.get("plan", "not planned"), sep="; ")
+    save("sets-out-of-core", where, options, {"times_memory": share, "run": run}, options.output)
+    return 0 if "failed" not in run and run["exact"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
