@@ -9,11 +9,16 @@ import pytest
 
 from dask_simjoin.engine.cpu.kernels import compiled
 from dask_simjoin.engine.cpu.kernels.components import link, roots
+from dask_simjoin.engine.methods import METHODS
 
 PACKAGE = compiled.ENGINE.parent
 
-OTHERS = tuple(map(Path, ("errors", "engine/grid", "engine/kmeans", "engine/threads")))
-"""What kernels' texts import besides each other: nothing is compiled of it."""
+OTHERS = {
+    Path("errors"),
+    Path("engine/threads"),
+    *(Path(*type(method).__module__.split(".")[1:]) for method in METHODS.values()),
+}
+"""What kernels' texts import besides each other, as options of methods: nothing is compiled of it."""
 
 COUNT = """
 import sys
