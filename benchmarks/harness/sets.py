@@ -23,10 +23,16 @@ CHANGED = 0.4
 def make_sets(kind: str, number: int | None = None) -> SetBlock:
     """Sets of a shape: so many before equal ones are collapsed, or as many as the shape has."""
     usual, mean, universe, exponent = SHAPES[kind]
-    number = number or usual
+    return sets_like(number or usual, mean, universe, exponent, 8.0 if mean >= 10 else None)
+
+
+def sets_like(number: int, mean: float, universe: int, exponent: float, tail: float | None) -> SetBlock:
+    """Make so many sets; `tail`: of the gamma distribution of their sizes, or None: Poisson's."""
     rng = np.random.default_rng(0)
-    spread = rng.poisson(mean - 1, number) if mean < 10 else rng.gamma(8.0, mean / 8.0, number)
-    sizes = 1 + spread.astype(np.int64)
+    if tail is None:
+        sizes = 1 + rng.poisson(mean - 1, number)
+    else:
+        sizes = 1 + rng.gamma(tail, mean / tail, number).astype(np.int64)
     frequencies = 1.0 / (np.arange(universe) + 20.0) ** exponent
     totals = np.cumsum(frequencies / frequencies.sum())
     rows = np.repeat(np.arange(number), sizes)

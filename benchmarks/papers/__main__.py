@@ -1,13 +1,14 @@
-"""``python -m benchmarks papers``: the figures and tables of the two grid papers, beside what they published.
+"""``python -m benchmarks papers``: the figures and tables of three papers, beside what they published.
 
 With a GPU all is timed on it, and every count of pairs compared with the package's own engine.  With
-`--model` no GPU is needed: comparisons and warps are told by the workloads of cells, or counted on fewer
-points.
+`--model` no GPU is needed: comparisons and warps of the two grid joins are told by the workloads of cells, or
+counted on fewer points; of the joins of sets (`--paper sets`) one core of the CPU runs the algorithms.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,12 @@ from benchmarks.harness.report import environment
 from benchmarks.papers import several
 from benchmarks.papers.rows import GPU_JOIN, ROWS_OF, Row
 from benchmarks.papers.runs import by_model, eps_of, estimated, on_gpu
+from benchmarks.papers.sets import on_cpu
+from benchmarks.papers.sets_told import PAPER as SETS
+from benchmarks.papers.sets_told import QUICK_THRESHOLDS, SHAPES, THRESHOLDS
 from dask_simjoin import __version__
+
+PAPERS = (*ROWS_OF, SETS)
 
 QUICK = 3000
 """Points of `--quick`."""
@@ -30,12 +36,13 @@ MORE = ("fig10-11", "fig12", "tab2")
 def arguments(given: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks papers", description=__doc__)
-    parser.add_argument("--paper", choices=ROWS_OF, nargs="+", default=list(ROWS_OF))
+    parser.add_argument("--paper", choices=PAPERS, nargs="+", default=list(PAPERS))
     parser.add_argument("--figure", nargs="+", help="such as tab3 or fig13; all by default")
     parser.add_argument("--data", nargs="+", help="such as Expo2D; all by default")
     parser.add_argument("--model", action="store_true", help="without a GPU")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} points")
-    parser.add_argument("--rows", type=int, help="points, instead of as many as each row has")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} points or sets")
+    parser.add_argument("--rows", type=int, help="points or sets, instead of as many as each row has")
+    parser.add_argument("--thresholds", nargs="+", choices=THRESHOLDS, help="of sets, falling")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--output", type=Path, help="JSON, written after each row")
     return parser.parse_args(given)
@@ -44,7 +51,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
 def chosen(asked: argparse.Namespace) -> Iterator[Row]:
     """Give the rows that are asked for."""
     for paper in asked.paper:
-        for row in ROWS_OF[paper]():
+        for row in ROWS_OF[paper]() if paper in ROWS_OF else ():
             figure = not asked.figure or row.figure in asked.figure
             if figure and (not asked.data or row.data in asked.data):
                 yield row
@@ -115,6 +122,22 @@ def rest(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield {"paper": GPU_JOIN, "figure": "tab2", "rows": rows, **found}
 
 
+def sets(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Run the paper of joins of sets."""
+    if asked.model:
+        runner = on_cpu
+    else:
+        from benchmarks.papers.sets_gpu import on_device as runner  # which needs a GPU
+
+    data = [name for name in SHAPES if not asked.data or name in asked.data]
+    thresholds = tuple(asked.thresholds or (QUICK_THRESHOLDS if asked.quick else THRESHOLDS))
+    rows = asked.rows or (QUICK if asked.quick else None)
+    for found in runner(data, asked.figure, thresholds, rows, 1 if asked.quick else asked.repeat):
+        told = {key: value for key, value in found.items() if key not in ("paper", "counters", "settings")}
+        print(told, flush=True)
+        yield found
+
+
 def main() -> None:
     """Run what is asked for."""
     asked = arguments(sys.argv[1:])
@@ -123,8 +146,10 @@ def main() -> None:
         from benchmarks.harness.gpu_report import environment as gpu  # which needs a GPU
 
         report["environment"] = gpu()
-    several_too = GPU_JOIN in asked.paper
-    for one in (found for part in (runs(asked), rest(asked) if several_too else ()) for found in part):
+    parts = [runs(asked)]
+    parts += [rest(asked)] if GPU_JOIN in asked.paper else []
+    parts += [sets(asked)] if SETS in asked.paper else []
+    for one in itertools.chain.from_iterable(parts):
         report["runs"].append(one)
         if asked.output is not None:
             asked.output.write_text(json.dumps(report, indent=1) + "\n")

@@ -22,6 +22,7 @@ def run(monkeypatch, module, *arguments):
 
 PROGRAMS = [
     "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters", "cpu.sets",
+    "cpu.sets_peers",
     "dask.overhead", "dask.growth", "dask.coverage", "papers", "dask.road", "dask.partitions",
     "dask.sets_out_of_core",
 ]  # fmt: skip
@@ -65,8 +66,9 @@ def test_the_papers_are_told_without_a_gpu(tmp_path, monkeypatch, capsys):
     found = tmp_path / "found.json"
     figures = ["tab3", "tab5", "fig6", "fig10-11", "fig12"]
     assert not run(
-        monkeypatch, "benchmarks", "papers", "--model", "--quick", "--figure", *figures, "--output", found
-    )
+        monkeypatch, "benchmarks", "papers", "--paper", "gpu_join", "load_imbalance", "--model", "--quick",
+        "--figure", *figures, "--output", found,
+    )  # fmt: skip
     runs = json.loads(found.read_text())["runs"]
     assert {one["figure"] for one in runs} == set(figures)
     tables = [one for one in runs if one["figure"] in ("tab3", "tab5")]
@@ -80,4 +82,33 @@ def test_the_papers_are_told_without_a_gpu(tmp_path, monkeypatch, capsys):
     assert sum(sets["strided"]["times"]) == sum(sets["contiguous"]["times"])
     two = next(one for one in runs if one["figure"] == "fig12")
     assert two["bytes"] == 2 * two["bytes of a graph, at most"] == 2_000_000 * 16 * 4
+    assert "published" in capsys.readouterr().out
+
+
+def test_the_paper_of_sets_is_told_without_a_gpu(tmp_path, monkeypatch, capsys):
+    found = tmp_path / "found.json"
+    arguments = [
+        "--paper",
+        "sets",
+        "--model",
+        "--quick",
+        "--rows",
+        300,
+        "--data",
+        "AOL",
+        "DBLP",
+        "--output",
+        found,
+    ]
+    assert not run(monkeypatch, "benchmarks", "papers", *arguments)
+    runs = json.loads(found.read_text())["runs"]
+    assert [one["data"] for one in runs if one["figure"] == "tab3"] == ["AOL", "DBLP"]
+    joins = [one for one in runs if one["figure"] == "fig10-cpu"]
+    assert {(one["data"], one["threshold"]) for one in joins} == {
+        (data, threshold) for data in ("AOL", "DBLP") for threshold in ("0.9", "0.7", "0.5")
+    }
+    assert all(one["ratio"][one["winner"]] == 1 for one in joins)
+    best = [one for one in runs if one["figure"] == "tab5"]
+    assert [sum(one["published"].values()) for one in best] == [7, 7, 7]
+    assert [sum(one["best of"].values()) for one in best] == [2, 2, 2]
     assert "published" in capsys.readouterr().out

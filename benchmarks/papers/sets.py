@@ -1,0 +1,133 @@
+"""Rows of the paper of joins of sets that need no GPU: its data sets' shapes, and its three algorithms."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.sets import sets_like
+from benchmarks.papers.sets_told import METHODS, PAPER, SHAPES, TABLE5, THRESHOLDS
+from dask_simjoin.sets.algorithms.cpu.joiner import JOINER
+from dask_simjoin.sets.methods import AUTO
+from dask_simjoin.sets.predicate import Rule
+from dask_simjoin.sets.types import SetBlock, sizes_of
+
+TICKS = 0.1
+"""CPU seconds of a run at least, as often as that needs."""
+
+LONG = 2.0
+"""A run of more CPU seconds is the only one."""
+
+
+def made(data: str, rows: int | None) -> SetBlock:
+    """Sets of a shape."""
+    shape = SHAPES[data]
+    number = rows or shape.made
+    mean = shape.mean - 0.5  # which is what whole numbers have more, from one on
+    return sets_like(number, mean, shape.tokens(number), shape.exponent, shape.tail)
+
+
+def told_of(data: str, block: SetBlock) -> dict[str, Any]:
+    """Table 3: what was made, beside what the data set is."""
+    shape, rows, sizes = SHAPES[data], int(block["weights"].sum()), sizes_of(block)
+    return {
+        "figure": "tab3", "data": data, "rows": rows, "distinct": len(sizes),
+        "mean size": round(float(np.average(sizes, weights=block["weights"])), 1),
+        "largest": int(sizes.max()), "tokens": block["universe"],
+        "published": {"rows": shape.rows, "mean size": shape.mean, "tokens": shape.universe},
+    }  # fmt: skip
+
+
+def rule_of(threshold: str) -> Rule:
+    """Jaccard similarity, as all of the paper."""
+    return Rule("jaccard", Fraction(threshold))
+
+
+def cpu_seconds(block: SetBlock, threshold: str, method: str, repeat: int) -> tuple[float, int]:
+    """Least CPU seconds of a count, its index included, and how many pairs there are."""
+    rule, pairs, times = rule_of(threshold), 0, 1
+    seconds: list[float] = []
+    while len(seconds) < repeat:
+        begin = time.process_time()
+        for _ in range(times):
+            pairs = JOINER.count(block, None, rule, method)
+        seconds.append((time.process_time() - begin) / times)
+        if seconds[-1] > LONG:
+            break
+        if times == 1 and seconds[-1] < TICKS:
+            times, seconds = max(2, int(TICKS / max(seconds[-1], 0.001))), []
+    return min(seconds), pairs
+
+
+def compiled() -> None:
+    """Join few sets by every method, which compiles it."""
+    few = made("AOL", 300)
+    for method in (*METHODS.values(), AUTO):
+        JOINER.count(few, None, rule_of("0.5"), method)
+
+
+def algorithms(
+    data: str, block: SetBlock, thresholds: tuple[str, ...], repeat: int
+) -> Iterator[dict[str, Any]]:
+    """Time the three algorithms, and what "auto" takes; the CPU's side of Figs. 9 and 10."""
+    for threshold in thresholds:
+        seconds, pairs = {}, set()
+        for name in (*METHODS, AUTO):
+            seconds[name], found = cpu_seconds(block, threshold, METHODS.get(name, name), repeat)
+            pairs.add(found)
+        if len(pairs) > 1:
+            raise AssertionError(f"{data}, {threshold}: methods find {sorted(pairs)} pairs")
+        winner = min(METHODS, key=seconds.__getitem__)
+        counters = {
+            name: JOINER.counters(block, None, rule_of(threshold), method)._asdict()
+            for name, method in METHODS.items()
+        }
+        yield {
+            "figure": "fig10-cpu", "data": data, "threshold": threshold, "pairs": pairs.pop(),
+            "seconds": {name: round(one, 5) for name, one in seconds.items()}, "winner": winner,
+            "ratio": {name: round(seconds[name] / seconds[winner], 2) for name in METHODS},
+            "auto/winner": round(seconds[AUTO] / seconds[winner], 2), "counters": counters,
+        }  # fmt: skip
+
+
+def best_of(runs: list[dict[str, Any]], figure: str, where: str) -> Iterator[dict[str, Any]]:
+    """Table 5: of how many data sets each algorithm is the best, by threshold, beside the paper's."""
+    for k, threshold in enumerate(THRESHOLDS):
+        winners = Counter(
+            one["winner"] for one in runs if one["figure"] == figure and one["threshold"] == threshold
+        )
+        if not winners:
+            continue
+        published = {name: numbers[k] for name, numbers in TABLE5.items()}
+        ours = {name: winners[name] for name in METHODS}
+        yield {
+            "figure": "tab5", "threshold": threshold, "where": where, "best of": ours, "published": published,
+            "winner": _first(ours), "published winner": _first(published),
+        }  # fmt: skip
+
+
+def _first(counts: dict[str, int]) -> str:
+    most = max(counts.values())
+    return " = ".join(name for name, count in counts.items() if count == most)
+
+
+def on_cpu(data: list[str], figures: list[str] | None, thresholds: tuple[str, ...], rows: int | None,
+           repeat: int) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Rows of what needs no GPU."""
+    done: list[dict[str, Any]] = []
+    compiled()
+    for name in data:
+        block = made(name, rows)
+        if not figures or "tab3" in figures:
+            yield {"paper": PAPER, **told_of(name, block)}
+        if not figures or {"fig10-cpu", "tab5"} & set(figures):
+            for one in algorithms(name, block, thresholds, repeat):
+                done.append(one)
+                yield {"paper": PAPER, **one}
+    for one in best_of(done, "fig10-cpu", "cpu"):
+        yield {"paper": PAPER, **one}
