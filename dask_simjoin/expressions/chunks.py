@@ -11,12 +11,20 @@ from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Alias, Expr, Shuffle, Task, TaskRef
-from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, map_frozen, optimise_in_place
-from dask_simjoin.expressions.worker_memory import check_sending
+from dask_simjoin.expressions.source import (
+    FrozenSource,
+    MapPartition,
+    Shared,
+    held_keys,
+    is_held,
+    map_frozen,
+    optimise_in_place,
+)
+from dask_simjoin.expressions.worker_memory import check_sending, on_worker
 from dask_simjoin.metrics.types import Frame, Values
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.chunking.base import Chunking, Shuffled, Sources, is_shuffled
-from dask_simjoin.tasks.chunks import Fingerprint, gather_chunk, make_chunk, read_points
+from dask_simjoin.planning.chunking.base import Chunking, Pieces, Shuffled, Sources, is_shuffled
+from dask_simjoin.tasks.chunks import Fingerprint, gather_chunk, make_chunk, read_chunk, read_points
 from dask_simjoin.tasks.moving import (
     CELL,
     ID,
@@ -68,6 +76,31 @@ class Chunks(LabelledExpr):
         return layer
 
 
+class ReadChunks(LabelledExpr):
+    """Index chunks of whole partitions that workers hold: what is read of them is no task's, and stays there.
+
+    `each`: what the plan knows of each partition.
+    """
+
+    _label = "simjoin_index"
+    _parameters = ["frozen", "each", "pieces", "spec", "layout", "threads"]
+
+    def _divisions(self) -> Any:
+        return (None,) * (1 + len(self.operand("pieces")))
+
+    def _layer(self) -> dict[Any, Any]:
+        frame, each = self.operand("frozen").inner, self.operand("each")
+        spec, layout, threads = (self.operand(name) for name in ("spec", "layout", "threads"))
+        keys, layer = held_keys(frame), dict(frame.operand("layer"))
+        for c, chunk in enumerate(self.operand("pieces")):
+            rows = [(start, stop) for _, start, stop in chunk]
+            known, parts = [each[n] for n, _, _ in chunk], (TaskRef(keys[n]) for n, _, _ in chunk)
+            layer[(self._name, c)] = Task(
+                (self._name, c), on_worker, read_chunk, layout, rows, known, spec, threads, *parts
+            )
+        return layer
+
+
 class Unpacked(LabelledExpr):
     """Index chunks whose rows partitions have packed, in memory that all tasks share: nothing is shuffled."""
 
@@ -103,7 +136,7 @@ class BothChunks(LabelledExpr):
 
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
                    layout: Layout | SearchLayout, with_ids: bool,
-                   threads: int) -> Chunks | Unpacked:  # fmt: skip
+                   threads: int) -> Chunks | ReadChunks | Unpacked:  # fmt: skip
     """Make the chunks of a table.
 
     `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed;
@@ -117,8 +150,17 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
         return Chunks(FrozenSource(_shuffled(source, spec, layout, chunks, each, with_ids)))
     if chunks.are_partitions(sources):
         return Chunks(FrozenSource(map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)))
+    frame = source.inner.simplify()  # of all its columns, it is itself
+    if spec.settings.cluster and is_held(frame) and _once(chunks.pieces):
+        return ReadChunks(FrozenSource(frame), each, chunks.pieces, spec, layout, threads)
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
     return Chunks(FrozenSource(read), chunks.pieces, layout, threads)
+
+
+def _once(pieces: Pieces) -> bool:
+    """Tell whether no partition is cut."""
+    numbers = [n for chunk in pieces for n, _, _ in chunk]
+    return len(set(numbers)) == len(numbers)
 
 
 def _packed(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: list[Fingerprint],

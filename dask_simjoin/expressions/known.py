@@ -14,7 +14,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from dask_simjoin.expressions.dask_private import Expr, FromGraph, FromPandas, GraphNode, Projection
+from dask_simjoin.expressions.dask_private import Expr, FromPandas, Projection
+from dask_simjoin.expressions.source import is_held
 from dask_simjoin.options.spec import JoinSpec
 
 MAX_BYTES = 1 << 26
@@ -91,11 +92,6 @@ def _held(frame: Expr) -> tuple[Any, Hashable] | None:
     if isinstance(frame, FromPandas):
         # Dask may have moved a choice of columns into it, as another expression that soon goes
         return frame.operand("frame"), frame.substitute_parameters({"columns": None})._name
-    if isinstance(frame, FromGraph) and not any(map(_is_work, frame.operand("layer").values())):
+    if is_held(frame):
         return frame, frame._name
     return None
-
-
-def _is_work(value: Any) -> bool:
-    """Tell whether a graph holds a task where a value could be."""
-    return isinstance(value, (GraphNode, tuple, list))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from dask.delayed import Delayed
 from dask.tokenize import normalize_token, tokenize
@@ -21,6 +21,8 @@ from dask_simjoin.expressions.dask_private import (
     Blockwise,
     Expr,
     Filter,
+    FromGraph,
+    GraphNode,
     List,
     Projection,
     Task,
@@ -201,12 +203,27 @@ class MapPartition(Blockwise):
         return f"{self.operand('label')}-{self.deterministic_token}"
 
     def _task(self, name: Any, index: int) -> Task:
-        frame = TaskRef((self.frame._name, index))
+        frame = TaskRef(held_keys(self.frame)[index] if is_held(self.frame) else (self.frame._name, index))
         each = self.operand("each")
         own = () if each is None else (each[index],)
         if self.operand("shared") is not None:
             own += (self.operand("shared").ref,)
         return Task(name, on_worker, self.operand("function"), frame, *own, *self.operand("arguments"))
+
+
+def is_held(frame: Expr) -> TypeGuard[FromGraph]:
+    """Tell whether a frame's partitions are held, by Dask or by a cluster, and need no task."""
+    return isinstance(frame, FromGraph) and not any(map(_is_work, frame.operand("layer").values()))
+
+
+def held_keys(frame: FromGraph) -> list[Any]:
+    """List the keys of partitions that are held: Dask's own of the frame are tasks that give the same."""
+    return list(frame.operand("keys"))
+
+
+def _is_work(value: Any) -> bool:
+    """Tell whether a graph holds a task where a value could be."""
+    return isinstance(value, (GraphNode, tuple, list))
 
 
 def gather(name: str, graph: dict[Any, Any], keys: list[Any]) -> list[Any]:

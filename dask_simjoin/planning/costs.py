@@ -85,7 +85,7 @@ SEARCH = 40.0
 SEARCH_COMPARED = 3.0
 """What it is to compare points whose nearest are sought, in units of comparing them with a threshold."""
 
-LEAST_PIECE, LEAST_CLUSTER_PIECE = 0.02, 0.05
+LEAST_PIECE, LEAST_CLUSTER_PIECE, LEAST_DEVICE_PIECE = 0.02, 0.05, 0.01
 """Seconds of work that are worth a task of their own."""
 
 SPLIT = 0.5
@@ -243,6 +243,7 @@ class Costs:
         if self.have.threads < 2 or not len(seconds):
             return np.ones(len(seconds), np.int64)
         least = LEAST_CLUSTER_PIECE if self.have.cluster else LEAST_PIECE
+        least = LEAST_DEVICE_PIECE if self.have.gpu else least
         piece = max(float(seconds.sum()) / (PIECES_PER_THREAD * self.have.threads), least)
         most = rows // LEAST_ROWS
         if row_bytes is not None:

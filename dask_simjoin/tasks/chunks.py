@@ -145,6 +145,13 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
 
 
+def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], fingerprints: list[Fingerprint],
+               spec: JoinSpec, threads: int, *frames: Frame) -> Chunk:  # fmt: skip
+    """Read partitions, and index those of their rows as one chunk: see `gather_chunk`."""
+    parts = [read_points(frame, known, spec) for frame, known in zip(frames, fingerprints, strict=True)]
+    return gather_chunk(layout, rows, *parts, threads=threads)
+
+
 EXTRA = ("kept", "own_limit")
 
 
