@@ -20,6 +20,7 @@ from typing import Any
 
 import cudf
 import cupy
+import dask
 import dask.dataframe as dd
 import numpy as np
 import rmm
@@ -144,7 +145,8 @@ def on_clusters(
         "rmm_pool_size": 0.8,
         "dashboard_address": ":0",
     }
-    with LocalCUDACluster(**settings) as cluster, Client(cluster) as client:
+    bandwidth = {"distributed.scheduler.bandwidth": options.bandwidth}
+    with dask.config.set(bandwidth), LocalCUDACluster(**settings) as cluster, Client(cluster) as client:
         client.run(use_pool)
         for name in jobs:
             job = JOBS[name]
@@ -185,6 +187,9 @@ def main(given: list[str]) -> int:
     parser.add_argument("--divide", type=int, default=1, help="by this the numbers of rows")
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--protocol", default="ucx")
+    parser.add_argument(
+        "--bandwidth", default="50 GB", help="between GPUs, as the scheduler takes it to be (Dask's: 100 MB)"
+    )
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(given)
     results: dict[str, Any] = {name: {} for name in options.jobs}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from dask_simjoin.expressions.filters import FilteredRows, RowValues, check_guar
 from dask_simjoin.expressions.same_rows import Beside, in_order_of, may_merge, may_move
 from dask_simjoin.expressions.source import FrozenSource, picked
 from dask_simjoin.expressions.work import DISTANCES, Work, chunk_ref
-from dask_simjoin.metrics.types import Frame, Series
+from dask_simjoin.metrics.types import Frame, Ids, Series
 from dask_simjoin.options.spec import JoinSpec, RowSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.chunks import Chunk, joined
@@ -154,24 +154,42 @@ def add_counts(
 
 def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Pieces, values: dict[int, Any],
                    chosen: list[int], meta: Frame | Series) -> None:  # fmt: skip
-    """Put tasks into the layer that make the chosen partitions of values by chunk."""
-    held = pieces_by_partition(pieces, chosen)
+    """Put tasks into the layer that make the chosen partitions of values by chunk.
+
+    Where a partition is made on another worker than its chunk, what rows are called travels, and no index.
+    """
+    held, names = pieces_by_partition(pieces, chosen), f"simjoin_row_names-{name.rpartition('-')[2]}"
     for place, n in enumerate(chosen):
         key, found = (name, place), held[n]
-        refs = [chunk_ref(chunks, c) for c, _ in found] + [TaskRef(values[c]) for c, _ in found]
+        for c, _ in found:
+            layer[(names, c)] = Task((names, c), row_names, chunk_ref(chunks, c))
+        refs = [TaskRef((names, c)) for c, _ in found] + [TaskRef(values[c]) for c, _ in found]
         layer[key] = Task(key, aligned, meta, [k for _, k in found], *refs)
 
 
-def aligned(meta: Frame | Series, which: list[int], *chunks_and_values: Any) -> Frame | Series:
+class RowNames(TypedDict):
+    """Hold what tells the rows of a chunk's pieces: of a `Chunk`, what is called so."""
+
+    ids: Ids
+    ends: np.ndarray
+    example: Frame
+
+
+def row_names(chunk: Chunk) -> RowNames:
+    """Take what tells the rows of a chunk's pieces."""
+    return RowNames(ids=chunk["ids"], ends=chunk["ends"], example=chunk["example"])
+
+
+def aligned(meta: Frame | Series, which: list[int], *names_and_values: Any) -> Frame | Series:
     """Put the values of one partition together: some pieces of chunks, one after the other."""
-    half = len(chunks_and_values) // 2
-    chunks: tuple[Chunk, ...] = chunks_and_values[:half]
+    half = len(names_and_values) // 2
+    chunks: tuple[RowNames, ...] = names_and_values[:half]
     if not chunks:
         return meta
     frames = frames_for(chunks[0]["example"])
     values, ids, xp = [], [], frames.xp
     none = xp.zeros((0, *meta.shape[1:]), np.int64)
-    for k, chunk, total in zip(which, chunks, chunks_and_values[half:], strict=True):
+    for k, chunk, total in zip(which, chunks, names_and_values[half:], strict=True):
         stop = int(chunk["ends"][k])
         start = int(chunk["ends"][k - 1]) if k else 0
         ids.append(chunk["ids"][start:stop])
