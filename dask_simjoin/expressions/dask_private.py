@@ -1,5 +1,9 @@
 """Import all that Dask does not document: the one place to mend when Dask moves."""
 
+import contextlib
+import sys
+from typing import Any
+
 from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
 from dask.dataframe.dask_expr import _expr, _merge, _shuffle, new_collection
 from dask.dataframe.dask_expr._cumulative import CumulativeAggregations
@@ -18,6 +22,14 @@ from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr._shuffle import Shuffle
 from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FromGraph, FromPandas, FusedIO
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
+
+if sys.version_info < (3, 12):
+    # Until Python 3.12 one lock guards a cached property of all objects.  Divisions of lazy joins are told by
+    # planning them, which computes: were that lock held, a scheduler of this process that wants divisions of
+    # another frame, such as one that is just being persisted, would wait for what waits for it.
+    for _class in (Expr, PartitionsFiltered):
+        _divisions: Any = vars(_class)["divisions"]
+        _divisions.lock = contextlib.nullcontext()
 
 MOVES_FILTERS = (_expr, _merge, _shuffle)
 """Modules that ask, by its name in each of them, whether a filter may move."""

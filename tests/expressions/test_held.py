@@ -1,6 +1,7 @@
 """Frames whose partitions are held: no tasks stand between them and what is read of them."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import dask
 import dask.dataframe as dd
@@ -12,6 +13,8 @@ from dask.utils import key_split
 from distributed import get_task_stream
 
 from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.expressions.dask_private import Expr
+from dask_simjoin.expressions.source import FrozenSource
 from tests.support.frames import split
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
@@ -85,3 +88,19 @@ def test_held_partitions_are_no_tasks(x):
                 assert as_set(pairs.compute()) == brute_force(x, EPS)
             assert not [task.key for task in trace.results if task.key in held.__dask_keys__()]
             assert not [task.key for task in trace.results if "pandas" in key_split(task.key)]
+
+
+class Patient(Expr):
+    """Whose divisions are told once those of another expression are, in another thread."""
+
+    _parameters = ["other"]
+
+    def _divisions(self):
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(lambda: self.operand("other").inner.divisions).result(timeout=20)
+
+
+def test_planning_holds_up_no_other_frame(x):
+    """A scheduler in this process may ask for divisions while a join is planned to tell its own."""
+    other = split(frame_of(x), (300,))
+    assert Patient(FrozenSource(other.expr)).divisions == other.divisions
