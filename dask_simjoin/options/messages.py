@@ -38,7 +38,9 @@ OPTIONS: Names = {
     "r": ("eps", "max_eps", "max_distance"), "threshold": ("eps", "max_eps", "max_distance"),
     "distance_upper_bound": ("max_distance",), "distance": ("return_distance",), "min_pts": ("min_samples",),
     "columns": ("on",), "by": ("on",), "cols": ("on",), "include_columns": ("keep",),
-    "right": ("other",), "chunksize": ("blocksize",),
+    "right": ("other",), "chunksize": ("blocksize",), "similarity_threshold": ("threshold",),
+    "min_similarity": ("threshold",), "eps": ("threshold",), "metric": ("similarity",),
+    "measure": ("similarity",), "comp_op": ("comparison",), "tokenize": ("tokenizer",),
 }  # fmt: skip
 """What pandas, SciPy and scikit-learn call options, and what those are called here."""
 
@@ -55,6 +57,7 @@ VERBS: Names = {
     "query_pairs": ("self_join",), "sjoin": ("join",), "merge": ("join",), "sjoin_nearest": ("knn_join",),
     "kneighbors": ("knn_join",), "nearest": ("knn_join",), "kneighbors_graph": ("neighbor_graph",),
     "radius_neighbors_graph": ("neighbor_graph",), "explain": ("plan",),
+    "jaccard_join": ("set_self_join",), "set_sim_join": ("set_join",), "near_duplicates": ("set_self_join",),
 }  # fmt: skip
 """What other libraries call verbs, and what those are called here."""
 

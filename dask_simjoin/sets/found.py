@@ -59,10 +59,21 @@ def set_matches(meeting: SetMeeting, start: int, stop: int, scored: bool,
 
     `told`: is called, now and then, with how many pairs of rows were found so far.
     """
-    xp, rule, joiner = meeting.xp, meeting.spec.rule, meeting.joiner
-    q, d = meeting.q, meeting.d
-    parts: list[SetMatches] = [_special(meeting, start, stop, scored)]
-    rows = int(parts[0].rows.sum())
+    parts, rows = [], 0
+    for some in matches_in_parts(meeting, start, stop, scored):
+        parts.append(some)
+        if told is not None:
+            rows += int(some.rows.sum())
+            told(rows)
+    join = meeting.xp.concatenate
+    whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
+    return SetMatches(*whole)
+
+
+def matches_in_parts(meeting: SetMeeting, start: int, stop: int, scored: bool) -> Iterator[SetMatches]:
+    """Find the same, some at a time."""
+    rule, joiner, q, d = meeting.spec.rule, meeting.joiner, meeting.q, meeting.d
+    yield _special(meeting, start, stop, scored)
     sets = len(d["weights"])
     compared = meeting.comparisons(start, min(stop, sets)) if start < sets else ()
     for left, right, left_first, right_first in compared:
@@ -74,12 +85,7 @@ def set_matches(meeting: SetMeeting, start: int, stop: int, scored: bool,
             score = None
             if scored:
                 score = rule.score(sizes_of(q)[one], sizes_of(d)[other], some.overlap)
-            parts.append(SetMatches(one, other, score, q["weights"][one] * d["weights"][other]))
-            if told is not None:
-                rows += int(parts[-1].rows.sum())
-                told(rows)
-    whole = [xp.concatenate([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
-    return SetMatches(*whole)
+            yield SetMatches(one, other, score, q["weights"][one] * d["weights"][other])
 
 
 def _special(meeting: SetMeeting, start: int, stop: int, scored: bool) -> SetMatches:

@@ -14,6 +14,7 @@ from dask_simjoin.sets.found import (
     RowPairs,
     all_groups,
     group_rows,
+    matches_in_parts,
     matching_groups,
     own_pairs,
     row_pairs,
@@ -80,9 +81,7 @@ def cut_block(meeting: SetMeeting, parts: int) -> SetCuts:
     """Count what each set of the second chunk gives, so that parts of equally many rows can be made."""
     xp, groups = meeting.xp, all_groups(meeting.d)
     rows = xp.zeros(groups, np.int64)
-    step = max(1, -(-groups // parts))
-    for start in range(0, groups, step):  # so that only some pairs are held at a time
-        found = set_matches(meeting, start, min(start + step, groups), False)
+    for found in matches_in_parts(meeting, 0, groups, False):  # so that only some are held at a time
         xp.add.at(rows, found.right, found.rows)
     return SetCuts(own=own_pairs(meeting).total, ends=to_host(xp.cumsum(rows)), parts=parts)
 

@@ -100,7 +100,11 @@ CASES = {
         OptionError,
         "blocksize='big' is not allowed; use a number of bytes",
     ),
-    "an option of another verb": ({"eps": 1.0}, OptionTypeError, "has no option 'eps'"),
+    "an option of another verb": (
+        {"eps": 1.0},
+        OptionTypeError,
+        r"has no option 'eps' \(did you mean 'threshold'\?\); its options are on, threshold",
+    ),
 }
 
 
