@@ -94,14 +94,15 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
     if not _is_list(lists.type):
         raise TokenError(f"The column holds {lists.type}, which is no list; of texts say tokenizer=.")
     ends = np.asarray(lists.offsets).astype(np.int64)
-    return present, _numbered(ends - ends[0], lists.flatten())
+    offsets, flat = ends - ends[0], lists.flatten()
+    if flat.null_count:
+        row = int(np.searchsorted(offsets, pc.index(flat.is_null(), True).as_py(), side="right")) - 1
+        raise ListError(int(np.flatnonzero(present)[row]), "a list with a missing token")
+    return present, _numbered(offsets, flat)
 
 
 def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
-    """Number the tokens of Arrow's lists."""
-    if flat.null_count:
-        row = int(np.searchsorted(offsets, pc.index(flat.is_null(), True).as_py(), side="right")) - 1
-        raise ListError(row, "a list with a missing token")
+    """Number the tokens of Arrow's lists, none of them missing."""
     if pa.types.is_dictionary(flat.type):
         flat = flat.dictionary_decode()
     if _is_text(flat.type):
@@ -121,8 +122,14 @@ def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
         ) from None
 
 
+LISTS_OF_PYTHON = {list, tuple, set, frozenset}
+
+
 def _present_lists(values: np.ndarray) -> np.ndarray:
     present = np.ones(len(values), np.bool_)
+    kinds = set(map(type, values))
+    if kinds <= LISTS_OF_PYTHON or (kinds == {np.ndarray} and {value.ndim for value in values} == {1}):
+        return present
     for row, value in enumerate(values):
         if isinstance(value, (list, tuple, set, frozenset)):
             continue
@@ -139,11 +146,13 @@ def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
     """Number the tokens of lists, tuples, sets and arrays that Python holds."""
     present = _present_lists(values)
     rows = values if present.all() else values[present]
-    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)]).astype(np.int64)
-    filled = [row for row in rows if len(row)]
-    if filled and all(isinstance(row, np.ndarray) and row.dtype.kind in "iu" for row in filled):
+    sizes = np.fromiter(map(len, rows), np.int64, len(rows))
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    filled = rows if sizes.all() else rows[sizes > 0]
+    if len(filled) and set(map(type, filled)) == {np.ndarray}:
         flat = np.concatenate(filled)
-        if flat.dtype.kind == "i" or not len(flat) or flat.max() < 2**63:
+        # signed and unsigned ones of 64 bits together would be of float64
+        if flat.dtype.kind == "i" or (flat.dtype.kind == "u" and flat.max() < 2**63):
             return present, of_integers(offsets, flat.astype(np.int64))
     return present, of_values(offsets, list(itertools.chain.from_iterable(rows)), "A row of the column has")
 
@@ -153,6 +162,8 @@ def _is_missing(value: Any) -> bool:
 
 
 def _present_texts(values: np.ndarray) -> np.ndarray:
+    if set(map(type, values)) == {str}:
+        return np.ones(len(values), np.bool_)
     for row, value in enumerate(values):
         if not isinstance(value, str) and not _is_missing(value):
             hint = "; of lists leave out tokenizer=" * isinstance(value, (list, tuple, set, np.ndarray))

@@ -101,12 +101,14 @@ def ranks_of(whole: np.ndarray, codes: list[np.ndarray], part: int) -> np.ndarra
 def ranked(sets: CodedSets, rank: np.ndarray) -> CodedSets:
     """Replace numbers of tokens by their ranks, which differ, ascending in each row."""
     offsets, codes = sets["offsets"], sets["codes"]
-    ordered = np.sort(rank)
-    own = np.searchsorted(ordered, rank).astype(np.int32)  # among the tokens that there are here
+    own, ordered = rank, None
+    if int(rank.max(initial=-1)) >= len(rank):  # there are others elsewhere
+        ordered = np.sort(rank)
+        own = np.searchsorted(ordered, rank).astype(np.int32)
     out, rows = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
     starts, cursor = np.zeros(len(rank) + 1, np.int64), np.empty(len(offsets) - 1, np.int64)
     encoding_kernels().put_in_order(offsets, codes, own, starts, cursor, rows, out)
-    return CodedSets(offsets=offsets, codes=ordered[out])
+    return CodedSets(offsets=offsets, codes=out if ordered is None else ordered[out])
 
 
 class Collapsed(TypedDict):

@@ -162,7 +162,8 @@ class Custom:
 
 def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
     """Number values of Python: all strings, or all integers; `what`: who gave them, in messages."""
-    if all(map(str.__instancecheck__, flat)):
+    kinds = set(map(type, flat))
+    if all(issubclass(kind, str) for kind in kinds):
         return of_strings(offsets, pa.array(flat, pa.large_string()))
     others = [value for value in flat if not _is_whole(value)]
     if others:
@@ -176,7 +177,7 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
 def whole_numbers(flat: Any) -> np.ndarray:
     """Return integers as int64; refuses those that are none."""
     try:
-        return np.asarray([int(value) for value in flat], np.int64)
+        return np.fromiter(map(int, flat), np.int64, len(flat))
     except OverflowError:
         far = next(value for value in flat if not -(2**63) <= int(value) < 2**63)
         raise TokenError(

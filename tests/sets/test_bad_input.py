@@ -170,7 +170,11 @@ def test_rows_that_hold_no_sets(values, error, says):
     ("values", "kind", "says"),
     [
         ([["a", None]], pa.list_(pa.string()), r"row 0 \(label 0\) holds a list with a missing token"),
-        ([None, [], ["a"], ["b", None]], pa.list_(pa.string()), r"a list with a missing token"),
+        (
+            [None, [], ["a"], ["b", None]],
+            pa.list_(pa.string()),
+            r"row 3 \(label 3\) holds a list with a missing token",
+        ),
         ([[2**63]], pa.list_(pa.uint64()), "is no integer of 64 bits with a sign"),
     ],
 )

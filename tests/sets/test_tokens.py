@@ -157,6 +157,13 @@ def test_fixed_size_lists_and_dictionaries():
     assert rows(found) == [["a", "b"], ["a"]]
 
 
+def test_arrays_of_signed_and_of_unsigned_integers():
+    """Put together as they are they would be float64, in which the first two are one."""
+    values = [np.array([2**53, 2**53 + 1], np.uint64), np.array([-1], np.int8), np.array([], np.float64)]
+    _, found = occurrences(pd.Series(values), None)
+    assert rows(found) == [[2**53, 2**53 + 1], [-1], []]
+
+
 def test_far_integers():
     values = [[2**62, -(2**62)], [-(2**62)], []]
     _, found = occurrences(pd.Series(values), None)
