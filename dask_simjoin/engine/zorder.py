@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dask_simjoin.engine.asked import check_one_of, check_whole
+from dask_simjoin.engine.asked import check_one_of, check_share, check_whole
 
 SHIFTS = ("even", "random")
 WALKS = ("auto", "full", "half")
 SIDES = ("smaller", "left", "right")
+THREADS = (1, 2, 4, 8, 16, 32)
 OUTPUTS = ("staged", "ordered")
 MAX_LISTS = 4097
 
@@ -29,7 +30,7 @@ class ZOrder:
     lists : int or {"auto", "d+1", "log"}
         How many.  "d+1": as many as dimensions and one more (an odd number), with which the theory bounds
         the work of small `eps`; "log": as the logarithm of the dimensions and one more; "auto": as many as
-        cost least on a sample.
+        cost least on a sample, on GPUs "log".
     shifts : {"even", "random"}
         Parts of the widest column's extent by which lists are shifted: 0, 1/lists, 2/lists, ..., or drawn.
     seed : int
@@ -44,6 +45,18 @@ class ZOrder:
         Pairs of two chunks as they are found, or in the order of their left and then of their right rows.
     words : int
         64-bit words of a key, 1 to 4: bits of a coordinate are as many as fit, at most 20.
+    threads : int
+        On GPUs: threads of a query, which share its interval: 1, 2, 4, 8, 16 or 32.
+    precision : {"float32", "float64"}
+        On GPUs: what candidates are compared in, before float64 decides what float32 leaves open; other
+        norms than squares always are in float64.
+    buffer : int
+        On GPUs: pairs of a batch at most, of which there are as many as an estimate says; a batch of more is
+        done again in two.
+    batches, streams : int
+        Batches at least, and how many of them a GPU does at a time.
+    sample : float
+        On GPUs: the share of the queries of which the estimate is made.
 
     Notes
     -----
@@ -61,7 +74,10 @@ class ZOrder:
     0     0      1
     """
 
-    modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.methods.zorder"}
+    modules: ClassVar[Mapping[str, str]] = {
+        "pandas": "dask_simjoin.engine.cpu.methods.zorder",
+        "cudf": "dask_simjoin.engine.gpu.methods.zorder",
+    }
     max_dims: ClassVar[int | None] = None
 
     lists: int | str = "auto"
@@ -71,6 +87,12 @@ class ZOrder:
     index: str = "smaller"
     output: str = "staged"
     words: int = 1
+    threads: int = 8
+    precision: str = "float32"
+    buffer: int = 10**8
+    batches: int = 3
+    streams: int = 3
+    sample: float = 0.01
 
     def __post_init__(self) -> None:
         if self.lists not in ("auto", "d+1", "log"):
@@ -81,6 +103,17 @@ class ZOrder:
         check_one_of("ZOrder", "index", self.index, SIDES)
         check_one_of("ZOrder", "output", self.output, OUTPUTS)
         check_one_of("ZOrder", "words", self.words, (1, 2, 3, 4))
+        check_one_of("ZOrder", "threads", self.threads, THREADS)
+        check_one_of("ZOrder", "precision", self.precision, ("float32", "float64"))
+        check_whole("ZOrder", "buffer", self.buffer, 1, 1 << 40)
+        check_whole("ZOrder", "batches", self.batches, 1, 1 << 20)
+        check_whole("ZOrder", "streams", self.streams, 1, 64)
+        check_share("ZOrder", "sample", self.sample)
+
+    @property
+    def order(self) -> str:
+        """How batches are cut: strided, so that each has long and short intervals."""
+        return "given"
 
     def is_best(self, dims: int) -> bool:
         """Tell that "auto" never takes it: the product's own methods are faster."""

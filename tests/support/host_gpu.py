@@ -37,6 +37,7 @@ static int2 make_int2(int x, int y) { return {x, y}; }
 #define __shared__ static
 static double __dadd_rn(double a, double b) { return a + b; }
 static double __dsub_rn(double a, double b) { return a - b; }
+static double __ddiv_rn(double a, double b) { return a / b; }
 static double __dmul_rn(double a, double b) { return a * b; }
 template <class T> T min(T a, T b) { return a < b ? a : b; }
 static int __popc(unsigned a) { return __builtin_popcount(a); }

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.zorder import ZOrder
 from dask_simjoin.metrics.norms import Norm, reach
 
@@ -50,6 +51,8 @@ class ZOrderLayout:
         Of the lists, as parts of the extent.
     norm : int or float
         Of the totals that the decision compares.
+    bounds : Bounds or None
+        Of the float32 filter, where there is one: on GPUs.
     """
 
     threshold: float
@@ -62,6 +65,7 @@ class ZOrderLayout:
     scale: float
     shifts: tuple[float, ...]
     norm: Norm = 2
+    bounds: Bounds | None = None
 
     @property
     def method(self) -> str:
@@ -87,7 +91,8 @@ class ZOrderLayout:
         asked, number = self.options, len(self.shifts)
         words = [f"{number} list{'s' * (number != 1)} in Z-order, {asked.shifts} shifts"]
         words.append(f"{self.bits} bit{'s' * (self.bits != 1)} of {len(self.columns)} of {self.dims} columns")
-        return "; ".join([*words, f"walk {asked.walk}"])
+        words.append(f"walk {asked.walk}")
+        return "; ".join(words + ["float32"] * (self.bounds is not None))
 
 
 def lists_of(options: ZOrder, dims: int) -> int:

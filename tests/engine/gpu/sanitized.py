@@ -20,6 +20,8 @@ from dask_simjoin.engine.grid import Grid
 from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
 from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
 from dask_simjoin.engine.index.regions import make_regions
+from dask_simjoin.engine.nested import NestedLoop
+from dask_simjoin.engine.zorder import ZOrder
 from tests.support.oracle import brute_force, squared_distances
 from tests.support.points import a_distance, make_points
 
@@ -72,7 +74,14 @@ def main(dimensions: list[int]) -> None:
             assert int(low[0][:250].min()) < 10**6 == int(low[0][250:].min())
             assert int(JOINER.counts(whole, whole, layout, same=True)[0].sum()) == 2 * len(expected)
             assert int(JOINER.counts(*parts, layout, same=False)[0].sum()) == len(across.left)
-        for options in (Grid(buffer=1000), Grid.plain(), Grid.gpu_join(2), Grid(order="workload")):
+        seeds = (
+            NestedLoop(buffer=1000),
+            NestedLoop(schedule="triangle"),
+            ZOrder(),
+            ZOrder(walk="half", words=2),
+        )
+        grids = Grid(buffer=1000), Grid.plain(), Grid.gpu_join(2), Grid(order="workload")
+        for options in (*grids, *seeds):
             m = x.min(0), x.max(0), x.mean(0), x.var(0)
             grid = JOINER.layout(options, *m, eps * eps)
             whole, few = JOINER.build(cupy.asarray(x), grid), JOINER.build(cupy.asarray(x[:500]), grid)

@@ -61,6 +61,19 @@ def variants(name):
         every += [*itertools.product((2, 17), (0, 1), ways[:2], SINKS)]
         every += [(d, 1, ways[0], norm | PURPOSES[0]) for d, norm in itertools.product((2, 17), NORMS)]
         return [{"DIMS": d, "EXACT": e} | way | rest for d, e, way, rest in every]
+    if name == "zorder":
+        keys = [{"COLUMNS": 1, "WORDS": 1}, {"COLUMNS": 64, "WORDS": 1}, {"COLUMNS": 200, "WORDS": 4}]
+        every = [
+            {"DIMS": d, "EXACT": e} | key | purpose
+            for d, e, key, purpose in itertools.product(DIMS, (0, 1), keys, PURPOSES)
+        ]
+        every += [
+            {"DIMS": d, "EXACT": e} | keys[0] | s for d, e, s in itertools.product((2, 17), (0, 1), SINKS)
+        ]
+        return every + [
+            {"DIMS": d, "EXACT": 1, "COUNTING": 0} | keys[0] | norm
+            for d, norm in itertools.product((2, 17), NORMS)
+        ]
     if name == "tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]

@@ -29,11 +29,7 @@ def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float,
     one = np.uint64(1)
     for i in range(len(x)):
         for j in range(k):
-            value = x[i, columns[j]]
-            if corner > 0:
-                value = np.nextafter(value + corner, np.inf)
-            elif corner < 0:
-                value = np.nextafter(value + corner, -np.inf)
+            value = x[i, columns[j]] + corner
             cell = ((value * scale - low[j]) / extent + shift) * half
             cells[j] = np.int64(min(max(cell, 0.0), most))
         word, filled = 0, 0

@@ -5,19 +5,10 @@
 // where a row is long.  In a triangle (NLJ) each query goes through the rows after it, without shared memory.
 // Coordinates lie column by column, so that the threads of a warp read what lies together.
 //
-// Pairs are counted behind `room` without being written: a batch of too many is done again in parts.
-//
 // Constants: DIMS; BLOCK; ROTATION 0 or 1; NORM; EXACT 0 or 1 (of other norms than 2: 1); COUNTING 0 (pairs) or 1
 // (numbers of neighbours); SINK.
 
 #define SMALL (DIMS <= 16) // queries fit into registers
-
-typedef long long i64;
-
-// What `state` holds: pairs; and those that float64 decided and refused.
-#define PAIRS 0
-#define DECIDED 2
-#define REFUSED 3
 
 #if ROTATION
 __device__ constexpr int rows_at_once() {
@@ -28,41 +19,6 @@ __device__ constexpr int rows_at_once() {
 constexpr int ROWS = rows_at_once();           // of shared memory
 constexpr int TOGETHER = ROWS < 4 ? ROWS : 4;  // rows for which a coordinate of the query is read once
 #endif
-
-struct Told {
-    u32 decided, refused;
-    u64 mine;
-};
-
-// What is done with a candidate whose total is `sum`.
-__device__ __forceinline__ void meet(int p, int j, real sum, real reach, real sure, double threshold,
-                                     const double* __restrict__ qy, const double* __restrict__ dy, u64 room,
-                                     int2* __restrict__ out, u64* __restrict__ d_counts, u64* __restrict__ state,
-                                     Told& told) {
-    bool hit = sum <= reach;
-#if !EXACT
-    if (hit && sum > sure) {
-        hit = squared_distance(qy + (size_t)p * DIMS, dy + (size_t)j * DIMS) <= threshold;
-        told.decided++;
-        told.refused += !hit;
-    }
-#endif
-    if (!hit) return;
-#if COUNTING
-    told.mine++;
-    if (d_counts) atomicAdd(d_counts + j, (u64)1);
-#elif SINK
-    take(p, j, (const u64*)out);
-#else
-    // lanes that have a pair now add them up: which ones is free
-    const u32 active = __activemask();
-    const int lane = threadIdx.x & 31, leader = __ffs(active) - 1;
-    u64 slot = 0;
-    if (lane == leader) slot = atomicAdd(state + PAIRS, (u64)__popc(active));
-    slot = __shfl_sync(active, slot, leader) + __popc(active & ((1u << lane) - 1));
-    if (slot < room) out[slot] = make_int2(p, j);
-#endif
-}
 
 // How many blocks a block meets in a rotation, itself included; of an even number, two that are half the way round
 // apart meet in the first of them.
@@ -116,7 +72,7 @@ join_nested(i64 first, i64 step, u32 number, const real* __restrict__ qz, const 
                 for (int g = 0; g < TOGETHER; g++) {
                     const int j = (int)other + at + r + g;
                     if (r + g < held && !(same && i == 0 && j <= p))
-                        meet(p, j, sum[g], reach, sure, threshold, qy, dy, room, out, d_counts, state, told);
+                        meet(p, j, sum[g], reach, sure, threshold, qy, dy, 0, room, out, d_counts, state, told);
                 }
             }
         }
@@ -127,14 +83,8 @@ join_nested(i64 first, i64 step, u32 number, const real* __restrict__ qz, const 
             real sum = 0;
 #pragma unroll 16
             for (int k = 0; k < DIMS; k++) sum = add_term(sum, minus(QUERY(k), dz[(size_t)k * points + j]));
-            meet(p, j, sum, reach, sure, threshold, qy, dy, room, out, d_counts, state, told);
+            meet(p, j, sum, reach, sure, threshold, qy, dy, 0, room, out, d_counts, state, told);
         }
 #endif
-#if COUNTING
-    if (told.mine) atomicAdd(q_counts + p, told.mine);
-#endif
-    if (told.decided) {
-        atomicAdd(state + DECIDED, (u64)told.decided);
-        if (told.refused) atomicAdd(state + REFUSED, (u64)told.refused);
-    }
+    if (there) tell(p, told, q_counts, state);
 }

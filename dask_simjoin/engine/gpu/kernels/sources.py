@@ -12,7 +12,8 @@ from dask_simjoin.metrics.norms import Norm
 SHARED = {
     "tiles": ("components.cuh", "staged.cuh"),
     "grid": ("components.cuh",),
-    "nested": ("components.cuh",),
+    "nested": ("components.cuh", "meet.cuh"),
+    "zorder": ("components.cuh", "meet.cuh"),
     "tensor": ("components.cuh", "tensor.cuh", "staged.cuh", "blocks.cuh", "near.cuh"),
     "tensor_wide": ("components.cuh", "tensor.cuh", "staged.cuh", "blocks.cuh", "near.cuh", "ring.cuh"),
     "finish": (),

@@ -1,0 +1,57 @@
+// What is done with a candidate whose total is known: it is decided, and written, counted or shown to a sink.
+//
+// Pairs are counted behind `room` without being written: a batch of too many is done again in parts.
+//
+// Constants: EXACT, COUNTING, SINK.
+
+typedef long long i64;
+
+// What `state` holds: pairs; and those that float64 decided and refused.
+#define PAIRS 0
+#define DECIDED 2
+#define REFUSED 3
+
+struct Told {              // of a thread
+    u32 decided, refused;
+    u64 mine;              // pairs of its query
+};
+
+// `turned`: whether the query is of the right side.
+__device__ __forceinline__ void meet(int p, int j, real sum, real reach, real sure, double threshold,
+                                     const double* __restrict__ qy, const double* __restrict__ dy, int turned,
+                                     u64 room, int2* __restrict__ out, u64* __restrict__ d_counts,
+                                     u64* __restrict__ state, Told& told) {
+    bool hit = sum <= reach;
+#if !EXACT
+    if (hit && sum > sure) {
+        hit = squared_distance(qy + (size_t)p * DIMS, dy + (size_t)j * DIMS) <= threshold;
+        told.decided++;
+        told.refused += !hit;
+    }
+#endif
+    if (!hit) return;
+#if COUNTING
+    told.mine++;
+    if (d_counts) atomicAdd(d_counts + j, (u64)1);
+#elif SINK
+    take(turned ? j : p, turned ? p : j, (const u64*)out);
+#else
+    // lanes that have a pair now add them up: which ones is free
+    const u32 active = __activemask();
+    const int lane = threadIdx.x & 31, leader = __ffs(active) - 1;
+    u64 slot = 0;
+    if (lane == leader) slot = atomicAdd(state + PAIRS, (u64)__popc(active));
+    slot = __shfl_sync(active, slot, leader) + __popc(active & ((1u << lane) - 1));
+    if (slot < room) out[slot] = turned ? make_int2(j, p) : make_int2(p, j);
+#endif
+}
+
+__device__ __forceinline__ void tell(int p, const Told& told, u64* q_counts, u64* state) {
+#if COUNTING
+    if (told.mine && q_counts) atomicAdd(q_counts + p, told.mine);
+#endif
+    if (told.decided) {
+        atomicAdd(state + DECIDED, (u64)told.decided);
+        if (told.refused) atomicAdd(state + REFUSED, (u64)told.refused);
+    }
+}

@@ -1,0 +1,227 @@
+"""Finds pairs in the intervals of lists in Z-order, on GPUs: see `dask_simjoin.engine.zorder`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.filters.bounds import make_bounds
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.methods.flow import at_once, estimate, flow, found_by
+from dask_simjoin.engine.gpu.methods.method import Found, Sink
+from dask_simjoin.engine.index.grid_batches import Batch
+from dask_simjoin.engine.index.zorder import ZOrderLayout, make_zorder_layout
+from dask_simjoin.engine.protocols import Rows
+from dask_simjoin.engine.zorder import ZOrder
+from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Array, Index
+
+THREADS = 256
+"""Of a block."""
+
+FULL_SHARE = 0.9
+"""What a row of a full interval costs of one of a half: see `dask_simjoin.engine.cpu.zorder_walks`."""
+
+
+@dataclass(frozen=True)
+class Walks:
+    """What queries walk through; arrays of the queries, int32.
+
+    Attributes
+    ----------
+    starts, stops : array
+        Where each query's interval is, in its list.
+    lists : array
+        The number of that.
+    orders : array (lists, points), int32
+        The places of the rows of each list.
+    half : bool
+        Whether intervals begin behind the query itself, all in one list.
+    """
+
+    starts: Array
+    stops: Array
+    lists: Array
+    orders: Array
+    half: bool
+
+
+def _kernel(layout: ZOrderLayout, function: str, **constants: int) -> Any:
+    shape = {"DIMS": layout.dims, "COLUMNS": len(layout.columns), "WORDS": layout.options.words}
+    told = {"EXACT": layout.bounds is None, "COUNTING": 0} | constants | norm_constant(layout.norm)
+    return load.kernel("zorder", function, **shape, **told)
+
+
+def _blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
+    return (-(-threads // THREADS),), (THREADS,)
+
+
+def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> Walks:
+    """Choose what the rows of `q` walk through, building list after list of those of `d`."""
+    x, y = q["y"], d["y"]
+    walk = layout.options.walk if same else "full"
+    columns = cupy.asarray(np.array(layout.columns, np.int32))
+    low = cupy.asarray(np.array(layout.low))
+    starts, stops = cupy.empty(len(x), cupy.int32), cupy.empty(len(x), cupy.int32)
+    best = [cupy.zeros(len(x), cupy.int32) for _ in range(3)]
+    best[1] += np.int32(2**31 - 1)
+    orders = cupy.empty((len(layout.shifts), len(y)), cupy.int32)
+    half: tuple[int, Walks] | None = None
+    for number, shift in enumerate(layout.shifts):
+        told = (columns, low, np.float64(layout.extent), np.float64(layout.scale), np.float64(shift))
+        keys = cupy.empty((len(y), layout.options.words), cupy.uint64)
+        points = y, np.int32(len(y)), *told, np.int32(layout.bits), keys
+        _kernel(layout, "make_keys")(*_blocks(len(y)), points)
+        single = layout.options.words == 1
+        order = cupy.argsort(keys[:, 0]) if single else cupy.lexsort(cupy.ascontiguousarray(keys.T[::-1]))
+        orders[number] = order
+        keys = cupy.ascontiguousarray(keys[order])
+        limits = np.int32(layout.bits), np.float64(layout.corner), keys, np.int32(len(y)), starts, stops
+        _kernel(layout, "find_intervals")(*_blocks(len(x)), (x, np.int32(len(x)), *told, *limits))
+        if walk != "half":
+            better = stops - starts < best[1] - best[0]
+            best = [
+                cupy.where(better, new, old)
+                for new, old in zip((starts, stops, np.int32(number)), best, strict=True)
+            ]
+        if walk != "full":  # places tell a row's own, where keys are equal
+            after = cupy.empty(len(x), cupy.int32)
+            after[order] = cupy.arange(1, len(x) + 1, dtype=cupy.int32)
+            total = int((stops - after).sum(dtype=cupy.int64))
+            if half is None or total < half[0]:
+                one = cupy.full(len(x), number, cupy.int32)
+                half = total, Walks(after, stops.copy(), one, orders, True)
+    full = Walks(best[0], best[1], best[2].astype(cupy.int32), orders, False)
+    if half is None or (
+        walk == "auto" and FULL_SHARE * int((full.stops - full.starts).sum(dtype=cupy.int64)) <= half[0]
+    ):
+        return full
+    return half[1]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One join of two indexes, or of one with itself, of whose queries any can be asked for."""
+
+    q: Index
+    d: Index
+    layout: ZOrderLayout
+    same: bool
+    turned: bool
+    walks: Walks
+    places: Array
+    constants: dict[str, int]
+
+    @classmethod
+    def of(cls, q: Index, d: Index, layout: ZOrderLayout, same: bool, rows: Rows | None = None,
+           **constants: int) -> Launch:  # fmt: skip
+        """Choose which side is sorted, and put the queries, those of `rows` if there are such, in order."""
+        asked = layout.options.index
+        smaller = asked == "left" or (asked == "smaller" and len(q["y"]) < len(d["y"]))
+        turned = smaller and not same and rows is None  # `rows` are queries
+        if turned:
+            q, d = d, q
+        walks = intervals(q, d, layout, same)
+        places = cupy.lexsort(cupy.stack([walks.starts, walks.lists])).astype(cupy.int32)
+        if rows is not None:
+            places = places[(places >= rows[0]) & (places < rows[1])]
+        return cls(q, d, layout, same, turned, walks, places, constants)
+
+    @property
+    def asked(self) -> ZOrder:
+        """How queries are cut into batches."""
+        return self.layout.options
+
+    @property
+    def queries(self) -> int:
+        """How many there are."""
+        return len(self.places)
+
+    def run(self, batch: Batch, room: int, out: Array | np.uint64, counts: tuple[Any, Any],
+            state: Array) -> None:  # fmt: skip
+        """Launch a batch on the current stream; `state`: zeros, and afterwards what the kernel tells."""
+        layout, asked, q, d, walks = self.layout, self.layout.options, self.q, self.d, self.walks
+        name = "y" if layout.bounds is None else "z"
+        limits: list[Any] = [np.float64(layout.threshold), np.float64(-1)]
+        if layout.bounds is not None:
+            limits = [layout.bounds.reach, layout.bounds.sure]
+        arguments = (
+            self.places, np.int64(batch.first), np.int64(batch.step), np.uint32(batch.number),
+            np.int32(asked.threads), walks.starts, walks.stops, walks.lists, walks.orders,
+            np.int32(len(d["y"])), np.int32(self.same and not walks.half), np.int32(self.turned), q[name],
+            q["y"], d[name], d["y"], *limits, np.float64(layout.threshold), np.uint64(room), out,
+            *(counts[::-1] if self.turned else counts), state,
+        )  # fmt: skip
+        _kernel(layout, "walk_lists", **self.constants)(*_blocks(batch.number * asked.threads), arguments)
+
+
+def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+           threshold: float, norm: Norm) -> ZOrderLayout:  # fmt: skip
+    filtered = options.precision == "float32" and norm == 2
+    bounds = make_bounds(lower, upper, mean, threshold) if filtered else None
+    return replace(make_zorder_layout(options, lower, upper, variance, threshold, norm), bounds=bounds)
+
+
+def build(x: Array, layout: ZOrderLayout) -> Index:
+    """Return the rows as they are: lists are made of the smaller side, once it is known."""
+    order, y = cupy.arange(len(x), dtype=cupy.int32), cupy.ascontiguousarray(x)
+    if layout.bounds is None:
+        return {"order": order, "y": y}
+    scaled = (y - cupy.asarray(np.array(layout.bounds.centre))) * layout.bounds.scale
+    return {"order": order, "y": y, "z": cupy.ascontiguousarray(scaled.astype(cupy.float32))}
+
+
+def _is_none(q: Index, d: Index, rows: Rows | None) -> bool:
+    """Tell that there is nothing to compare."""
+    return not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1])
+
+
+def batches(q: Index, d: Index, layout: ZOrderLayout, *, same: bool,
+            rows: Rows | None = None, most: int | None = None) -> Iterator[Found]:  # fmt: skip
+    """All pairs of two indexes, or of one with itself (`same`: each once), as places in them.
+
+    `rows`: only the pairs that the queries at these places meet.  `most`: pairs of a batch.
+    """
+    if _is_none(q, d, rows):
+        return
+    join = Launch.of(q, d, layout, same, rows)
+    found = found_by(*flow(join, estimate(join), most), join.queries)
+    if layout.options.output == "staged":
+        yield from found
+        return
+    parts, told = [cupy.empty((0, 2), cupy.int32)], (0, 0)
+    for one in found:
+        parts.append(cupy.sort(one.places, axis=1) if same else one.places.copy())
+        told = one.decided, one.refused
+    places = cupy.concatenate(parts)
+    yield Found(places[cupy.lexsort(cupy.stack([places[:, 1], places[:, 0]]))], *told)
+
+
+def count(q: Index, d: Index, layout: ZOrderLayout, *, same: bool, both: bool = True,
+          rows: Rows | None = None) -> list[Array]:  # fmt: skip
+    """Numbers of pairs of each place of the queries, and (`both`) of each place of the other side.
+
+    Of one index with itself they are one array: pairs of each place, or (not `both`) only those that
+    `batches` gives for it.  `rows`: as there.
+    """
+    counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if same else (q, d))]
+    if not _is_none(q, d, rows):
+        join = Launch.of(q, d, layout, same, rows, COUNTING=1)
+        at_once(join, np.uint64(0), (counts[0], counts[-1] if both else np.uint64(0)))
+    return [c.view(cupy.int64) for c in counts]
+
+
+def pass_to(sink: Sink, q: Index, d: Index, layout: ZOrderLayout, arguments: Sequence[Array | int], *,
+            same: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+    """Show all pairs, or those of `rows`, to one of the sinks of `components.cuh`, with its arguments."""
+    if _is_none(q, d, rows):
+        return
+    join = Launch.of(q, d, layout, same, rows, SINK=sink.value, NODES_64=int(nodes_64))
+    given = [q["order"], d["order"], *arguments]
+    at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
+    at_once(join, at, (np.uint64(0), np.uint64(0)))

@@ -1,0 +1,86 @@
+"""The GPU's joins by lists in Z-order without a GPU: driver, and CUDA C++ compiled for the host."""
+
+import importlib
+import itertools
+
+import numpy as np
+import pytest
+
+from dask_simjoin.engine.zorder import OUTPUTS, WALKS, ZOrder
+from dask_simjoin.planning.statistics.moments import moments
+from tests.engine.gpu.test_grid_on_host import found_of, laid_out
+from tests.support import host_gpu
+from tests.support.oracle import assert_same_pairs, brute_force
+from tests.support.points import a_distance, make_points
+from tests.support.profiles import chosen
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory):
+    if not host_gpu.available():
+        pytest.skip("there is no g++")
+    with host_gpu.like_cupy(tmp_path_factory.mktemp("kernels")) as (fake, _):
+        yield fake, importlib.import_module("dask_simjoin.engine.gpu.methods.zorder")
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("walk", WALKS)
+@pytest.mark.parametrize("dims", chosen([2, 16, 70], [2, 70]))
+def test_pairs_are_those_of_the_definition(device, dims, walk, precision):
+    cupy, zorder = device
+    rng = np.random.default_rng(dims)
+    for n, rows in enumerate((1, 31, 64, 65, 128, 150, 161)):
+        kind = ("clusters", "lattice", "duplicates", "offset")[n % 4]
+        x = make_points(kind, rows, dims, rng)
+        eps = a_distance(x, rng, (0.05, 0.3)[n % 2], n % 3 - 1)
+        options = ZOrder(
+            lists=1 + n % 5, walk=walk, precision=precision, buffer=(10**8, 64)[n % 2], streams=1 + n % 3,
+            words=(1, 2)[n % 2], threads=(1, 8, 32)[n % 3], output=OUTPUTS[n % 2],
+            index=("smaller", "left", "right")[n % 3],
+        )  # fmt: skip
+        layout = laid_out(x, eps, options, zorder)
+        assert (layout.bounds is None) == (precision == "float64" or eps < 1e-100)
+        expected = brute_force(x, eps)
+        index = zorder.build(cupy.asarray(x), layout)
+        assert_same_pairs(found_of(zorder, index, index, layout, True), expected)
+        counts = np.bincount(np.array(sorted(expected), np.int64).reshape(-1), minlength=len(x))
+        assert zorder.count(index, index, layout, same=True)[0].tolist() == counts.tolist()
+        weights = zorder.count(index, index, layout, same=True, both=False)[0]
+        cuts = sorted({0, min(64, rows), min(97, rows), rows})
+        parts = [found_of(zorder, index, index, layout, True, part) for part in itertools.pairwise(cuts)]
+        assert [len(part) for part in parts] == [weights[a:b].sum() for a, b in itertools.pairwise(cuts)]
+        assert_same_pairs(set.union(*parts), expected)
+        cut = rows // 3
+        some, rest = (zorder.build(cupy.asarray(part), layout) for part in (x[:cut], x[cut:]))
+        across = {(a, b - cut) for a, b in expected if a < cut <= b}
+        assert_same_pairs(found_of(zorder, some, rest, layout, False), across)
+        assert [c.sum() for c in zorder.count(some, rest, layout, same=False)] == [len(across)] * 2
+
+
+@pytest.mark.parametrize("norm", [1, float("inf")])
+def test_other_norms(device, norm):
+    cupy, zorder = device
+    x = np.random.default_rng(0).uniform(size=(200, 2))
+    m = moments(x)
+    layout = zorder.layout(ZOrder(lists=3), m.lower, m.upper, m.mean, m.variance, 0.2, norm)
+    assert layout.bounds is None
+    index = zorder.build(cupy.asarray(x), layout)
+    assert_same_pairs(found_of(zorder, index, index, layout, True), brute_force(x, 0.2, "minkowski", norm))
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_sinks_tie_what_pairs_tie(device, walk):
+    cupy, zorder = device
+    x = np.random.default_rng(1).exponential(1.0, (150, 2))
+    layout = laid_out(x, 0.1, ZOrder(walk=walk), zorder)
+    index = zorder.build(cupy.asarray(x), layout)
+    parent, every = cupy.asarray(np.arange(150, dtype=np.int32)), cupy.ones(150, bool)
+    zorder.pass_to(zorder.Sink.LINK, index, index, layout, [every, every, parent, 0], same=True)
+    sets = list(range(150))
+    for a, b in sorted(brute_force(x, 0.1)):
+        one, other = sets[a], sets[b]
+        sets = [min(one, other) if s in (one, other) else s for s in sets]
+    for i in range(150):
+        while parent[i] != parent[parent[i]]:
+            parent[i] = parent[parent[i]]
+    assert parent.tolist() == sets
