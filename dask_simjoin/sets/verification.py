@@ -26,7 +26,8 @@ class OnGpu:
     block : int
         Threads of a block that compares bitmaps, or that verifies by "A", "B" or "C": 32 to 256.
     words : int or None
-        Words of 32 bits of the bitmap of a set: 1, 2, 4, 8, 16 or 32.  None: by the sizes of the sets.
+        Words of 32 bits of the bitmap of a set: 1, 2, 4, 8, 16 or 32.  None: by the sizes of the sets.  On
+        CPUs words have 64 bits, so that it has half as many; None: as a sample of the sets says.
     chunk_bytes : int or None
         Bytes of the candidates that are on the GPU at a time, and of what is written where they match: the
         paper's M_c.  None: a part of the memory that is free, or 64 MB where the CPU filters.
