@@ -150,7 +150,7 @@ def compiled(name, function, folder, **constants):
     if not library.exists():
         text = source(name, **constants).replace("extern __shared__ int shared[]", "static int shared[12288]")
         path.write_text(HOST + text + RUN.replace("NAME", function))
-        options = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-U_FORTIFY_SOURCE"]
+        options = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-U_FORTIFY_SOURCE"]
         subprocess.run(["g++", *options, path, "-o", library], check=True)
     run = ctypes.CDLL(str(library)).run
     run.restype = ctypes.c_char_p

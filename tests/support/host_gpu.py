@@ -66,7 +66,7 @@ using std::fabs;
 """
 
 
-OPTIONS = ("-std=c++17", "-O1", "-ffp-contract=off", "-w", "-pthread", "-shared", "-fPIC")
+OPTIONS = ("-std=c++17", "-O0", "-ffp-contract=off", "-w", "-pthread", "-shared", "-fPIC")
 
 
 def available():
