@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -54,7 +56,7 @@ class SetChunks(LabelledExpr):
         firsts = [np.cumsum([0, *rows]).tolist() for rows in plan.sources]
         sent: list[list[TaskRef]] = [[] for _ in plan.sides]
         for (t, n, key), rank in zip(keys, own, strict=True):
-            rows = steps.add("rows", (t, n), rows_of, TaskRef(key))  # so that tokens are let go before
+            rows = self._small(steps, "rows", (t, n), rows_of, TaskRef(key))
             sent[t].append(steps.add("send", (t, n), send, rows, rank, firsts[t][n], plan.sides[t]))
         place = 0
         sides = [spec] if spec.other is None else [spec, spec.other]
@@ -68,26 +70,36 @@ class SetChunks(LabelledExpr):
                 place += 1
         return steps.layer
 
-    def _ranks(self, steps: Steps, read: list[TaskRef]) -> tuple[list[TaskRef], TaskRef]:
+    def _small(
+        self, steps: Steps, step: str, place: Any, function: Callable[..., Any], *arguments: Any
+    ) -> Any:
+        """Add a task on a cluster, so that only what it takes is sent and kept; else do it where needed."""
+        if self.operand("spec").settings.cluster:
+            return steps.add(step, place, function, *arguments)
+        return Task(None, function, *arguments)
+
+    def _ranks(self, steps: Steps, read: list[TaskRef]) -> tuple[list[Any], TaskRef]:
         """Rank the tokens of each partition: up a tree, and down; and count all tokens."""
-        level = [steps.add("vocabulary", n, vocabulary_of, one) for n, one in enumerate(read)]
-        merged: list[list[TaskRef]] = []
+        level = [self._small(steps, "vocabulary", n, vocabulary_of, one) for n, one in enumerate(read)]
+        merged: list[list[Any]] = []
         while len(level) > 1:
             groups = [level[s : s + FAN_IN] for s in range(0, len(level), FAN_IN)]
             depth = len(merged)
             made = [steps.add("merge", (depth, g), merge, *group) for g, group in enumerate(groups)]
-            merged.append([steps.add("codes", (depth, g), pick, one, "codes") for g, one in enumerate(made)])
-            level = [steps.add("merged", (depth, g), vocabulary_of, one) for g, one in enumerate(made)]
-        own = [steps.add("order", 0, ranks, level[0])]
+            merged.append(
+                [self._small(steps, "codes", (depth, g), pick, one, "codes") for g, one in enumerate(made)]
+            )
+            level = [
+                self._small(steps, "merged", (depth, g), vocabulary_of, one) for g, one in enumerate(made)
+            ]
+        own: list[Any] = [steps.add("order", 0, ranks, level[0])]
         universe = steps.add("tokens", 0, len, own[0])
         for depth in range(len(merged) - 1, -1, -1):
-            below = len(merged[depth - 1]) if depth else len(read)
-            own = [
-                steps.add(
-                    "ranks", (depth, k), ranks_of, own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN
-                )
-                for k in range(below)
-            ]
+            below = range(len(merged[depth - 1]) if depth else len(read))
+            above = [(own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN) for k in below]
+            # those of partitions are needed once, all others by several
+            add = steps.add if depth else functools.partial(self._small, steps)
+            own = [add("ranks", (depth, k), ranks_of, *some) for k, some in enumerate(above)]
         return own, universe
 
 
