@@ -16,7 +16,8 @@ from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.engine.lists import a_value
 from dask_simjoin.errors import ColumnError, ListError, TokenError
 from dask_simjoin.metrics.types import DType, Series
-from dask_simjoin.sets.coded import Occurrences, of_integers, of_strings
+from dask_simjoin.options.messages import shown
+from dask_simjoin.sets.coded import NO_UNICODE, Occurrences, is_unicode, of_integers, of_strings
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
 
 LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"
@@ -37,7 +38,7 @@ def held_by(dtype: DType) -> str | None:
         arrow = dtype.to_arrow()
     else:
         return None
-    if _is_text(arrow):
+    if _is_text(arrow.value_type if pa.types.is_dictionary(arrow) else arrow):
         return TEXTS
     return LISTS if _is_list(arrow) and _are_tokens(arrow.value_type) else None
 
@@ -64,9 +65,9 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
 
 def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
     """Tell which rows have a set (rows,), bool; raises `ListError` of a row that holds something else."""
-    if held_by(column.dtype) != OBJECTS or on_gpu(column):
+    values = _objects(column)
+    if values is None:
         return _validity(_arrow(column))
-    values = column.to_numpy()
     return _present_lists(values) if tokenizer is None else _present_texts(values)
 
 
@@ -83,8 +84,9 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
     if tokenizer is not None:
         present, texts = _texts(column)
         return present, tokenizer.split(texts)
-    if held_by(column.dtype) == OBJECTS and not on_gpu(column):
-        return _of_objects(column.to_numpy())
+    values = _objects(column)
+    if values is not None:
+        return _of_objects(values)
     lists = _arrow(column)
     present = _validity(lists)
     if not present.all():
@@ -95,6 +97,8 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
         raise TokenError(f"The column holds {lists.type}, which is no list; of texts say tokenizer=.")
     ends = np.asarray(lists.offsets).astype(np.int64)
     offsets, flat = ends - ends[0], lists.flatten()
+    if pa.types.is_dictionary(flat.type):
+        flat = flat.dictionary_decode()
     if flat.null_count:
         row = int(np.searchsorted(offsets, pc.index(flat.is_null(), True).as_py(), side="right")) - 1
         raise ListError(int(np.flatnonzero(present)[row]), "a list with a missing token")
@@ -103,8 +107,6 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
 
 def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
     """Number the tokens of Arrow's lists, none of them missing."""
-    if pa.types.is_dictionary(flat.type):
-        flat = flat.dictionary_decode()
     if _is_text(flat.type):
         return of_strings(offsets, flat.cast(pa.large_string()))
     if pa.types.is_null(flat.type):
@@ -149,7 +151,9 @@ def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     filled = rows if sizes.all() else rows[sizes > 0]
-    if len(filled) and set(map(type, filled)) == {np.ndarray}:
+    arrays = len(filled) and set(map(type, filled)) == {np.ndarray}
+    # of truth values among integers NumPy makes integers, and with dates it cannot put those together
+    if arrays and {row.dtype.kind for row in filled} <= {"i", "u"}:
         flat = np.concatenate(filled)
         # signed and unsigned ones of 64 bits together would be of float64
         if flat.dtype.kind == "i" or (flat.dtype.kind == "u" and flat.max() < 2**63):
@@ -173,10 +177,14 @@ def _present_texts(values: np.ndarray) -> np.ndarray:
 
 def _texts(column: Series) -> tuple[np.ndarray, Any]:
     """Return which rows have a text, and those as Arrow's strings."""
-    if held_by(column.dtype) == OBJECTS and not on_gpu(column):
-        values = column.to_numpy()
+    values = _objects(column)
+    if values is not None:
         present = _present_texts(values)
-        return present, pa.array(values[present], pa.large_string())
+        try:
+            return present, pa.array(values[present], pa.large_string())
+        except UnicodeEncodeError:
+            row = next(row for row in np.flatnonzero(present) if not is_unicode(values[row]))
+            raise ListError(int(row), f"{shown(values[row])}, {NO_UNICODE}") from None
     texts = _arrow(column)
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()
@@ -185,11 +193,22 @@ def _texts(column: Series) -> tuple[np.ndarray, Any]:
     return present, texts if present.all() else texts.filter(pa.array(present))
 
 
+def _objects(column: Series) -> np.ndarray | None:
+    """Return a column as objects of Python, if it may hold such that Arrow does not take; otherwise None."""
+    if on_gpu(column):
+        return None
+    dtype = column.dtype
+    held = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    return column.to_numpy() if held_by(held) == OBJECTS else None
+
+
 def _arrow(column: Series) -> Any:
     """Return a column as one Arrow array."""
     found = column.to_arrow() if on_gpu(column) else pa.array(column, from_pandas=True)
     if isinstance(found, pa.ChunkedArray):
         found = found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
+    if pa.types.is_dictionary(found.type) and found.dictionary.null_count:
+        found = found.dictionary_decode()
     return found
 
 

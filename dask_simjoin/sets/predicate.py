@@ -133,6 +133,8 @@ class Rule:
         """
         most = {SUM: left + right, PRODUCT: left * right, NONE: 1}[self.kind]
         ratio, above, exact = self.ratio, self.comparison == ">", self.comparison == "="
+        if self.kind == NONE:
+            ratio = min(ratio, Fraction(max(left, right) + 1))  # more than any two have in common
         more_above = exact
         if ratio.denominator > most and not _fits(ratio, most):
             ratio, above, more_above = next_fraction(ratio, most, above), False, False

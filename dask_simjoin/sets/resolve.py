@@ -43,7 +43,9 @@ def check_threshold(value: Any, similarity: str) -> Fraction:
     if not number:
         raise OptionTypeError(f"threshold={shown(value)} is not a number; use {allowed}.")
     exact = isinstance(value, numbers.Rational)
-    if not exact and not math.isfinite(value):
+    # Decimal's signaling NaN can only be asked by its own method
+    finite = exact or (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value))
+    if not finite:
         raise OptionError(f"threshold={shown(value)} is not allowed; use {allowed}.")
     found = Fraction(int(value.numerator), int(value.denominator)) if exact else Fraction(str(value))
     percent = "" if similarity == "overlap" or not 1 < found <= 100 else " (of percents: divide by 100)"

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dask_simjoin.errors import OptionError, OptionTypeError, TokenError
 from dask_simjoin.options.messages import did_you_mean, shown
-from dask_simjoin.sets.coded import Occurrences, of_integers, of_strings
+from dask_simjoin.sets.coded import NO_UNICODE, Occurrences, is_unicode, of_integers, of_strings
 from dask_simjoin.sets.texts import code_points, grams_of
 
 MAX_Q = 32
@@ -164,7 +164,11 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
     """Number values of Python: all strings, or all integers; `what`: who gave them, in messages."""
     kinds = set(map(type, flat))
     if all(issubclass(kind, str) for kind in kinds):
-        return of_strings(offsets, pa.array(flat, pa.large_string()))
+        try:
+            return of_strings(offsets, pa.array(flat, pa.large_string()))
+        except UnicodeEncodeError:
+            bad = next(text for text in flat if not is_unicode(text))
+            raise TokenError(f"{what} the token {shown(bad)}, {NO_UNICODE}.") from None
     others = [value for value in flat if not _is_whole(value)]
     if others:
         raise TokenError(
