@@ -264,10 +264,10 @@ def test_twenty_thousand_block_pairs_build_fast():
     )
     with pytest.warns(errors.UnitsWarning, match="At least 100% of all pairs"):
         assert pairs.npartitions == 20_100  # planned here; building is what follows
-    start = time.perf_counter()
+    start = time.process_time()
     lowered = pairs.optimize()
     graph = lowered.__dask_graph__()
-    elapsed = time.perf_counter() - start
+    elapsed = time.process_time() - start
     assert len(graph) >= 20_100
     assert elapsed < 5, "far above the second it should take on a quiet machine"
     assert len(cloudpickle.dumps(lowered.expr)) < 2_000_000
