@@ -23,7 +23,7 @@ def run(monkeypatch, module, *arguments):
 PROGRAMS = [
     "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters", "cpu.sets",
     "cpu.sets_peers",
-    "dask.overhead", "dask.growth", "dask.coverage", "papers", "dask.road", "dask.partitions",
+    "dask.overhead", "dask.growth", "dask.coverage", "papers", "papers.lists", "dask.road", "dask.partitions",
     "dask.sets_out_of_core",
 ]  # fmt: skip
 
@@ -83,6 +83,20 @@ def test_the_papers_are_told_without_a_gpu(tmp_path, monkeypatch, capsys):
     two = next(one for one in runs if one["figure"] == "fig12")
     assert two["bytes"] == 2 * two["bytes of a graph, at most"] == 2_000_000 * 16 * 4
     assert "published" in capsys.readouterr().out
+
+
+def test_lists_and_clusters_are_compared_with_the_packages_own(tmp_path, monkeypatch):
+    found = tmp_path / "found.json"
+    arguments = ["--quick", "--figure", "5.8", "8d", "--output", found]
+    assert not run(monkeypatch, "benchmarks", "papers.lists", *arguments)
+    rows = json.loads(found.read_text())["rows"]
+    assert {row["figure"] for row in rows} == {"5.8", "8d"} and all(row["seconds"] > 0 for row in rows)
+    compared = {(row["eps"], row["setting"]): row["numbers"]["compared_ratio"] for row in rows}
+    for eps in (0.2, 0.6, 1.0):
+        assert compared[eps, "one-sided"] < compared[eps, "thesis"]
+    lists = {row["setting"]: row["numbers"] for row in rows if row["dims"] == 16 and row["figure"] == "8d"}
+    assert lists["lists=17"]["interval_mean"] < lists["lists=3"]["interval_mean"]
+    assert all(numbers["pairs"] > 0 for numbers in lists.values())
 
 
 def test_the_paper_of_sets_is_told_without_a_gpu(tmp_path, monkeypatch, capsys):
