@@ -74,9 +74,7 @@ class Machine:
     @property
     def resources(self) -> Resources:
         """What a plan is told of it."""
-        return Resources(
-            self.workers, int(self.memory), self.workers > 1, int(self.memory), self.gpu, self.workers
-        )
+        return Resources(self.workers, int(self.memory), True, int(self.memory), self.gpu, self.workers)
 
     def rate(self) -> float:
         """Bytes a second of a worker that hears from all others alike."""
@@ -199,7 +197,7 @@ def simulate(job: Job, rows: int, machine: Machine, partitioning: str = "auto") 
     owners = placed(loads, plan.chunks.rows * one._row(one.rates.build, one.rates.build_number))
     shuffle = own * one._row(one.rates.shuffle, one.rates.shuffle_number) if shuffled else 0.0
     run = pieces_run(plan, machine, owners)
-    tasks = making_tasks(plan.chunks, plan.sources) + run["tasks"]
+    tasks = making_tasks(plan.chunks, plan.sources, machine.resources.cluster) + run["tasks"]
     steps = {
         "planning": planned, "reading": costs.reading(), "moving": moved / machine.workers / machine.rate(),
         "shuffling": shuffle, "indexing": float(loads.max()), "joining": run["seconds"],
