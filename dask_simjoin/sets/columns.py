@@ -88,6 +88,8 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
     if values is not None:
         return _of_objects(values)
     lists = _arrow(column)
+    if _is_list(lists.type) and pa.types.is_string_view(lists.type.value_type):
+        lists = lists.cast(pa.large_list(pa.large_string()))  # Arrow filters no lists of views
     present = _validity(lists)
     if not present.all():
         lists = lists.filter(pa.array(present))

@@ -27,6 +27,9 @@ from dask_simjoin.sets.tokens import Tokenizer, tokenizer_of
 
 BETWEEN = "a number above 0 and up to 1, such as 0.8 or Fraction(1, 3)"
 
+FAR = 99
+"""Powers of 10 beyond which a threshold is less than any similarity of sets, or more than any overlap."""
+
 
 def is_set_method(value: object) -> bool:
     """Tell whether it is a method as an object, not as a name."""
@@ -37,17 +40,23 @@ def check_threshold(value: Any, similarity: str) -> Fraction:
     """Return a threshold as the fraction that its text is; refuses what is none."""
     allowed = "a whole number of tokens above 0, such as 2" if similarity == "overlap" else BETWEEN
     # NumPy counts timedelta64 among its integers
-    number = isinstance(value, (numbers.Real, Decimal)) and not isinstance(
+    allowed_kind = isinstance(value, (numbers.Real, Decimal)) and not isinstance(
         value, (bool, np.bool_, np.timedelta64)
     )
-    if not number:
+    if not allowed_kind:
         raise OptionTypeError(f"threshold={shown(value)} is not a number; use {allowed}.")
     exact = isinstance(value, numbers.Rational)
     # Decimal's signaling NaN can only be asked by its own method
     finite = exact or (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value))
     if not finite:
         raise OptionError(f"threshold={shown(value)} is not allowed; use {allowed}.")
-    found = Fraction(int(value.numerator), int(value.denominator)) if exact else Fraction(str(value))
+    number = value
+    if isinstance(value, Decimal) and value and abs(value.adjusted()) > FAR:
+        # write out no billion digits: this far from 1 all decide alike
+        number = Decimal((int(value < 0), (1,), FAR if value.adjusted() > 0 else -FAR))
+    elif isinstance(value, Decimal) and not value:
+        number = 0
+    found = Fraction(int(value.numerator), int(value.denominator)) if exact else Fraction(str(number))
     percent = "" if similarity == "overlap" or not 1 < found <= 100 else " (of percents: divide by 100)"
     whole = found.denominator == 1
     if found <= 0 or (not whole if similarity == "overlap" else found > 1):

@@ -85,3 +85,26 @@ def test_half_of_a_surrogate_pair():
 def test_a_signaling_nan():
     with pytest.raises(OptionError, match=r"threshold=Decimal\('sNaN'\) is not allowed; use a number"):
         objects(["a"]).simjoin.count_set_pairs("sets", Decimal("sNaN"))
+
+
+def test_lists_of_views_of_texts():
+    lists = pa.array([["a"], None, ["a"], ["b", None]], pa.list_(pa.string_view()))
+    frame = pd.DataFrame({"sets": pd.Series(pd.arrays.ArrowExtensionArray(lists[:3]))})
+    assert frame.simjoin.set_neighbor_counts("sets", 1).tolist() == [1, 0, 1]
+    frame = pd.DataFrame({"sets": pd.Series(pd.arrays.ArrowExtensionArray(lists))})
+    with pytest.raises(TokenError, match=r"row 3 \(label 3\) holds a list with a missing token"):
+        frame.simjoin.set_self_join("sets", 1)
+
+
+def test_decimals_of_very_many_digits():
+    """Written out, they would take a gigabyte."""
+    frame = objects([1, 2], [2, 3], [4])
+    tiny, huge = Decimal("1E-999999999"), Decimal("1E+999999999")
+    assert frame.simjoin.count_set_pairs("sets", tiny) == 1
+    assert frame.simjoin.count_set_pairs("sets", tiny, comparison="=") == 0
+    assert frame.simjoin.count_set_pairs("sets", huge, similarity="overlap") == 0
+    for refused in (huge, *map(Decimal, ("-1E+999999999", "-1E-999999999", "0E-999999999"))):
+        with pytest.raises(
+            OptionError, match="is not allowed with similarity='jaccard'; use a number above 0"
+        ):
+            frame.simjoin.count_set_pairs("sets", refused)
