@@ -24,6 +24,7 @@ PROGRAMS = [
     "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters", "cpu.sets",
     "cpu.sets_peers",
     "dask.overhead", "dask.growth", "dask.coverage", "papers", "papers.lists", "dask.road", "dask.partitions",
+    "dask.choices", "dask.balance", "dask.memory", "dask.simulate",
     "dask.sets_out_of_core",
 ]  # fmt: skip
 
@@ -60,6 +61,30 @@ def test_the_list_names_every_benchmark(monkeypatch, capsys):
     assert not run(monkeypatch, "benchmarks")
     assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} > set(PROGRAMS)
     assert "no benchmark is called 'cpu.nothing'" in run(monkeypatch, "benchmarks", "cpu.nothing")
+
+
+def test_joins_are_simulated(tmp_path, monkeypatch):
+    """More workers take less time, as long as there is work for them; bytes move where there are several."""
+    found = tmp_path / "found.json"
+    arguments = [
+        "--jobs",
+        "uniform 2-D",
+        "--gpus",
+        1,
+        8,
+        "--cores",
+        1,
+        16,
+        "--rows",
+        20_000_000,
+        "--output",
+        found,
+    ]
+    assert not run(monkeypatch, "benchmarks", "dask.simulate", *arguments)
+    told = {one["machine"]: one for one in json.loads(found.read_text())["simulated"]}
+    assert set(told) == {"1 GPUs", "8 GPUs", "1 cores", "16 cores"}
+    assert all(one["seconds"] >= one["steps"]["joining"] > 0 and one["tasks"] > 1 for one in told.values())
+    assert told["1 cores"]["GB moved"] == 0 < told["16 cores"]["GB moved"]
 
 
 def test_the_papers_are_told_without_a_gpu(tmp_path, monkeypatch, capsys):
