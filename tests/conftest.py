@@ -15,6 +15,7 @@ from hypothesis import settings
 pytest.register_assert_rewrite("tests.support")
 
 import dask_simjoin  # noqa: F401  (registers the accessor)
+from dask_simjoin.engine.methods import METHODS
 from tests.support import profiles  # noqa: F401  (registers them)
 
 settings.load_profile("quick")
@@ -91,7 +92,7 @@ def client(two_workers):
         yield client
 
 
-@pytest.fixture(params=["sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"])
+@pytest.fixture(params=list(METHODS))
 def method(request):
     """Every engine."""
     return request.param

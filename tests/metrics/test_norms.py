@@ -168,7 +168,7 @@ def test_few_dimensions(case):
     lambda dims, method, norm: method != "sweep" or dims <= SWEEP_MAX_DIMS,
     norm=[2, *NORMS],
     dims=[1, 2, 4, 6],
-    method=["sweep", "tiles", "grid"],
+    method=list(METHODS),
 )
 def test_lattice_ties(norm, dims, method):
     """Many pairs whose total is the threshold, or next to it."""
@@ -183,7 +183,7 @@ def test_lattice_ties(norm, dims, method):
 @pairwise(
     norm=NORMS,
     kind=["huge", "tiny", "offset", "duplicates", "scales", "outlier", "constant"],
-    method=["sweep", "tiles", "grid"],
+    method=list(METHODS),
 )
 def test_extreme_points(norm, kind, method):
     rng = np.random.default_rng(1)

@@ -113,7 +113,7 @@ def test_every_kind_in_every_width(kind, dims):
     dims=[1, 2, 3, 4, 5, 8],
     eps=[0.0, 1.0, math.sqrt(2), math.sqrt(3), 2.0, math.sqrt(5)],
     scale=[1.0, 3.0**-40],
-    method=["sweep", "tiles", "grid"],
+    method=list(METHODS),
 )
 def test_lattice_ties(dims, eps, scale, method):
     side = {1: 200, 2: 20, 3: 8, 4: 5, 5: 4, 8: 2}[dims]
