@@ -14,6 +14,10 @@ MOST = 2**62
 """Up to which numbers of grams are made before they are numbered anew."""
 
 
+AT_ONCE = 1 << 20
+"""Characters of grams that are written at once."""
+
+
 def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the characters of texts as code points, and where each text begins and ends (n + 1,).
 
@@ -74,7 +78,14 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
     codes, kinds = numbered_integers(numbers[places])
     one = np.empty(len(kinds), np.int64)
     one[codes] = places
-    return Occurrences(ends, codes, _strings(points[one[:, None] + np.arange(q)]))
+    return Occurrences(ends, codes, _written(points, one, q))
+
+
+def _written(points: np.ndarray, places: np.ndarray, q: int) -> Any:
+    """Arrow's strings of the q characters from each place on; some at a time, as numbers take much more."""
+    some = max(1, AT_ONCE // q)
+    steps = range(0, len(places), some)
+    return pa.concat_arrays([_strings(points[places[at : at + some, None] + np.arange(q)]) for at in steps])
 
 
 def _strings(points: np.ndarray) -> Any:

@@ -9,6 +9,7 @@ import pytest
 
 import dask_simjoin  # noqa: F401
 from dask_simjoin.errors import OptionError, TokenError
+from dask_simjoin.sets import QGrams
 from dask_simjoin.sets.methods import METHODS
 
 TEXTS = ["a b c", "a b c d", None, ""]
@@ -108,3 +109,12 @@ def test_decimals_of_very_many_digits():
             OptionError, match="is not allowed with similarity='jaccard'; use a number above 0"
         ):
             frame.simjoin.count_set_pairs("sets", refused)
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 6, 7])
+def test_grams_are_written_some_at_a_time(at_once, monkeypatch):
+    """However many at once, they are the same."""
+    monkeypatch.setattr("dask_simjoin.sets.texts.AT_ONCE", at_once)
+    found = QGrams(2).split(pa.array(["a\u00e9\U0001f642b", "", "b"], pa.large_string()))
+    grams = ["#a", "a\u00e9", "\u00e9\U0001f642", "\U0001f642b", "b$", "#b", "b$"]
+    assert [found.tokens[code].as_py() for code in found.codes] == grams
