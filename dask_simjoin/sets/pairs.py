@@ -87,14 +87,14 @@ def cut_block(meeting: SetMeeting, parts: int) -> SetCuts:
 
 
 def _part(meeting: SetMeeting, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
-    """Make the rows of one part."""
+    """Make the rows of one part, which may have none: parts are planned from an estimate."""
     own, ends, parts = cuts["own"], cuts["ends"], cuts["parts"]
     total = own + (int(ends[-1]) if len(ends) else 0)
     lo, hi = total * number // parts, total * (number + 1) // parts
     if lo < min(own, hi):
         yield rows_of_equals(meeting, own_pairs(meeting), scored, (lo, min(own, hi)))
-    lo, hi = max(lo - own, 0), hi - own
-    if lo < hi or not hi > 0:
+    if own < hi or lo == hi:
+        lo, hi = max(lo - own, 0), max(hi - own, 0)
         start = int(np.searchsorted(ends, lo, side="right"))
         stop = int(np.searchsorted(ends, hi, side="left")) + 1 if lo < hi else start
         before = int(ends[start - 1]) if start else 0

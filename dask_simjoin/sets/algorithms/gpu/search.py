@@ -81,7 +81,7 @@ class Search:
         met, bits = index.Meetings.of(join, lengths), Bits.of(join, method.words)
         if grouped and start == 0:
             self._pair_members(lengths, groups.own_pairs(join, lengths), bits)
-            yield Done(0, self._verified, OWN)
+            yield Done(0, self._verified, OWN if met.number else None)
         first = max(start - OWN, 0) if grouped else start
         given = join, met, NO_BITS if grouped else bits, self._room, first
         for part in index.candidates(*given, positional=not isinstance(method, AllPairs)):

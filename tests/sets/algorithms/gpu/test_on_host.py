@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dask_simjoin.sets.methods import PPJoin
+from dask_simjoin.sets.methods import Bitmap, GroupJoin, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
 from tests.sets.algorithms.gpu.cases import METHODS
 from tests.support import host_gpu
@@ -80,3 +80,12 @@ def test_blocks_without_sets(device):
         assert [one.tolist() for one in joiner.counts(q, d, rule, "auto")] == [
             [0] * len(one["weights"]) for one in (q, q if d is None else d)
         ]
+
+
+@pytest.mark.parametrize(
+    "method", [Bitmap(), *(one for one in METHODS if isinstance(one, GroupJoin))], ids=str
+)
+def test_one_set(device, method):
+    """Nothing meets, and nothing is left to go on with."""
+    cupy, joiner = device
+    check(joiner, [frozenset([0])], None, Rule("jaccard", Fraction("0.55")), method, cupy)
