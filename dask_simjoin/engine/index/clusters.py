@@ -124,7 +124,7 @@ def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: N
     dims = len(lower)
     quarter = max(float(u) * 0.25 - float(v) * 0.25 for u, v in zip(upper, lower, strict=True))
     before = 1.0 if quarter < 2.0**1018 else 0.25
-    span = quarter * 4 * before
+    span = quarter * (4 * before)  # four quarters alone may be infinite
     scale = 2.0 ** max(-1000, min(1000, -math.frexp(span)[1])) if span > 0 else 1.0
     power = 1 if norm == math.inf else int(norm)
     slack = (dims + 2 * power + 64) * 2.0**-50
@@ -187,6 +187,7 @@ def predicted(x: np.ndarray, rows: float, centres: np.ndarray, gap: float) -> fl
     labels = found.argmin(axis=1)
     apart = np.sqrt(squares(centres, centres))
     h = found - found[np.arange(len(x)), labels][:, None]
+    gap = min(gap, 1e150)  # of points that are about 1 apart at most; an infinite one times 0 is no number
     copied = (h <= 2 * gap * apart[labels]) & (np.arange(k) > labels[:, None])
     own, share = np.bincount(labels, minlength=k), rows / len(x)
     within = float((own.astype(float) ** 2).sum()) / 2 + float((own * copied.sum(axis=0)).sum())

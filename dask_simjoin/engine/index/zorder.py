@@ -122,7 +122,7 @@ def make_zorder_layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, va
     bits = min(MAX_BITS, max(1, WORD * options.words // dims))
     span = max(float(u) * 0.25 - float(v) * 0.25 for u, v in zip(upper, lower, strict=True))
     scale = 1.0 if span < 2.0**1020 else 0.25
-    extent = span * 4 * scale or 1.0
+    extent = span * (4 * scale) or 1.0  # four times the span alone may be infinite
     low = tuple(float(lower[k]) * scale for k in order)
     shifts = shifts_of(options, dims)
     return ZOrderLayout(threshold, options, dims, tuple(order), bits, low, extent, scale, shifts, norm)
