@@ -117,9 +117,9 @@ def test_options(frame, verb, case):
 
 
 def test_texts_need_a_tokenizer_and_lists_take_none():
-    text = pd.DataFrame({"t": pd.Series(["a b"], dtype="str")})
+    text = pd.DataFrame({"t": pd.Series(["a b"], dtype="string")})
     with pytest.raises(
-        ColumnError, match=r"on='t' is of dtype str, which holds texts; say how .* tokenizer=: 'whi"
+        ColumnError, match=r"on='t' is of dtype string, which holds texts; say how .* tokenizer=: 'whi"
     ):
         text.simjoin.set_self_join("t", 0.5)
     lists = pd.DataFrame({"t": pd.array([["a"]], dtype=pd.ArrowDtype(pa.list_(pa.string())))})
