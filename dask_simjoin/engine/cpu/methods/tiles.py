@@ -247,7 +247,13 @@ def lowest(q: Index, d: Index, layout: TilesLayout, same: bool, labels: Sides, l
 
 
 SAMPLED = 128
-"""Tiles of queries that tell the work of all."""
+"""Tiles of queries that tell the work of all: fewer of them from `MANY` dimensions on, at least `LEAST`.
+
+Each takes as long as it has dimensions, and each part of the work asks: of 384 the question took longer than
+the answer was worth, and there few tiles are left out anyhow.
+"""
+
+MANY, LEAST = 64, 16
 
 
 def work(q: Index, d: Index, layout: TilesLayout, same: bool) -> np.ndarray:
@@ -255,7 +261,8 @@ def work(q: Index, d: Index, layout: TilesLayout, same: bool) -> np.ndarray:
     number = len(q["low"])
     if not number or not len(d["low"]):
         return np.ones(1)
-    some = np.unique(np.linspace(0, number - 1, SAMPLED).astype(np.int64))
+    samples = max(LEAST, SAMPLED * MANY // max(MANY, q["low"].shape[1]))
+    some = np.unique(np.linspace(0, number - 1, samples).astype(np.int64))
     most = layout.box_reach(q, d)
     found = np.empty(len(some))
     for n, tile in enumerate(some.tolist()):
