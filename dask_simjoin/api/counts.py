@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions import counts
 from dask_simjoin.expressions.dask_private import new_collection
+from dask_simjoin.expressions.examples import NEIGHBORS, series_example
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.calls import verb
@@ -23,9 +23,6 @@ from dask_simjoin.tasks.whole import whole_chunk
 
 Number = Any
 """An int, or a lazy Scalar of Dask."""
-
-NEIGHBORS = "neighbors"
-"""Name of the Series of numbers of neighbours."""
 
 
 @verb(NeighborCounts)
@@ -51,8 +48,7 @@ def neighbor_counts(frame: Frame, asked: NeighborCounts) -> Series:
     """
     meta = example_of(frame)
     spec = asked.spec(meta)
-    frames = frames_for(meta)
-    example = frames.series(np.zeros(0, np.int64), meta.index[:0], NEIGHBORS)
+    example = series_example(meta, NEIGHBORS)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(counts.NeighborCounts(source.inner, source, spec, example))
@@ -61,7 +57,7 @@ def neighbor_counts(frame: Frame, asked: NeighborCounts) -> Series:
         return example
     found, _ = count_block(whole_meeting(chunk, spec, plan.layout))
     raise_if_none(plan.doubts, found.sum())
-    return frames.series(found, chunk["ids"], NEIGHBORS)
+    return frames_for(meta).series(found, chunk["ids"], NEIGHBORS)
 
 
 @verb(CountPairs)

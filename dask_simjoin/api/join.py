@@ -11,7 +11,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions import pairs
 from dask_simjoin.expressions.counts import MatchCounts
 from dask_simjoin.expressions.dask_private import new_collection
-from dask_simjoin.expressions.examples import pairs_example
+from dask_simjoin.expressions.examples import pairs_example, series_example
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.expressions.two_tables import check_other, same_library
 from dask_simjoin.metrics.types import Array, Frame, Series
@@ -133,7 +133,7 @@ def semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> F
         return frame[(counts > 0) if matched else (counts == 0)]
     source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
     meta = frame._meta
-    example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], "matches")
+    example = series_example(meta, "matches")
     counted = new_collection(MatchCounts(source.inner, source, data, spec, example))
     return frame[(counted > 0) if matched else (counted == 0)]
 
@@ -144,8 +144,7 @@ def _finite(frame: Frame, spec: JoinSpec) -> Frame:
         kept = points(frame, spec)[1]
         return frame if kept is None else frame[kept]
     own = frame[[name for name in frame.columns if name in spec.on]]
-    index = frame._meta.index[:0]
-    example = frames_for(frame._meta).series(np.zeros(0, np.bool_), index, "taken")
+    example = series_example(frame._meta, "taken", np.bool_)
     return frame[own.map_partitions(_taken, spec, meta=example)]
 
 

@@ -10,7 +10,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.expressions import k_distances as lazy
 from dask_simjoin.expressions.dask_private import new_collection
-from dask_simjoin.expressions.examples import nearest_example
+from dask_simjoin.expressions.examples import nearest_example, series_example
 from dask_simjoin.expressions.nearest_join import NearestJoin
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.expressions.two_tables import check_other, one_or_two
@@ -73,7 +73,7 @@ def k_distances(frame: Frame, asked: KDistances) -> Series:
     number = asked.number()
     spec = asked.spec(meta)
     frames = frames_for(meta)
-    example = frames.series(np.zeros(0), meta.index[:0], DISTANCES)
+    example = series_example(meta, DISTANCES, np.float64)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(lazy.KDistances(source.inner, source, spec, number, example))

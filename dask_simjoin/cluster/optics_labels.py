@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.extract import columns_for, steep_clusters, whole_labels
 from dask_simjoin.cluster.algorithms.optics import COLUMNS
 from dask_simjoin.cluster.expressions.extract import Extracted
 from dask_simjoin.cluster.verbs import LABELS
-from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.expressions.dask_private import new_collection
+from dask_simjoin.expressions.examples import series_example
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.frames import example_of
@@ -122,6 +121,6 @@ def _extracted(optics: Frame, eps: float | None, options: dict[str, Any]) -> Ser
     meta = example_of_order(optics, COLUMNS)
     if not is_dask_collection(optics):
         return whole_labels(optics, eps, options, LABELS)
-    example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
+    example = series_example(meta, LABELS)
     source = freeze(optics, columns_for(eps))
     return new_collection(Extracted(source.inner, source, eps, options, example))

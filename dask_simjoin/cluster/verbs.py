@@ -20,6 +20,7 @@ from dask_simjoin.cluster.expressions.scratch_space import scratch_directory
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.expressions.dask_private import new_collection
+from dask_simjoin.expressions.examples import series_example
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.calls import verb
@@ -83,7 +84,7 @@ def dbscan(frame: Frame, asked: Dbscan) -> Series:
     meta = example_of(frame)
     samples = asked.samples()
     spec = asked.spec(meta)
-    example = frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], LABELS)
+    example = series_example(meta, LABELS)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(Labels(source.inner, source, spec, samples, example))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dask_simjoin.errors import OptionError
 
 
@@ -25,3 +27,12 @@ def check_share(owner: str, name: str, value: object) -> None:
     """Refuse what is no float above 0 and up to 1."""
     if not isinstance(value, float) or not 0 < value <= 1:
         raise OptionError(f"{owner}({name}={value!r}) is not allowed; use a float above 0 and up to 1.0.")
+
+
+def check_batches(owner: str, options: Any) -> None:
+    """Refuse what methods cannot be told of GPUs: the filter's precision, and how queries are cut."""
+    check_one_of(owner, "precision", options.precision, ("float32", "float64"))
+    check_whole(owner, "buffer", options.buffer, 1, 1 << 40)
+    check_whole(owner, "batches", options.batches, 1, 1 << 20)
+    check_whole(owner, "streams", options.streams, 1, 64)
+    check_share(owner, "sample", options.sample)

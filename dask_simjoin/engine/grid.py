@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dask_simjoin.engine.asked import check_one_of, check_share, check_whole
+from dask_simjoin.engine.asked import check_batches, check_one_of, check_whole
 
 MAX_INDEXED = 12
 """Dimensions that are indexed at most: a query looks for 3**k cells."""
@@ -110,11 +110,7 @@ class Grid:
         check_one_of("Grid", "pattern", self.pattern, PATTERNS)
         check_one_of("Grid", "order", self.order, ORDERS)
         check_one_of("Grid", "threads", self.threads, THREADS)
-        check_one_of("Grid", "precision", self.precision, ("float32", "float64"))
-        check_whole("Grid", "buffer", self.buffer, 1, 1 << 40)
-        check_whole("Grid", "batches", self.batches, 1, 1 << 20)
-        check_whole("Grid", "streams", self.streams, 1, 64)
-        check_share("Grid", "sample", self.sample)
+        check_batches("Grid", self)
 
     @classmethod
     def plain(cls) -> Grid:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ListError
-from dask_simjoin.metrics.types import Array, Series
+from dask_simjoin.metrics.types import Array, DType, Series
 
 BLOCK = 1 << 18
 """Numbers that are put in columns at a time, so that they lie in a cache."""
@@ -36,16 +36,20 @@ class Lists(NamedTuple):
     kind: np.dtype | None
 
 
+def arrow_type(dtype: DType) -> Any:
+    """Return the Arrow type of a dtype that has one: of pandas, or of cuDF's lists; otherwise None."""
+    if isinstance(dtype, pd.ArrowDtype):
+        return dtype.pyarrow_dtype
+    return dtype.to_arrow() if type(dtype).__name__ == "ListDtype" else None
+
+
 def lists_of(column: Series) -> Lists | None:
     """The lists of numbers that a column may hold; None: it holds none."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
         return Lists(None, None)  # of cuDF strings, but what Dask reads from parquet may turn out to be lists
-    if isinstance(dtype, pd.ArrowDtype):
-        arrow = dtype.pyarrow_dtype
-    elif type(dtype).__name__ == "ListDtype":  # cuDF's
-        arrow = dtype.to_arrow()
-    else:
+    arrow = arrow_type(dtype)
+    if arrow is None:
         return None
     fixed = pa.types.is_fixed_size_list(arrow)
     if not fixed and not pa.types.is_list(arrow) and not pa.types.is_large_list(arrow):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dask_simjoin.engine.asked import check_one_of, check_share, check_whole
+from dask_simjoin.engine.asked import check_batches, check_one_of
 
 SCHEDULES = ("rotation", "triangle")
 BLOCKS = (32, 64, 128, 256)
@@ -71,11 +71,7 @@ class NestedLoop:
     def __post_init__(self) -> None:
         check_one_of("NestedLoop", "schedule", self.schedule, SCHEDULES)
         check_one_of("NestedLoop", "block", self.block, BLOCKS)
-        check_one_of("NestedLoop", "precision", self.precision, ("float32", "float64"))
-        check_whole("NestedLoop", "buffer", self.buffer, 1, 1 << 40)
-        check_whole("NestedLoop", "batches", self.batches, 1, 1 << 20)
-        check_whole("NestedLoop", "streams", self.streams, 1, 64)
-        check_share("NestedLoop", "sample", self.sample)
+        check_batches("NestedLoop", self)
 
     @property
     def order(self) -> str:

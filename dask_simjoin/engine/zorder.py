@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dask_simjoin.engine.asked import check_one_of, check_share, check_whole
+from dask_simjoin.engine.asked import check_batches, check_one_of, check_whole
 
 SHIFTS = ("even", "random")
 WALKS = ("auto", "full", "half")
@@ -104,11 +104,7 @@ class ZOrder:
         check_one_of("ZOrder", "output", self.output, OUTPUTS)
         check_one_of("ZOrder", "words", self.words, (1, 2, 3, 4))
         check_one_of("ZOrder", "threads", self.threads, THREADS)
-        check_one_of("ZOrder", "precision", self.precision, ("float32", "float64"))
-        check_whole("ZOrder", "buffer", self.buffer, 1, 1 << 40)
-        check_whole("ZOrder", "batches", self.batches, 1, 1 << 20)
-        check_whole("ZOrder", "streams", self.streams, 1, 64)
-        check_share("ZOrder", "sample", self.sample)
+        check_batches("ZOrder", self)
 
     @property
     def order(self) -> str:

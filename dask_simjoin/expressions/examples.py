@@ -7,9 +7,17 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.expressions.dask_private import UNKNOWN_CATEGORIES
-from dask_simjoin.metrics.types import Frame
+from dask_simjoin.metrics.types import DType, Frame, Series
 from dask_simjoin.options.frames import example_ids
 from dask_simjoin.options.spec import JoinSpec, RowSpec
+
+NEIGHBORS = "neighbors"
+"""Name of the Series of numbers of rows that are near, or match."""
+
+
+def series_example(meta: Frame, name: str, dtype: DType = np.int64) -> Series:
+    """An empty example of numbers of rows, with the frame's index."""
+    return frames_for(meta).series(np.zeros(0, dtype), meta.index[:0], name)
 
 
 def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool = False) -> Frame:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dask_simjoin.engine.compat import on_gpu
-from dask_simjoin.engine.lists import a_value
+from dask_simjoin.engine.lists import a_value, arrow_type
 from dask_simjoin.errors import ColumnError, ListError, TokenError
 from dask_simjoin.metrics.types import DType, Series
 from dask_simjoin.options.messages import shown
@@ -32,11 +32,8 @@ def held_by(dtype: DType) -> str | None:
         return TEXTS
     if isinstance(dtype, np.dtype):
         return OBJECTS if dtype.kind == "O" else None
-    if isinstance(dtype, pd.ArrowDtype):
-        arrow = dtype.pyarrow_dtype
-    elif type(dtype).__name__ == "ListDtype":  # cuDF's
-        arrow = dtype.to_arrow()
-    else:
+    arrow = arrow_type(dtype)
+    if arrow is None:
         return None
     if _is_text(arrow.value_type if pa.types.is_dictionary(arrow) else arrow):
         return TEXTS

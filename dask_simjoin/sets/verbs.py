@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.dask_private import new_collection
-from dask_simjoin.expressions.examples import pairs_example
+from dask_simjoin.expressions.examples import NEIGHBORS, pairs_example, series_example
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.expressions.two_tables import check_other, same_library
 from dask_simjoin.metrics.types import Frame, Series
@@ -25,9 +24,6 @@ from dask_simjoin.tasks.pairs import unmatched
 
 Number = Any
 """An int, or a lazy Scalar of Dask."""
-
-NEIGHBORS = "neighbors"
-"""Name of the Series of numbers of matching rows."""
 
 
 @verb(SetSelfJoin)
@@ -155,7 +151,9 @@ def set_join(frame: Frame, asked: SetJoin) -> Frame:
         source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
         if named:
             return new_collection(joins.SetJoin(source, data, spec, asked.how, example))
-        counted = new_collection(joins.SetMatchCounts(source.inner, source, data, spec, _counts(left)))
+        counted = new_collection(
+            joins.SetMatchCounts(source.inner, source, data, spec, series_example(left, NEIGHBORS))
+        )
         return frame[(counted > 0) if asked.how == SEMI else (counted == 0)]
     chunks = whole_sets([frame, other], spec, named)
     meeting = whole_meeting(chunks, spec)
@@ -194,15 +192,12 @@ def set_neighbor_counts(frame: Frame, asked: SetNeighborCounts) -> Series:
     spec = asked.spec(meta)
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
-        return new_collection(joins.SetNeighborCounts(source.inner, source, spec, _counts(meta)))
+        return new_collection(
+            joins.SetNeighborCounts(source.inner, source, spec, series_example(meta, NEIGHBORS))
+        )
     chunks = whole_sets([frame], spec, False)
     counts, _ = count_block(whole_meeting(chunks, spec))
     return frames_for(meta).series(counts, frame.index, NEIGHBORS)
-
-
-def _counts(meta: Frame) -> Series:
-    """Make an empty example of numbers of matching rows."""
-    return frames_for(meta).series(np.zeros(0, np.int64), meta.index[:0], NEIGHBORS)
 
 
 @verb(CountSetPairs)

@@ -21,23 +21,27 @@ def option_table():
     return [*HEAD, *(_row(verb) for verb in listed if not issubclass(verb.request, SetOptions))]
 
 
+def names_of(request, shared):
+    """The names of a verb's options but the shared ones; those of two tables are one."""
+    names = [option.name for option in options_of(request) if option.name not in shared]
+    two = [name for name in names if name.startswith(("left_", "right_"))]
+    assert two in ([], ["left_on", "right_on", "left_id", "right_id"])
+    return [f"`{name}`" for name in names if name not in two] + ["`left_*`, `right_*`"] * bool(two)
+
+
 def _row(verb):
     request = verb.request
     all_metrics = request.metrics == tuple(METRICS)
     metrics = "all" if all_metrics else ", ".join(request.metrics)
-    names = [option.name for option in options_of(request) if option.name not in SHARED]
-    two = [name for name in names if name.startswith(("left_", "right_"))]
-    assert two in ([], ["left_on", "right_on", "left_id", "right_id"])
-    words = ["`eps` as a column"] * request.radii
-    words += [f"`{name}`" for name in names if name not in two] + ["`left_*`, `right_*`"] * bool(two)
+    words = ["`eps` as a column"] * request.radii + names_of(request, SHARED)
     choices = {option.name: option.metadata["choices"] for option in fields(request)}["partitioning"]
     refused = [f'`"{one}"`' for one in Partitioning.__args__ if one not in choices]
     return f"| `{verb.name}` | {metrics} | {', '.join(words)}{'; not ' * bool(refused)}{', '.join(refused)} |"
 
 
 def written(text, lines):
-    """The page with these lines instead of its table."""
-    before, _, rest = text.partition("\n".join(HEAD))
+    """The page with these lines instead of the table that begins with the same two."""
+    before, _, rest = text.partition("\n".join(lines[:2]))
     after = rest[rest.index("\n\n") :]
     return before + "\n".join(lines) + after
 

@@ -10,6 +10,7 @@ from dask_simjoin.engine.base import profiler_of_library
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.methods import grid as on_cpu
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.methods.method import Sink
 from dask_simjoin.engine.grid import ORDERS, PATTERNS, Grid
 from dask_simjoin.engine.index.grid_batches import Batch, Flow, batches, sample
 from dask_simjoin.planning.statistics.moments import moments
@@ -98,7 +99,7 @@ def test_sinks_tie_what_pairs_tie(device):
     layout = laid_out(x, 0.1, Grid(), grid)
     index = grid.build(cupy.asarray(x), layout)
     parent, every = cupy.asarray(np.arange(300, dtype=np.int32)), cupy.ones(300, bool)
-    grid.pass_to(grid.Sink.LINK, index, index, layout, [every, every, parent, 0], same=True)
+    grid.pass_to(Sink.LINK, index, index, layout, [every, every, parent, 0], same=True)
 
     def root(i):
         return i if parent[i] == i else root(int(parent[i]))
@@ -119,7 +120,8 @@ def test_batches_that_overflow_are_done_again(device, order, monkeypatch):
     cupy, grid = device
     x = np.concatenate([np.random.default_rng(0).uniform(1, 2, (150, 2)), np.zeros((150, 2))])
     flow = importlib.import_module("dask_simjoin.engine.gpu.methods.flow")
-    monkeypatch.setattr(grid, "estimate", lambda join: 1.0)
+    one_kernel = importlib.import_module("dask_simjoin.engine.gpu.methods.one_kernel")
+    monkeypatch.setattr(one_kernel, "estimate", lambda join: 1.0)
     flows = []
 
     def noted(lanes):

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
+from dask_simjoin.engine.gpu.methods.method import Sink
 from dask_simjoin.engine.nested import SCHEDULES, NestedLoop
 from dask_simjoin.planning.statistics.moments import moments
 from tests.engine.gpu.test_grid_on_host import found_of, laid_out
@@ -73,7 +74,7 @@ def test_sinks_tie_what_pairs_tie(device, schedule):
     layout = laid_out(x, 0.1, NestedLoop(schedule=schedule, block=32), nested)
     index = nested.build(cupy.asarray(x), layout)
     parent, every = cupy.asarray(np.arange(150, dtype=np.int32)), cupy.ones(150, bool)
-    nested.pass_to(nested.Sink.LINK, index, index, layout, [every, every, parent, 0], same=True)
+    nested.pass_to(Sink.LINK, index, index, layout, [every, every, parent, 0], same=True)
     sets = list(range(150))
     for a, b in sorted(brute_force(x, 0.1)):
         one, other = sets[a], sets[b]

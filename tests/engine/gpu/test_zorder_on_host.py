@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
+from dask_simjoin.engine.gpu.methods.method import Sink
 from dask_simjoin.engine.zorder import OUTPUTS, WALKS, ZOrder
 from dask_simjoin.planning.statistics.moments import moments
 from tests.engine.gpu.test_grid_on_host import found_of, laid_out
@@ -75,7 +76,7 @@ def test_sinks_tie_what_pairs_tie(device, walk):
     layout = laid_out(x, 0.1, ZOrder(walk=walk), zorder)
     index = zorder.build(cupy.asarray(x), layout)
     parent, every = cupy.asarray(np.arange(150, dtype=np.int32)), cupy.ones(150, bool)
-    zorder.pass_to(zorder.Sink.LINK, index, index, layout, [every, every, parent, 0], same=True)
+    zorder.pass_to(Sink.LINK, index, index, layout, [every, every, parent, 0], same=True)
     sets = list(range(150))
     for a, b in sorted(brute_force(x, 0.1)):
         one, other = sets[a], sets[b]

@@ -62,16 +62,15 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
     kind = blocks.ROTATION if same else blocks.ACROSS
     jobs = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64)
     rows = np.arange(max(len(q_y), len(d_y)), dtype=np.int32)
-    none = np.empty(0, np.int64)
-    while True:
+
+    def write() -> tuple[int, int]:
         n = blocks.join(
             jobs, q_y, rows, rows, d_y, rows, BLOCK, layout.threshold, kind_of(layout.norm), False, sink.left,
-            sink.right, sink.room, False, none, none, state,
+            sink.right, sink.room, False, *sinks.NO_COUNTS, state,
         )  # fmt: skip
-        if state[blocks.ROOM] == 0:
-            sink.end(n)
-            return
-        sink.full(n, int(state[blocks.ROOM]))
+        return n, int(state[blocks.ROOM])
+
+    sinks.fill(sink, write)
 
 
 def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, show: Shown) -> Told:

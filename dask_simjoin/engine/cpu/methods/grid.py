@@ -9,7 +9,8 @@ import numpy as np
 from dask_simjoin.engine.cpu.kernels.grid import join, workloads
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
-from dask_simjoin.engine.cpu.methods.sinks import Sink
+from dask_simjoin.engine.cpu.methods.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
+from dask_simjoin.engine.cpu.methods.unsorted import points as points
 from dask_simjoin.engine.grid import PATTERNS, Grid
 from dask_simjoin.engine.index import grid
 from dask_simjoin.engine.index.grid import GridLayout, make_grid_layout
@@ -33,10 +34,6 @@ def build(x: np.ndarray, layout: GridLayout, threads: int = 1) -> Index:
 
 def part(index: Index, start: int, stop: int) -> Index:
     return grid.part(index, start, stop, SWEEP_LANES)
-
-
-def points(index: Index) -> np.ndarray:
-    return index["y"]
 
 
 def _pattern(layout: GridLayout, same: bool) -> int:
@@ -63,9 +60,6 @@ def sequence(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
     return np.concatenate([places[first :: asked.batches] for first in range(asked.batches)])
 
 
-_NO_PAIRS, _NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
-
-
 def tell(index: Index, layout: GridLayout) -> Numbers:
     """Count what a join of an index with itself does: it counts by itself, and is done once more."""
     told = np.zeros(6, np.int64)
@@ -85,21 +79,22 @@ def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Si
     order = sequence(q, d, layout, same)
     strides = np.array(layout.cells.strides, np.int64)
     state = np.zeros(3, np.int64)
-    while True:
-        left, right, room = (*_NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
+
+    def write() -> tuple[int, int]:
+        left, right, room = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
         n = join(
             order, q["y"], q["coords"], q["starts"], names[0], d["y"], d["keys"], d["starts"], names[1],
             d["mask"], d["mask_starts"], strides, _pattern(layout, same), layout.sort_dim,
             layout.options.short_circuit, reach(layout.norm, layout.threshold), layout.threshold,
-            kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or _NO_COUNTS),
+            kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or NO_COUNTS),
             state, told,
         )  # fmt: skip
-        if sink is None:
-            return
-        if state[2] == 0:
-            sink.end(n)
-            return
-        sink.full(n, int(state[2]))
+        return n, int(state[2])
+
+    if sink is None:
+        write()
+    else:
+        fill(sink, write)
 
 
 def pairs(q: Index, d: Index, layout: GridLayout, same: bool, names: list[np.ndarray],

@@ -10,6 +10,8 @@ from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods import tiles
 from dask_simjoin.engine.cpu.methods.clusters import Shown, comparisons
 from dask_simjoin.engine.cpu.methods.sinks import Sink
+from dask_simjoin.engine.cpu.methods.unsorted import end as end
+from dask_simjoin.engine.cpu.methods.unsorted import points as points
 from dask_simjoin.engine.index.clusters import KMeansLayout, make_kmeans_layout
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.kmeans import KMeans
@@ -55,10 +57,6 @@ def part(index: Index, start: int, stop: int) -> Index:
         "totals": index["totals"][start:stop],
         "starts": index["starts"].clip(start, stop) - start,
     }
-
-
-def points(index: Index) -> np.ndarray:
-    return index["y"]
 
 
 def _earlier_first(show: Shown) -> Shown:
@@ -114,7 +112,3 @@ def tell(index: Index, layout: KMeansLayout) -> Numbers:
 
 def work(q: Index, d: Index, layout: KMeansLayout, same: bool) -> np.ndarray:
     return np.ones(1)  # clusters are of unlike sizes, in no order
-
-
-def end(index: Index, stop: int, layout: KMeansLayout) -> int:
-    return len(index["y"])

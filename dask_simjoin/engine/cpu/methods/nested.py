@@ -8,8 +8,11 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import blocks
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
-from dask_simjoin.engine.cpu.methods.sinks import Sink
+from dask_simjoin.engine.cpu.methods.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
+from dask_simjoin.engine.cpu.methods.unsorted import build as build
+from dask_simjoin.engine.cpu.methods.unsorted import end as end
+from dask_simjoin.engine.cpu.methods.unsorted import part as part
+from dask_simjoin.engine.cpu.methods.unsorted import points as points
 from dask_simjoin.engine.index.nested import NestedLayout, compared
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.nested import NestedLoop
@@ -31,27 +34,9 @@ def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.n
     return NestedLayout(threshold, options, len(lower), norm)
 
 
-def build(x: np.ndarray, layout: NestedLayout, threads: int = 1) -> Index:
-    """Return the rows as they are, and their positions."""
-    order = np.zeros(len(x) + SWEEP_LANES, np.int32)
-    order[: len(x)] = np.arange(len(x))
-    return {"order": order, "y": np.ascontiguousarray(x)}
-
-
-def part(index: Index, start: int, stop: int) -> Index:
-    return {"order": index["order"][start : stop + SWEEP_LANES], "y": index["y"][start:stop]}
-
-
-def points(index: Index) -> np.ndarray:
-    return index["y"]
-
-
 def _jobs(q: Index, d: Index, layout: NestedLayout, same: bool) -> np.ndarray:
     kind = KINDS[layout.options.schedule] if same else blocks.ACROSS
     return np.array([[0, len(q["y"]), 0, len(d["y"]), kind]], np.int64)
-
-
-_NO_PAIRS, _NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
 
 
 def _run(q: Index, d: Index, layout: NestedLayout, same: bool, names: Any, sink: Sink | None,
@@ -59,18 +44,19 @@ def _run(q: Index, d: Index, layout: NestedLayout, same: bool, names: Any, sink:
     """Write all pairs to a sink, or count them by place."""
     jobs, state = _jobs(q, d, layout, same), np.zeros(4, np.int64)
     places = np.arange(len(q["y"]), dtype=np.int32)
-    while True:
-        left, right, room = (*_NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
+
+    def write() -> tuple[int, int]:
+        left, right, room = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
         n = blocks.join(
             jobs, q["y"], places, names[0], d["y"], names[1], layout.options.block, layout.threshold,
-            kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or _NO_COUNTS), state,
+            kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or NO_COUNTS), state,
         )  # fmt: skip
-        if sink is None:
-            return
-        if state[blocks.ROOM] == 0:
-            sink.end(n)
-            return
-        sink.full(n, int(state[blocks.ROOM]))
+        return n, int(state[blocks.ROOM])
+
+    if sink is None:
+        write()
+    else:
+        fill(sink, write)
 
 
 def pairs(q: Index, d: Index, layout: NestedLayout, same: bool, names: list[np.ndarray],
@@ -94,7 +80,3 @@ def tell(index: Index, layout: NestedLayout) -> Numbers:
 def work(q: Index, d: Index, layout: NestedLayout, same: bool) -> np.ndarray:
     """Tell that an early part of a join with itself meets all after it."""
     return np.arange(WORK_PARTS, 0, -1) - 0.5 if same else np.ones(1)
-
-
-def end(index: Index, stop: int, layout: NestedLayout) -> int:
-    return len(index["y"])

@@ -22,6 +22,9 @@ SCRATCH = 1 << 16
 
 NO_TOTALS = np.empty(0)
 
+NO_PAIRS, NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
+"""What kernels are given that only count, or only write."""
+
 
 class Segments:
     """Columns of one length that grow, without counting first and mostly without copying.
@@ -72,6 +75,20 @@ class Sink(Protocol):
 
     def end(self, n: int) -> None:
         """The arrays hold the last `n` pairs."""
+
+
+def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
+    """Call a kernel until all is written.
+
+    `write`: writes from the start of the sink's arrays, as they are then; returns the number of pairs, and
+    how much room it lacks to go on (0: that was all).
+    """
+    while True:
+        n, least = write()
+        if not least:
+            sink.end(n)
+            return
+        sink.full(n, least)
 
 
 class Positions:

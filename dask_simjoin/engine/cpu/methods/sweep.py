@@ -12,7 +12,7 @@ from dask_simjoin.engine.cpu.kernels import rows_order, seen, sweep
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.deciding import Deciding
-from dask_simjoin.engine.cpu.methods.sinks import Shown, Sink
+from dask_simjoin.engine.cpu.methods.sinks import Shown, Sink, fill
 from dask_simjoin.engine.index import sweep as grid
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.sweep import Grid, SweepLayout, make_sweep_layout
@@ -162,16 +162,16 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, same: bool, names: list
     """Write what is within the threshold in the dimensions that are swept."""
     offsets, most, at = _swept(q, d, layout, same)
     state = np.array([*sweep.FRESH, 0], np.int64)
-    while True:
+
+    def write() -> tuple[int, int]:
         n = sweep.pairs(
             layout.swept, q["cols"], q["keys"], q["starts"], q["order"], names[0], d["cols"], d["keys"],
             d["starts"], d["order"], names[1], offsets, most, layout.threshold, kind_of(layout.norm), same,
             turn, sink.left, sink.right, sink.totals, sink.room, state, at,
         )  # fmt: skip
-        if state[5] == 0:
-            sink.end(n)
-            return
-        sink.full(n, int(state[5]))
+        return n, int(state[5])
+
+    fill(sink, write)
 
 
 def tell(index: Index, layout: SweepLayout) -> Numbers:

@@ -14,7 +14,7 @@ from dask_simjoin.engine.cpu.kernels.tiles import join
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.method import Sides
-from dask_simjoin.engine.cpu.methods.sinks import Sink
+from dask_simjoin.engine.cpu.methods.sinks import NO_PAIRS, Sink, fill
 from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
 from dask_simjoin.engine.index import kdorder
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TilesLayout, make_tiles_layout
@@ -167,11 +167,11 @@ def _sides(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[int
     return sides[0], sides[1], _at(d["tiles"])
 
 
-_NO_PAIRS, _NONE, _NO_NODES = (np.empty(0, np.int32),) * 2, np.empty(0, np.int64), np.empty(0, np.int32)
+_NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 def _tile_join(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
-               state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = _NO_PAIRS, room: int = 0,
+               state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = NO_PAIRS, room: int = 0,
                notes: Notes | None = None) -> int:  # fmt: skip
     most, sure = layout.box_reach(q, d), layout.box_sure(q, d)
     q_terms, d_terms, swept = _sides(q, d, layout)
@@ -196,12 +196,13 @@ def pairs(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.nd
     """Write all pairs of two indexes to a sink; how many only float64 could tell, and how many it refused."""
     q, d = _align(q, d)
     state = np.zeros(5, np.int64)
-    while True:
+
+    def write() -> tuple[int, int]:
         n = _tile_join(q, d, layout, same, names, state, (sink.left, sink.right), sink.room)
-        if state[2] == 0:
-            sink.end(n)
-            return int(state[3]), int(state[4])
-        sink.full(n, int(state[2]))
+        return n, int(state[2])
+
+    fill(sink, write)
+    return int(state[3]), int(state[4])
 
 
 def tell(index: Index, layout: TilesLayout) -> Numbers:

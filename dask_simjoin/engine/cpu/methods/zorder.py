@@ -9,8 +9,11 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import zorder as kernels
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
-from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Positions, Sink
+from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, Positions, Sink
+from dask_simjoin.engine.cpu.methods.unsorted import build as build
+from dask_simjoin.engine.cpu.methods.unsorted import end as end
+from dask_simjoin.engine.cpu.methods.unsorted import part as part
+from dask_simjoin.engine.cpu.methods.unsorted import points as points
 from dask_simjoin.engine.cpu.zorder_choice import fitted
 from dask_simjoin.engine.cpu.zorder_walks import Walks, intervals
 from dask_simjoin.engine.index.screen import Drawn
@@ -21,6 +24,7 @@ from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Index
 
 writes_names = False
+# rows are indexed as they are: lists are made of the smaller side, once it is known
 
 
 def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
@@ -28,24 +32,6 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
     made = make_zorder_layout(options, lower, upper, variance, threshold, norm)
     chosen = fitted(options, made, drawn)
     return replace(made, options=chosen, shifts=shifts_of(chosen, made.dims))
-
-
-def build(x: np.ndarray, layout: ZOrderLayout, threads: int = 1) -> Index:
-    """Return the rows as they are: lists are made of the smaller side, once it is known."""
-    order = np.zeros(len(x) + SWEEP_LANES, np.int32)
-    order[: len(x)] = np.arange(len(x))
-    return {"order": order, "y": np.ascontiguousarray(x)}
-
-
-def part(index: Index, start: int, stop: int) -> Index:
-    return {"order": index["order"][start : stop + SWEEP_LANES], "y": index["y"][start:stop]}
-
-
-def points(index: Index) -> np.ndarray:
-    return index["y"]
-
-
-_NO_PAIRS, _NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
 
 
 def _turned(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> bool:
@@ -62,7 +48,7 @@ def run(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: Any, sink: 
         q, d, names = d, q, names[::-1]
         counts = None if counts is None else counts[::-1]
     walks = intervals(q["y"], d["y"], layout, same)
-    left, right, room, n = *_NO_PAIRS, 0, 0
+    left, right, room, n = *NO_PAIRS, 0, 0
     for number, order in enumerate(walks.orders):
         queries = np.flatnonzero(walks.lists == number).astype(np.int32)
         queries = queries[np.argsort(walks.starts[queries], kind="stable")]
@@ -76,7 +62,7 @@ def run(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: Any, sink: 
                 queries, walks.starts, walks.stops, order, same and not walks.half, q["y"], names[0], points,
                 names[1], lying, layout.threshold, kind_of(layout.norm), same,
                 *((right, left) if turned else (left, right)), room, counts is not None,
-                *(counts or _NO_COUNTS), state, told,
+                *(counts or NO_COUNTS), state, told,
             )  # fmt: skip
             if state[2] == 0:
                 break
@@ -138,7 +124,3 @@ def tell(index: Index, layout: ZOrderLayout) -> Numbers:
 
 def work(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> np.ndarray:
     return np.ones(1)  # which rows have long intervals is known once they are found
-
-
-def end(index: Index, stop: int, layout: ZOrderLayout) -> int:
-    return len(index["y"])
