@@ -24,6 +24,7 @@ ROOMS = {
     "engine",
     "errors",
     "expressions",
+    "incremental",
     "methods",
     "metrics",
     "options",
