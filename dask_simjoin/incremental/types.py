@@ -1,19 +1,20 @@
 """What an index on disk is, as its parts tell each other.
 
-An index is rows in files, each of row groups, and one manifest a version that says which of them there are. A row is
-told by its sequence number (`SEQ`) and the version that it came in with (`VERSION`): a row that is replaced keeps its
-number and gets another version, and rewriting files changes neither. So of two versions v < w of an index, the rows
-that came in are those of w with a version above v; those that stay are the others of w; those that went are the ones
-of v that files of deletions name in between. `Snapshot` is any of these: row groups, and which of their rows count.
+An index is rows in files, each of row groups, and one manifest a version that says which of them there are. A
+row is told by its sequence number (`SEQ`) and the version that it came in with (`VERSION`): a row that is
+replaced keeps its number and gets another version, and rewriting files changes neither. So of two versions v < w
+of an index, the rows that came in are those of w with a version above v; those that stay are the others of w;
+those that went are the ones of v that files of deletions name in between. `Snapshot` is any of these: row
+groups, and which of their rows count.
 
 Who calls what:
 
 - `index.py` is what users call. It makes snapshots of versions and asks for their pairs: `joins.self_pairs`,
-  `joins.changed_pairs` and `joins.pairs_with` make lazy frames of a `Snapshot`, of a `Delta`, and of a snapshot and a
-  frame. Those choose row groups by `Groups`, and make a task of each `Part` of a snapshot, which
+  `joins.changed_pairs` and `joins.pairs_with` make lazy frames of a `Snapshot`, of a `Delta`, and of a snapshot
+  and a frame. Those choose row groups by `Groups`, and make a task of each `Part` of a snapshot, which
   `rows.read_part` reads where it runs.
-- `rows.write_rows` makes row files and boxes of frames, in tasks; `commits.commit` makes a version of what was written.
-  What rewrites rows calls the same two.
+- `rows.write_rows` makes row files and boxes of frames, in tasks; `commits.commit` makes a version of what was
+  written. What rewrites rows calls the same two.
 - `manifests.py` reads and writes `Manifest`; `snapshots.py` makes `Snapshot` and `Delta` of manifests.
 """
 
@@ -94,15 +95,15 @@ class Options:
     def spec(self, library: str, eps: float | None = None) -> JoinSpec:
         """What a join of rows of this index is asked for; the ids' dtype is not told."""
         return JoinSpec(
-            self.eps if eps is None else eps, self.on, self.row_id, metric=self.metric, p=self.p, dims=self.dims,
-            lists=self.lists, return_distance=self.return_distance, library=library, keep=self.keep,
+            self.eps if eps is None else eps, self.on, self.row_id, metric=self.metric, p=self.p,
+            dims=self.dims, lists=self.lists, return_distance=self.return_distance, library=library, keep=self.keep,
             names=self.names,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RowFile:
-    """A file of rows: `rows` of them, all of one `region`, or (None) of any; `boxes` names the file of its boxes."""
+    """A file of rows: so many, all of one `region`, or (None) of any; `boxes`: the file of its boxes."""
 
     name: str
     rows: int
@@ -239,7 +240,7 @@ class Snapshot:
     groups : Groups
         Those that may have rows of it.
     places : mapping of int to array
-        By the number of a file: places of rows that are left out, or, where `named`, that are the only ones taken.
+        By the number of a file: places of rows that are left out, or, where `named`, of the only ones taken.
     named : bool
     versions : (int, int)
         Only rows of a version above the first and up to the second.
@@ -283,8 +284,8 @@ class Delta:
     ----------
     since, until : int
     inserted, deleted, same : Snapshot
-        Rows, or values of replaced rows, that came, that went, and that stayed. Never are rows of `same` to be
-        compared with each other.
+        Rows, or values of replaced rows, that came, that went, and that stayed. Rows of `same` are never
+        to be compared with each other.
     """
 
     since: int
