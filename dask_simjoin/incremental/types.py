@@ -1,20 +1,20 @@
 """What an index on disk is, as its parts tell each other.
 
-An index is rows in files, each of row groups, and one manifest a version that says which of them there are. A
-row is told by its sequence number (`SEQ`) and the version that it came in with (`VERSION`): a row that is
-replaced keeps its number and gets another version, and rewriting files changes neither. So of two versions v < w
-of an index, the rows that came in are those of w with a version above v; those that stay are the others of w;
-those that went are the ones of v that files of deletions name in between. `Snapshot` is any of these: row
-groups, and which of their rows count.
+An index is rows in files, each of row groups, and one manifest a version that says which of them there are.
+A row is told by its sequence number (`SEQ`) and the version that it came in with (`VERSION`): a row that is
+replaced keeps its number and gets another version, and rewriting files changes neither. So of two versions v
+< w of an index, the rows that came in are those of w with a version above v; those that stay are the others
+of w; those that went are the ones of v that files of deletions name in between. `Snapshot` is any of these:
+row groups, and which of their rows count.
 
 Who calls what:
 
 - `index.py` is what users call. It makes snapshots of versions and asks for their pairs: `joins.self_pairs`,
-  `joins.changed_pairs` and `joins.pairs_with` make lazy frames of a `Snapshot`, of a `Delta`, and of a snapshot
-  and a frame. Those choose row groups by `Groups`, and make a task of each `Part` of a snapshot, which
-  `rows.read_part` reads where it runs.
-- `rows.write_rows` makes row files and boxes of frames, in tasks; `commits.commit` makes a version of what was
-  written. What rewrites rows calls the same two.
+  `joins.changed_pairs` and `joins.pairs_with` make lazy frames of a `Snapshot`, of a `Delta`, and of a
+  snapshot and a frame. Those choose row groups by `Groups`, and make a task of each `Part` of a snapshot,
+  which `rows.read_part` reads where it runs.
+- `rows.write_rows` makes row files and boxes of frames, in tasks; `commits.commit` makes a version of what
+  was written. What rewrites rows calls the same two.
 - `manifests.py` reads and writes `Manifest`; `snapshots.py` makes `Snapshot` and `Delta` of manifests.
 """
 
@@ -96,8 +96,8 @@ class Options:
         """What a join of rows of this index is asked for; the ids' dtype is not told."""
         return JoinSpec(
             self.eps if eps is None else eps, self.on, self.row_id, metric=self.metric, p=self.p,
-            dims=self.dims, lists=self.lists, return_distance=self.return_distance, library=library, keep=self.keep,
-            names=self.names,
+            dims=self.dims, lists=self.lists, return_distance=self.return_distance, library=library,
+            keep=self.keep, names=self.names,
         )  # fmt: skip
 
 
