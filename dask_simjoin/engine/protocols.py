@@ -217,6 +217,14 @@ class Joiner(Protocol):
         `rows`: of those places.
         """
 
+    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, same: bool, by_row: bool,
+              rows: Rows | None = None) -> list[Array]:  # fmt: skip
+        """Count pairs within each of some limits of totals, ascending, the last one the layout's threshold.
+
+        Gives numbers (int64): of neighbours of the rows of both chunks, by position (n, limits), as `counts`
+        does; or, unless `by_row`, of all pairs (1, limits).  `rows`: as of `pairs`.
+        """
+
     def work(self, q: Index, d: Index, layout: Layout, *, same: bool) -> np.ndarray:
         """Estimate how much work equal parts of the first side's places give in `pairs`, in their order.
 

@@ -8,6 +8,7 @@ from dask_simjoin.expressions.aligned import Aligned, add_counts, add_partitions
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.counts_by_region import count_by_cell
 from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.examples import pairs_by_eps
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.planning.chunking.base import is_shuffled
 
@@ -58,12 +59,31 @@ class CountPairs(LazyJoin):
     """Stand for the number of pairs before it is planned."""
 
     _label = "simjoin_count_pairs"
+    _parameters = ["source", "spec", "meta", "example"]
+    _defaults = {"example": None}
 
     def _divisions(self) -> tuple[None, None]:
         return (None, None)
 
     def _lower(self) -> Expr:
-        return CountTotal(self._chunks(), self.plan, self.operand("spec"), self._meta, self._work)
+        total = CountTotal(self._chunks(), self.plan, self.operand("spec"), 0, self._work)
+        if self.operand("example") is None:
+            return total
+        return CountsByEps(total, self.operand("spec"), self._meta, self.operand("example"))
+
+
+class CountsByEps(LabelledExpr):
+    """Make numbers of pairs within several distances a Series."""
+
+    _label = "simjoin_count_by_eps"
+    _parameters = ["total", "spec", "meta", "example"]
+
+    def _divisions(self) -> tuple[None, None]:
+        return (None, None)
+
+    def _layer(self) -> dict[Any, Any]:
+        key, total = (self._name, 0), TaskRef((self.total._name, 0))
+        return {key: Task(key, pairs_by_eps, total, self.operand("spec"), self.operand("example"))}
 
 
 class CountMatches(CountPairs):

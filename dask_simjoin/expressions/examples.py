@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.expressions.dask_private import UNKNOWN_CATEGORIES
-from dask_simjoin.metrics.types import DType, Frame, Series
+from dask_simjoin.metrics.types import Array, DType, Frame, Series
 from dask_simjoin.options.frames import example_ids
 from dask_simjoin.options.spec import JoinSpec, RowSpec
 
 NEIGHBORS = "neighbors"
 """Name of the Series of numbers of rows that are near, or match."""
 
+PAIRS, EPS = "pairs", "eps"
+"""Names of the Series of numbers of pairs within several distances, and of its index."""
+
 
 def series_example(meta: Frame, name: str, dtype: DType = np.int64) -> Series:
     """An empty example of numbers of rows, with the frame's index."""
     return frames_for(meta).series(np.zeros(0, dtype), meta.index[:0], name)
+
+
+def counts_example(meta: Frame, spec: JoinSpec) -> Series | Frame:
+    """An empty example of numbers of neighbours: of several distances a column for each."""
+    example = series_example(meta, NEIGHBORS)
+    if not spec.several:
+        return example
+    values = frames_for(meta).xp.zeros((0, len(spec.several)), np.int64)
+    shape = pd.DataFrame(columns=pd.Index(spec.several, dtype=np.float64), dtype=np.int64)
+    return frames_for(meta).rows(values, meta.index[:0], shape)
+
+
+def pairs_by_eps(numbers: Array | int, spec: JoinSpec, meta: Frame) -> Series:
+    """A Series of numbers of pairs within each of several distances; `meta`: an example of the frame."""
+    frames = frames_for(meta)
+    values = frames.xp.zeros(len(spec.several), np.int64) + frames.xp.asarray(numbers)
+    index = frames.index(np.array(spec.several)).rename(EPS)
+    return frames.series(values, index, PAIRS)
 
 
 def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool = False) -> Frame:

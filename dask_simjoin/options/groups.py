@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
@@ -22,6 +22,9 @@ Partitioning = Literal["auto", "entity", "spatial", "replicated"]
 
 Radius = float | str
 """A distance, or the name of a column of each row's own."""
+
+Radii = Radius | Sequence[float]
+"""The same, or several distances, each of which is counted within."""
 
 Size = int | str | None
 """A number of bytes, text such as "64 MiB", or None for what the workers' memory gives."""

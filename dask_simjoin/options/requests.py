@@ -21,6 +21,7 @@ from dask_simjoin.options.groups import (
     Nearest,
     Paired,
     Pairs,
+    Radii,
     Radius,
     TwoTables,
     about,
@@ -28,6 +29,7 @@ from dask_simjoin.options.groups import (
 from dask_simjoin.options.messages import did_you_mean, shown
 from dask_simjoin.options.resolve import keeping, resolve
 from dask_simjoin.options.resolve_two import check_one_table, resolve_two
+from dask_simjoin.options.several import check_once, several_of, within_several
 from dask_simjoin.options.spec import JoinSpec, without_ids
 from dask_simjoin.options.validate import check_whole
 
@@ -39,6 +41,7 @@ INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
 
 DISTANCE = about("largest distance, finite")
 SAMPLES = about("rows within the distance that make a core row")
+SEVERAL = about("largest distance, a list of such, or column of each row's own")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +50,11 @@ class CountPairs(Paired):
 
     names_rows: ClassVar[bool] = False
 
+    eps: Radii = field(kw_only=False, metadata=SEVERAL)  # type: ignore[assignment]
+
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
-        return _paired(self, resolve(self, meta, self.eps))
+        return _paired(self, _counted(self, meta, self.eps))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +87,13 @@ class NeighborCounts(MetricRequest, Engine):
     radii: ClassVar[bool] = True
     names_rows: ClassVar[bool] = False
 
-    eps: Radius = field(kw_only=False, metadata=about("largest distance, or column of each row's own"))
+    eps: Radii = field(kw_only=False, metadata=SEVERAL)
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
-        return resolve(self, meta, self.eps)
+        spec = _counted(self, meta, self.eps)
+        check_once(spec.several)
+        return spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,6 +282,14 @@ def check_how(how: object, swapped: str) -> None:
         right = isinstance(how, str) and how == "right"
         hint = f"; swap the tables: {swapped}" if right else did_you_mean(how, HOW)
         raise OptionError(f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, HOW))}{hint}.")
+
+
+def _counted(asked: CountPairs | NeighborCounts, meta: Frame, eps: object) -> JoinSpec:
+    """Resolve what is asked for within one distance or several."""
+    several = several_of(eps)
+    if several is None:
+        return resolve(asked, meta, eps)
+    return within_several(resolve(asked, meta, max(several)), several)
 
 
 def _paired(asked: Paired, spec: JoinSpec) -> JoinSpec:

@@ -12,6 +12,7 @@ from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import Metric, make_metric
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import DType
+from dask_simjoin.options.messages import shown
 from dask_simjoin.options.settings import Settings, current_settings
 
 
@@ -135,6 +136,8 @@ class JoinSpec(RowSpec):
         Of a join of two tables: what is asked of the right one.
     bound : str
         The name of the option that `eps` was given by.
+    several : tuple of float
+        Where numbers are asked for within each of some distances: these, of which `eps` is the largest.
     chosen : tuple or None
         Where no coordinates were named: those of integers among all numeric columns, if others are of none.
         None: they were named.
@@ -162,6 +165,7 @@ class JoinSpec(RowSpec):
     names: tuple[str, ...] = ()
     other: JoinSpec | None = None
     bound: str = "eps"
+    several: tuple[float, ...] = ()
     chosen: tuple[Hashable, ...] | None = None
 
     @property
@@ -172,6 +176,8 @@ class JoinSpec(RowSpec):
     @property
     def asked(self) -> str:
         """What pairs are asked for, in messages."""
+        if self.several:
+            return f"{self.bound}={shown(list(self.several))}"
         return f"{self.bound}={self.eps if self.radius is None else self.radius!r}"
 
     @property
@@ -193,6 +199,11 @@ class JoinSpec(RowSpec):
     def threshold(self) -> float:
         """What the metric's decision compares with."""
         return self.measure.threshold(self.eps)
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """What it compares with for each of several distances."""
+        return tuple(self.measure.threshold(eps) for eps in self.several)
 
 
 def without_ids(spec: JoinSpec) -> JoinSpec:

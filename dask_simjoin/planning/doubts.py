@@ -122,7 +122,9 @@ def doubts_of_eps(spec: JoinSpec, found: Estimate, candidates: float,
     """What the pairs of the samples tell of `eps`; `candidates`: how many pairs rows could be."""
     if spec.bound != "eps" or min(side.every.rows for side in sides) < LEAST_ROWS or not candidates:
         return ()
-    return (*_large(spec, found.total_low / candidates, sides), *_tiny(spec, found, *sides))
+    # several distances are a histogram's, which may go as far as rows are apart
+    large = () if spec.several else _large(spec, found.total_low / candidates, sides)
+    return (*large, *_tiny(spec, found, *sides))
 
 
 def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary]) -> list[Doubt]:

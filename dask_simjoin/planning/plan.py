@@ -171,7 +171,8 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     made, blocks = costs.made(*how(chunks)), chunks.blocks()
     # searches give as many pairs as are asked for: how many are near is of no use
     found = tables.estimate(chunks, blocks, layout) if goal.k is None else no_estimate(blocks)
-    if goal.dense < 2 * found.total / max(1, tables.left.rows):
+    # tiles tell of many pairs at once within one distance, and find each within several
+    if not tables.spec.several and goal.dense < 2 * found.total / max(1, tables.left.rows):
         layout = tables.layout(dense=True)
     pair_bytes, replicated = tables.pair_bytes, chunks.kind == "replicated"
     most = most_rows(found, chunks, blocks, spec)

@@ -75,7 +75,8 @@ def make_whole_plan(tables: Tables, goal: Goal) -> WholePlan:
     layout = tables.layout()
     if meets:
         found = tables.estimate_whole(layout, not goal.materialise)
-    if goal.dense < 2 * found.total / max(1, tables.left.rows):
+    # tiles tell of many pairs at once within one distance, and find each within several
+    if not tables.spec.several and goal.dense < 2 * found.total / max(1, tables.left.rows):
         layout = tables.layout(dense=True)
     if goal.materialise:
         spec = tables.spec

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.protocols import Frames, Rows
 from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.moving import CELL, COUNT, POSITION
 from dask_simjoin.tasks.radii import visit_radii
+
+Number = Any
+"""An int, or an array of int64."""
 
 
 def count_block(meeting: Meeting, enough: int | None = None) -> tuple[Array, Array | None]:
@@ -22,8 +28,15 @@ def count_block(meeting: Meeting, enough: int | None = None) -> tuple[Array, Arr
 
 
 def _counts(meeting: Meeting, rows: Rows | None, enough: int | None = None) -> list[Array]:
-    """Count the neighbours of the rows of both chunks, by position: a part of them that some places give."""
+    """Count the neighbours of the rows of both chunks, by position: a part of them that some places give.
+
+    Within several distances they are (n, distances).
+    """
     same, spec, joiner = meeting.same, meeting.spec, meeting.joiner
+    if spec.several:
+        limits, asked = np.unique(spec.thresholds, return_inverse=True)
+        found = joiner.tally(*meeting.operands, limits, same=same, by_row=True, rows=rows)
+        return [numbers[:, joiner.xp.asarray(asked)] for numbers in found]
     if spec.radius is None:
         return joiner.counts(*meeting.operands, same=same, enough=enough, rows=rows)
     xp = joiner.xp
@@ -34,6 +47,14 @@ def _counts(meeting: Meeting, rows: Rows | None, enough: int | None = None) -> l
 
     visit_radii(meeting, show, rows)
     return counts
+
+
+def _within_several(meeting: Meeting, rows: Rows | None) -> np.ndarray:
+    """Count the pairs within each of several distances: (distances,) int64."""
+    limits, asked = np.unique(meeting.spec.thresholds, return_inverse=True)
+    (found,) = meeting.joiner.tally(*meeting.operands, limits, same=meeting.same, by_row=False, rows=rows)
+    numbers: np.ndarray = to_host(found)[0, asked]
+    return numbers
 
 
 def count_cells(meeting: Meeting, offsets: np.ndarray) -> Frame:
@@ -49,7 +70,7 @@ def count_cells(meeting: Meeting, offsets: np.ndarray) -> Frame:
     position = xp.concatenate([part for part, _ in parts])
     count = xp.concatenate([part for _, part in parts])
     # rows without neighbours are only counted once: when their chunk meets itself
-    sent = count > 0
+    sent = count > 0 if count.ndim == 1 else (count > 0).any(axis=1)
     if spec.other is not None and meeting.first:
         sent[:] = True  # a chunk of two tables never meets itself
     elif same and meeting.first:
@@ -72,11 +93,15 @@ def update_columns(number: int) -> list[str]:
     return [f"{COUNT}{k}" for k in range(number)]
 
 
-def count_block_pairs(meeting: Meeting) -> int:
-    """Count the pairs that `join_block` would return."""
+def count_block_pairs(meeting: Meeting) -> Number:
+    """Count the pairs that `join_block` would return; an array (distances,) where there are several."""
     q, _, same, spec = meeting[:4]
-    pairs, rows = 0, meeting.rows
+    pairs: Number = np.zeros(len(spec.several), np.int64) if spec.several else 0
+    rows = meeting.rows
     for each in meeting.comparisons():
+        if spec.several:
+            pairs += _within_several(each, rows) * (2 if spec.pairs == "both" else 1)
+            continue
         if spec.radius is not None:
             pairs += sum(int(count.sum()) for count in _counts(each, rows))
             continue

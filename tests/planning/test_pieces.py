@@ -53,6 +53,10 @@ def test_pieces_give_together_what_the_whole_gives(fine, partitioning, rows, dim
         assert ddf.simjoin.count_pairs(eps, **how).compute() == len(expected)
         both = ddf.simjoin.count_pairs(eps, pairs="both", include_self=True, **how).compute()
         assert both == near.sum()
+        some = ddf.simjoin.count_pairs([eps / 2, eps, eps * 2], **how).compute()
+        assert some.tolist() == [frame.simjoin.count_pairs(one) for one in some.index]
+        many = ddf.simjoin.neighbor_counts([eps / 2, eps], **how).compute()
+        pd.testing.assert_frame_equal(many, frame.simjoin.neighbor_counts([eps / 2, eps]))
         assert_same_pairs(as_set(ddf.simjoin.self_join(eps, **how).compute()), expected)
         counts = ddf.simjoin.neighbor_counts(eps, **how).compute()
         pd.testing.assert_series_equal(counts, frame.simjoin.neighbor_counts(eps))

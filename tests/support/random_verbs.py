@@ -200,19 +200,37 @@ class Verbs:
 
     def neighbor_counts(self) -> Want:
         eps, radii = self.radius()
+        if radii is None and self.draw.chance("several", 0.3):
+            return self.several_counts()
         lazy = self.one.lazy.simjoin.neighbor_counts(eps, **self.how, **self.engine())
         near = self.near(self.one, self.one, radii)
         return Want("aligned", lazy, self.series(near.sum(1) - 1, "neighbors"))
 
+    def several(self) -> list[float]:
+        """Some distances in no order."""
+        near = [self.eps, math.nextafter(self.eps, 0.0), self.eps / 2, 0.0]
+        return list(dict.fromkeys(near[self.draw.one("of the list", [0, 1, 2]) :] + near[:1]))
+
+    def several_counts(self) -> Want:
+        eps = self.several()
+        lazy = self.one.lazy.simjoin.neighbor_counts(eps, **self.how, **self.engine())
+        values = {one: self.near(self.one, self.one, one).sum(1) - 1 for one in eps}
+        return Want("aligned", lazy, pd.DataFrame(values, self.one.frame.index[self.one.used]))
+
     def count_pairs(self) -> Want:
         draw = self.draw
         both, own = draw.chance("both", 0.5), draw.chance("include_self", 0.5)
-        near = self.near(self.one, self.one)
+        several = self.several() if draw.chance("several", 0.3) else None
         lazy = self.one.lazy.simjoin.count_pairs(
-            self.eps, pairs="both" if both else "unique", include_self=own, **self.how, **self.engine()
-        )
-        pairs = int(near.sum()) - len(near)
-        return Want("number", lazy, (pairs if both else pairs // 2) + own * len(near))
+            several or self.eps, pairs="both" if both else "unique", include_self=own, **self.how,
+            **self.engine(),
+        )  # fmt: skip
+        numbers = []
+        for eps in several or [self.eps]:
+            near = self.near(self.one, self.one, eps)
+            pairs = int(near.sum()) - len(near)
+            numbers.append((pairs if both else pairs // 2) + own * len(near))
+        return Want("number", lazy, numbers if several else numbers[0])
 
     def dbscan(self) -> Want:
         most = self.draw.one("min_samples", [1, 2, 3, 5])

@@ -90,6 +90,11 @@ def test_partitionings(frame, how, partitioning, blocksize):
     assert computed(counts).tolist() == np.bincount(places, minlength=N).tolist()
     total = there.simjoin.count_pairs(EPS, **options)
     assert int(total if how == "cudf" else total.compute(scheduler="sync")) == len(want)
+    some = [EPS, EPS / 3, 0.0, EPS / 2]
+    there_too = computed(there.simjoin.count_pairs(some, **options))
+    assert there_too.tolist() == frame.simjoin.count_pairs(some, on=ON).tolist()
+    counts = computed(there.simjoin.neighbor_counts(some, **options))
+    assert counts.to_numpy().tolist() == frame.simjoin.neighbor_counts(some, on=ON).to_numpy().tolist()
 
 
 @pytest.mark.parametrize("how", HOW)

@@ -11,7 +11,7 @@ from dask_simjoin.engine.cpu.kernels.regions import find_regions
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods import one_by_one
-from dask_simjoin.engine.cpu.methods.method import CpuMethod, ManyAtOnce, OneSided
+from dask_simjoin.engine.cpu.methods.method import CpuMethod, ManyAtOnce, OneSided, Tallying
 from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Named, Positions, Shown
 from dask_simjoin.engine.cpu.parts import comparisons
 from dask_simjoin.engine.index import tiles
@@ -195,6 +195,29 @@ class CpuJoiner:
                     module.counts(one, other, layout, within, counts[0], counts[1])
             pairs += counts[0][: len(pairs)]
         return pairs
+
+    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, same: bool, by_row: bool,
+              rows: Rows | None = None) -> list[np.ndarray]:  # fmt: skip
+        module = _module(layout.method)
+        sizes = [len(some) for some in _orders(*((q,) if same else (q, d)))] if by_row else [1]
+        found = [np.zeros((n, len(limits)), np.int64) for n in sizes]
+        if not isinstance(module, Tallying) or not module.tallies(layout):
+
+            def add(left: np.ndarray, right: np.ndarray, totals: np.ndarray) -> None:
+                finish.tally(left, right, totals, limits, by_row, found[0], found[-1])
+
+            self.visit(q, d, layout, add, same=same, rows=rows)
+            return [np.cumsum(numbers, axis=1) for numbers in found]
+        for one, other, within in comparisons(module, q, d, layout, same, rows):
+            sides = (one,) if within or not by_row else (one, other)
+            some = [
+                np.zeros((len(order) if by_row else 1, len(limits)), np.int64) for order in _orders(*sides)
+            ]
+            if all(len(order) for order in _orders(one, other)):
+                module.tally(one, other, layout, limits, within, by_row, some[0], some[-1])
+            for k, (order, numbers) in enumerate(zip(_orders(*sides), some, strict=True)):
+                found[0 if same else k][order if by_row else slice(None)] += numbers
+        return found
 
     def work(self, q: Index, d: Index, layout: Layout, *, same: bool) -> np.ndarray:
         return _module(layout.method).work(q, d, layout, same)

@@ -121,6 +121,24 @@ class GpuJoiner:
         found = method_of(layout.method).count(q, d, layout, same=same, both=False, rows=rows)[0]
         return found if rows is None else found[slice(*rows)]
 
+    def tally(self, q: Index, d: Index, layout: GpuLayout, limits: np.ndarray, *, same: bool, by_row: bool,
+              rows: Rows | None = None) -> list[Array]:  # fmt: skip
+        many, device = len(limits), cupy.asarray(limits)
+        sides = (q,) if same else (q, d)
+        sizes = [len(side["order"]) for side in sides] if by_row else [1]
+        found = [cupy.zeros(n * many, cupy.int64) for n in sizes]
+
+        def add(left: Array, right: Array, totals: Array) -> None:
+            steps = cupy.searchsorted(device, totals)  # the first limit that is not below
+            if not by_row:
+                found[0] += cupy.bincount(steps, minlength=many)
+                return
+            for places, numbers in ((left, found[0]), (right, found[-1])):
+                numbers += cupy.bincount(places.astype(cupy.int64) * many + steps, minlength=len(numbers))
+
+        self.visit(q, d, layout, add, same=same, rows=rows)
+        return [cupy.cumsum(numbers.reshape(-1, many), axis=1) for numbers in found]
+
     def work(self, q: Index, d: Index, layout: GpuLayout, *, same: bool) -> np.ndarray:
         return np.ones(1)  # the kernels share out the pairs of one index over all of its places
 

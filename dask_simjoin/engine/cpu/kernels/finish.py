@@ -59,6 +59,26 @@ def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind
 
 
 @kernel
+def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool, q_found: Array,
+          d_found: Array) -> None:  # fmt: skip
+    """Add pairs up by the first of some ascending limits that their totals are not above.
+
+    `by_row`: to the numbers (n, limits) of both their rows, `left` and `right`; else to one row of them.
+    """
+    for n in range(totals.size):
+        first, size = 0, limits.size
+        while size > 1:  # no branch in it depends on a total, as such could not be guessed
+            half = size >> 1
+            first += half * (limits[first + half - 1] < totals[n])
+            size -= half
+        if by_row:
+            q_found[left[n], first] += 1
+            d_found[right[n], first] += 1
+        else:
+            q_found[0, first] += 1
+
+
+@kernel
 def scatter(order: Array, values: Array, out: Array) -> None:
     """Put values in the order of an index into the order of its rows."""
     for i in range(out.size):

@@ -11,11 +11,19 @@ import numpy as np
 from numba import njit
 
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
-from dask_simjoin.engine.cpu.kernels.sweep_simd import first_within, keep_totals, sweep_near, sweep_write
+from dask_simjoin.engine.cpu.kernels.sweep_simd import (
+    first_within,
+    keep_totals,
+    sweep_near,
+    sweep_write,
+    within_limit,
+)
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits
 from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.metrics.types import Array
+
+NONE = np.uint64(0)
 
 FRESH = (0, 0, -1, 0, -1)
 """State of a join that has not begun: row, offset, point (-1: none yet), window, place (-1: its first)."""
@@ -138,3 +146,49 @@ def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Ar
                     found += count_bits(near)
                     j += SWEEP_LANES
                 q_counts[i] += found
+
+
+@kernel
+def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Array, d_keys: Array,
+          d_starts: Array, offsets: Array, reach: float, limits: Array, norm: Kind, half: bool, by_row: bool,
+          found: Array, at: Array) -> None:  # fmt: skip
+    """Do what `counts` does within each of some ascending limits; of all queries together unless `by_row`.
+
+    `found` (queries or 1, limits).
+    """
+    dims, most = q_cols.shape[0], limits.size - 1
+    q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
+    d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
+    xq, xd = q_cols[sweep], d_cols[sweep]
+    swept = xd.ctypes.data
+    d_rows = d_keys.size
+    totals = np.empty(SWEEP_LANES)
+    totals_at = totals.ctypes.data
+    for r in range(q_keys.size):
+        for o in range(offsets.size):
+            target = q_keys[r] + offsets[o]
+            p = at[o]
+            while p < d_rows and d_keys[p] < target:
+                p += 1
+            at[o] = p
+            if p >= d_rows or d_keys[p] != target:
+                continue
+            stop_j = d_starts[p + 1]
+            own = half and offsets[o] == 0
+            lo = d_starts[p]
+            for i in range(q_starts[r], q_starts[r + 1]):
+                x = xq[i]
+                lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
+                j = lo
+                row = i if by_row else 0
+                while j < stop_j and xd[j] - x <= reach:
+                    near = sweep_near(dims, d_base, d_stride, j, stop_j, q_base + 8 * i, q_stride,
+                                      limits[most], norm, totals_at)  # fmt: skip
+                    j += SWEEP_LANES
+                    k = most
+                    while near != NONE:  # what is not within a limit is not within smaller ones
+                        found[row, k] += count_bits(near)
+                        if k == 0:
+                            break
+                        k -= 1
+                        near &= within_limit(totals_at, limits[k])

@@ -102,6 +102,18 @@ def sweep_near(typingctx: TypingContext, dims: NumbaType, base: NumbaType, strid
 
 
 @intrinsic
+def within_limit(typingctx: TypingContext, totals: NumbaType, limit: NumbaType) -> Intrinsic:
+    """Mask of those of 16 float64 at an address that are at most a limit."""
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        at, limit = args
+        return bits(builder, builder.fcmp_ordered("<=", load(builder, at, _NUMBERS, 8),
+                                                  splat(builder, limit, _NUMBERS)))  # fmt: skip
+
+    return types.uint64(types.int64, types.float64), codegen
+
+
+@intrinsic
 def sweep_write(typingctx: TypingContext, mask: NumbaType, j: NumbaType, order: NumbaType, mine: NumbaType,
                 names: NumbaType, name: NumbaType, turn: NumbaType, left: NumbaType,
                 right: NumbaType) -> Intrinsic:  # fmt: skip

@@ -77,6 +77,22 @@ class OneSided(Protocol):
 
 
 @runtime_checkable
+class Tallying(Protocol):
+    """The functions of one that may count pairs within several limits without keeping any."""
+
+    def tallies(self, layout: Layout) -> bool:
+        """Tell whether it does so for a layout."""
+
+    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, same: bool, by_row: bool,
+              q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
+        """Add up the pairs within each of some ascending limits: see `Joiner.tally`.
+
+        `by_row`: of each place (places, limits) of both sides, which are one array if `same`; else of all
+        pairs in the first array (1, limits).
+        """
+
+
+@runtime_checkable
 class ManyAtOnce(Protocol):
     """The functions of one that need not find each pair to tell what pairs connect: else `one_by_one` does.
 

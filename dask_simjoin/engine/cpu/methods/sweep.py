@@ -216,6 +216,24 @@ def _add_up(q: Index, d: Index, layout: SweepLayout, same: bool, counts: tuple[n
     pairs(q, d, layout, same, names, Shown(add), False)
 
 
+def tallies(layout: SweepLayout) -> bool:
+    return layout.dims is None
+
+
+def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, same: bool, by_row: bool,
+          q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
+    half = same and not by_row  # as with counts: else each pair is met from both of its points
+    sides = ((q, d, q_found),) if same or not by_row else ((q, d, q_found), (d, q, d_found))
+    for one, other, found in sides:
+        offsets, most, at = _swept(one, other, layout, half)
+        sweep.tally(
+            layout.swept, one["cols"], one["keys"], one["starts"], other["cols"], other["keys"],
+            other["starts"], offsets, most, limits, kind_of(layout.norm), half, by_row, found, at,
+        )  # fmt: skip
+    if same and by_row:
+        q_found -= 1  # which itself is near
+
+
 def work(q: Index, d: Index, layout: SweepLayout, same: bool) -> np.ndarray:
     return np.ones(1)  # a row of the grid meets those around it, wherever it is
 

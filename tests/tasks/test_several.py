@@ -1,0 +1,130 @@
+"""Numbers within several distances are those within each of them alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dask_simjoin  # noqa: F401  registers the accessor
+from dask_simjoin.engine.methods import METHODS
+from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.metrics import make_metric
+from tests.support.oracle import totals
+from tests.support.points import Case, cases, frame_of
+from tests.support.profiles import examples
+
+
+def several(case: Case, rng: np.random.Generator) -> list[float]:
+    """Distances that rows have, those next to them, and 0; in no order, some twice."""
+    eps = case.eps
+    near = [eps, math.nextafter(eps, math.inf), max(0.0, math.nextafter(eps, 0.0)), eps / 2, 0.0, eps]
+    return rng.permutation(near)[: rng.integers(1, 7)].tolist()
+
+
+def check(x: np.ndarray, eps: list[float], metric: str = "euclidean", **options: Any) -> None:
+    frame, kind = frame_of(x), make_metric(metric, 2)
+    away = totals(np.asarray(x, float), np.asarray(x, float), metric)
+    near = [(away <= kind.threshold(one)) & ~np.eye(len(x), dtype=bool) for one in eps]
+    found = frame.simjoin.count_pairs(eps, metric=metric, **options)
+    assert found.index.tolist() == eps and found.dtype == np.int64
+    assert found.tolist() == [int(some.sum()) // 2 for some in near]
+    once = sorted(set(eps), reverse=True)
+    counts = frame.simjoin.neighbor_counts(tuple(once), metric=metric, **options)
+    assert counts.columns.tolist() == once and counts.index.equals(frame.index)
+    for one in once:
+        assert counts[one].tolist() == near[eps.index(one)].sum(axis=1).tolist()
+
+
+@settings(max_examples=examples(150))
+@given(cases(max_dims=12, max_points=120), st.sampled_from(["auto", "auto", *METHODS]), st.integers(0, 99))
+def test_any_points_and_method(case: Case, method: str, seed: int) -> None:
+    most = METHODS[method].max_dims if method in METHODS else None
+    if most is not None and case.x.shape[1] > most:
+        method = "auto"
+    check(case.x, several(case, np.random.default_rng(seed)), method=method)
+
+
+@settings(max_examples=examples(60))
+@given(cases(max_dims=4, max_points=80), st.sampled_from(["manhattan", "chebyshev"]), st.integers(0, 99))
+def test_other_metrics(case: Case, metric: str, seed: int) -> None:
+    check(case.x, several(case, np.random.default_rng(seed)), metric)
+
+
+@pytest.mark.parametrize("dims", [2, 6])
+@pytest.mark.parametrize("partitioning", ["entity", "spatial", "replicated"])
+def test_dask(dims: int, partitioning: str) -> None:
+    x = np.random.default_rng(dims).integers(0, 30, (600, dims)) / 10
+    frame = frame_of(x).set_index(np.arange(600)[::-1])
+    lazy = dd.from_pandas(frame, npartitions=4, sort=False)
+    eps = [0.3, 0.0, 0.1, 0.3, 0.2]
+    how = {"partitioning": partitioning, "blocksize": None if partitioning == "replicated" else "4 kB"}
+    for more in ({}, {"pairs": "both", "include_self": True}):
+        found = lazy.simjoin.count_pairs(eps, **how, **more)
+        assert (found.name, found.index.name, found.npartitions) == ("pairs", "eps", 1)
+        expected = [frame.simjoin.count_pairs(one, **more) for one in eps]
+        pd.testing.assert_series_equal(
+            found.compute(scheduler="sync"),
+            pd.Series(expected, pd.Index(eps, name="eps"), name="pairs"),
+        )
+    counts = lazy.simjoin.neighbor_counts(np.array(eps[1:]), **how)
+    whole = counts.compute(scheduler="sync")
+    pd.testing.assert_frame_equal(whole, frame.simjoin.neighbor_counts(eps[1:]))
+    for one in eps[1:]:
+        alone = frame.simjoin.neighbor_counts(one).rename(one)
+        pd.testing.assert_series_equal(counts[one].compute(scheduler="sync"), alone)
+    # values of rows go beside them, and through filters
+    beside = lazy.assign(n=counts[0.2])
+    assert beside[beside.n > 1].compute(scheduler="sync").n.tolist() == whole[0.2][whole[0.2] > 1].tolist()
+
+
+def test_rows_that_are_left_out_and_frames_of_none() -> None:
+    frame = pd.DataFrame({"x": [0.0, np.nan, 1.0, 3.0]}, index=list("abcd"))
+    counts = frame.simjoin.neighbor_counts([1.0, 3.0], dropna=True)
+    assert counts.index.tolist() == ["a", "c", "d"] and counts.to_numpy().tolist() == [[1, 2], [1, 2], [0, 2]]
+    none = frame.iloc[:0]
+    assert none.simjoin.count_pairs([1.0, 2.0]).tolist() == [0, 0]
+    assert none.simjoin.neighbor_counts([1.0, 2.0]).shape == (0, 2)
+    lazy = dd.from_pandas(none, npartitions=1)
+    assert lazy.simjoin.count_pairs([1.0, 2.0]).compute(scheduler="sync").tolist() == [0, 0]
+    assert lazy.simjoin.neighbor_counts([1.0, 2.0]).compute(scheduler="sync").shape == (0, 2)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_histogram_may_go_as_far_as_rows_are_apart() -> None:
+    frame = frame_of(np.random.default_rng(0).uniform(size=(600, 2)))
+    assert frame.simjoin.count_pairs([0.1, 2.0]).tolist()[1] == 600 * 599 // 2
+
+
+@pytest.mark.parametrize(
+    ("eps", "kind", "message"),
+    [
+        ([], OptionError, "at least one"),
+        ([0.1, -1.0], OptionError, r"eps\[1\]=-1.0"),
+        ([math.inf], OptionError, r"eps\[0\]=inf"),
+        ([0.1, "x"], OptionTypeError, r"eps\[1\]='x'"),
+        ([[0.1]], OptionTypeError, r"eps\[0\]=\[0.1\]"),
+        (np.ones((2, 2)), OptionTypeError, "2 dimensions"),
+        ({0.2, 0.1}, OptionTypeError, r"no order.*eps=\[0.1, 0.2\]"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["count_pairs", "neighbor_counts"])
+def test_wrong_distances(verb: str, eps: Any, kind: type[Exception], message: str) -> None:
+    frame = pd.DataFrame({"x": [0.0, 1.0]})
+    with pytest.raises(kind, match=message):
+        getattr(frame.simjoin, verb)(eps)
+
+
+def test_where_one_distance_is_meant() -> None:
+    frame = pd.DataFrame({"x": [0.0, 1.0]})
+    with pytest.raises(OptionError, match=r"0\.5 more than once"):
+        frame.simjoin.neighbor_counts([0.5, 1.0, 0.5])
+    assert frame.simjoin.count_pairs(np.float32(1.0)) == frame.simjoin.count_pairs(np.array(1.0).item()) == 1
+    with pytest.raises(OptionTypeError, match="not a number"):
+        frame.simjoin.self_join([0.5, 1.0])
