@@ -60,7 +60,7 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
         Or an object of `dask_simjoin.methods`.
         The engine: a row sweep over an eps-grid for up to 4 dimensions, or tiles for any
         number; on GPUs tiles.  For comparison "grid": the grid joins of two papers,
-        "nested_loop": each row with each, "zorder": lists in Z-order, and, on CPUs, "kmeans":
+        "nested_loop": each row with each, "zorder": lists in Z-order, and "kmeans":
         clusters with windows at their borders; as an object it takes options, such as
         ``methods.Grid(indexed=4)``.  All give the same pairs.
     partitioning : {"auto", "entity", "spatial", "replicated"}

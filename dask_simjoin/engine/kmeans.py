@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dask_simjoin.engine.asked import check_one_of, check_whole
+from dask_simjoin.engine.asked import check_batches, check_one_of, check_whole
 
 WINDOWS = ("one-sided", "two-sided", "thesis")
 INNER = ("tiles", "nested_loop")
@@ -37,7 +37,10 @@ class KMeans:
         same with all of `eps`, as published. Between two chunks or tables rows of the left one are copied,
         within `eps`.
     inner : {"tiles", "nested_loop"}
-        How the rows of a cluster are joined: by tiles in kd order, or by blocks in a rotation as there.
+        How the rows of a cluster are joined: by tiles in kd order, or all with all; on CPUs that is by blocks
+        in a rotation, as there.
+    precision, buffer, batches, streams, sample
+        On GPUs: what they are of `NestedLoop`.
 
     Notes
     -----
@@ -54,7 +57,10 @@ class KMeans:
     0     0      1
     """
 
-    modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.methods.kmeans"}
+    modules: ClassVar[Mapping[str, str]] = {
+        "pandas": "dask_simjoin.engine.cpu.methods.kmeans",
+        "cudf": "dask_simjoin.engine.gpu.methods.kmeans",
+    }
     max_dims: ClassVar[int | None] = None
 
     clusters: int | str = "auto"
@@ -62,6 +68,11 @@ class KMeans:
     seed: int = 0
     windows: str = "one-sided"
     inner: str = "tiles"
+    precision: str = "float32"
+    buffer: int = 10**8
+    batches: int = 3
+    streams: int = 3
+    sample: float = 0.01
 
     def __post_init__(self) -> None:
         if self.clusters != "auto":
@@ -70,6 +81,12 @@ class KMeans:
         check_whole("KMeans", "seed", self.seed, 0, 2**63 - 1)
         check_one_of("KMeans", "windows", self.windows, WINDOWS)
         check_one_of("KMeans", "inner", self.inner, INNER)
+        check_batches("KMeans", self)
+
+    @property
+    def order(self) -> str:
+        """How batches are cut: strided, so that each has some of each cluster."""
+        return "given"
 
     def is_best(self, dims: int) -> bool:
         """Tell that "auto" never takes it: the product's own methods are faster."""

@@ -17,6 +17,7 @@ HOST = r"""
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -39,7 +40,7 @@ static std::vector<Fiber> fibers;
 static std::vector<Warp> warps;
 static ucontext_t host;
 static jmp_buf host_here;
-static unsigned at_barrier, barrier_turn, any_at_barrier, current;
+static unsigned at_barrier, barrier_turn, current;
 static void (*body)();
 
 static void leave() { if (!_setjmp(fibers[current].here)) _longjmp(host_here, 1); }
@@ -83,6 +84,15 @@ static unsigned long long* exchange(unsigned mask, unsigned long long value) {
     while (turn == warp.turn) { leave(); threadIdx.x = current; }
     return warp.slots[turn & 1];
 }
+static int any_held[2];
+static int __syncthreads_or(int held) {
+    const unsigned turn = barrier_turn & 1;
+    if (held) any_held[turn] = 1;
+    __syncthreads();
+    const int found = any_held[turn];
+    any_held[turn ^ 1] = 0;
+    return found;
+}
 static void __syncwarp(unsigned mask = ~0u) { exchange(mask, 0); }
 static unsigned __ballot_sync(unsigned mask, bool held) {
     unsigned long long* all = exchange(mask, held);
@@ -102,6 +112,15 @@ template <class T> T max(T a, T b) { return a > b ? a : b; }
 static int __popc(unsigned a) { return __builtin_popcount(a); }
 static int __ffs(int a) { return __builtin_ffs(a); }
 template <class T> T atomicAdd(T* at, T more) { T old = *at; *at += more; return old; }
+static int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
+static int __ffsll(unsigned long long a) { return __builtin_ffsll(a); }
+static double __longlong_as_double(long long a) { double b; memcpy(&b, &a, 8); return b; }
+static double __dadd_rn(double a, double b) { return a + b; }
+static double __dsub_rn(double a, double b) { return a - b; }
+static double __dmul_rn(double a, double b) { return a * b; }
+template <class T> T atomicOr(T* at, T other) { T old = *at; *at |= other; return old; }
+template <class T> T atomicMin(T* at, T other) { T old = *at; if (other < old) *at = other; return old; }
+template <class T> T atomicCAS(T* at, T was, T now) { T old = *at; if (old == was) *at = now; return old; }
 template <class T> T atomicXor(T* at, T other) { T old = *at; *at ^= other; return old; }
 
 static void** given;

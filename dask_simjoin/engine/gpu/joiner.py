@@ -55,7 +55,8 @@ class GpuJoiner:
                variance: np.ndarray, threshold: float, norm: Norm = 2,
                drawn: Drawn | None = None) -> GpuLayout:  # fmt: skip
         name = choose(method, len(lower), LIBRARY)
-        return method_of(name).layout(options_of(method, name), lower, upper, mean, variance, threshold, norm)
+        options = options_of(method, name)
+        return method_of(name).layout(options, lower, upper, mean, variance, threshold, norm, drawn)
 
     def build(self, x: Array, layout: GpuLayout | NearestDeviceLayout, threads: int = 1) -> Index:
         with self._lock:

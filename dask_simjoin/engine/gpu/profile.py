@@ -9,10 +9,12 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.engine.gpu.methods import kmeans
 from dask_simjoin.engine.gpu.methods.flow import TOLD, estimate, flow, found_by
 from dask_simjoin.engine.gpu.methods.grid import Launch
 from dask_simjoin.engine.gpu.methods.method import GpuLayout
 from dask_simjoin.engine.gpu.pairs import method_of
+from dask_simjoin.engine.index.clusters import KMeansLayout
 from dask_simjoin.engine.index.grid import GridLayout
 from dask_simjoin.engine.index.grid_batches import Batch
 from dask_simjoin.engine.index.grid_model import facts
@@ -57,6 +59,8 @@ class GpuProfiler:
             numbers = _any(index, layout, steps)
         if isinstance(layout, NestedLayout):
             numbers |= compared(len(x), layout.dims)
+        if isinstance(layout, KMeansLayout):
+            numbers |= kmeans.tell(index, layout)
         numbers["selectivity"] = 2 * numbers["pairs"] / len(x)
         return Counters(numbers | compared_ratio(numbers, len(x)), steps.seconds)
 

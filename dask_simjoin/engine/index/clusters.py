@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.kmeans import KMeans
 from dask_simjoin.metrics.norms import Norm
@@ -77,9 +78,12 @@ class KMeansLayout:
         The centres, float64, one after the other: see `centres`.
     windows : Windows
     tiles : object
-        The layout by which a cluster's rows are joined, if by tiles.
+        The layout by which a cluster's rows are joined, if by tiles; on GPUs the dimensions by which they are
+        put in order.
     norm : int or float
         Of the totals that the decision compares.
+    bounds : Bounds or None
+        Of the float32 filter, where there is one: on GPUs.
     """
 
     threshold: float
@@ -89,6 +93,7 @@ class KMeansLayout:
     windows: Windows
     tiles: object
     norm: Norm = 2
+    bounds: Bounds | None = None
 
     @property
     def centres(self) -> np.ndarray:

@@ -20,6 +20,8 @@ from dask_simjoin.engine.grid import Grid
 from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
 from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
 from dask_simjoin.engine.index.regions import make_regions
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.kmeans import KMeans
 from dask_simjoin.engine.nested import NestedLoop
 from dask_simjoin.engine.zorder import ZOrder
 from tests.support.oracle import brute_force, squared_distances
@@ -79,11 +81,13 @@ def main(dimensions: list[int]) -> None:
             NestedLoop(schedule="triangle"),
             ZOrder(),
             ZOrder(walk="half", words=2),
+            KMeans(clusters=9),
+            KMeans(clusters=70, windows="two-sided", inner="nested_loop"),
         )
         grids = Grid(buffer=1000), Grid.plain(), Grid.gpu_join(2), Grid(order="workload")
         for options in (*grids, *seeds):
             m = x.min(0), x.max(0), x.mean(0), x.var(0)
-            grid = JOINER.layout(options, *m, eps * eps)
+            grid = JOINER.layout(options, *m, eps * eps, 2, Drawn(x, x, len(x)))
             whole, few = JOINER.build(cupy.asarray(x), grid), JOINER.build(cupy.asarray(x[:500]), grid)
             pairs = JOINER.pairs(whole, whole, grid, same=True, distance=cupy.sqrt)
             assert set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)) == expected

@@ -74,6 +74,15 @@ def variants(name):
             {"DIMS": d, "EXACT": 1, "COUNTING": 0} | keys[0] | norm
             for d, norm in itertools.product((2, 17), NORMS)
         ]
+    if name == "clusters":
+        return [
+            {"DIMS": d, "EXACT": 1} | norm for d, norm in itertools.product((1, 9, 200, 2048), ({}, *NORMS))
+        ]
+    if name == "members":
+        every = [*itertools.product(DIMS, (0, 1), (0, 1), PURPOSES)]
+        every += [*itertools.product((2, 17), (0, 1), (0, 1), SINKS)]
+        every += [(d, 1, 1, norm | PURPOSES[0]) for d, norm in itertools.product((2, 17), NORMS)]
+        return [{"DIMS": d, "EXACT": e, "BOXES": b} | rest for d, e, b, rest in every]
     if name == "tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]

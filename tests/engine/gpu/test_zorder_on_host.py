@@ -9,7 +9,7 @@ import pytest
 from dask_simjoin.engine.gpu.methods.method import Sink
 from dask_simjoin.engine.zorder import OUTPUTS, WALKS, ZOrder
 from dask_simjoin.planning.statistics.moments import moments
-from tests.engine.gpu.test_grid_on_host import found_of, laid_out
+from tests.engine.gpu.test_grid_on_host import assert_ties, found_of, laid_out
 from tests.support import host_gpu
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import a_distance, make_points
@@ -77,11 +77,4 @@ def test_sinks_tie_what_pairs_tie(device, walk):
     index = zorder.build(cupy.asarray(x), layout)
     parent, every = cupy.asarray(np.arange(150, dtype=np.int32)), cupy.ones(150, bool)
     zorder.pass_to(Sink.LINK, index, index, layout, [every, every, parent, 0], same=True)
-    sets = list(range(150))
-    for a, b in sorted(brute_force(x, 0.1)):
-        one, other = sets[a], sets[b]
-        sets = [min(one, other) if s in (one, other) else s for s in sets]
-    for i in range(150):
-        while parent[i] != parent[parent[i]]:
-            parent[i] = parent[parent[i]]
-    assert parent.tolist() == sets
+    assert_ties(parent, brute_force(x, 0.1))

@@ -14,6 +14,8 @@ SHARED = {
     "grid": ("components.cuh",),
     "nested": ("components.cuh", "meet.cuh"),
     "zorder": ("components.cuh", "meet.cuh"),
+    "clusters": ("apart.cuh",),
+    "members": ("components.cuh", "meet.cuh", "apart.cuh"),
     "tensor": ("components.cuh", "tensor.cuh", "staged.cuh", "blocks.cuh", "near.cuh"),
     "tensor_wide": ("components.cuh", "tensor.cuh", "staged.cuh", "blocks.cuh", "near.cuh", "ring.cuh"),
     "finish": (),

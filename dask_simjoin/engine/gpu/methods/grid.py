@@ -15,6 +15,7 @@ from dask_simjoin.engine.grid import PATTERNS, Grid
 from dask_simjoin.engine.index import grid
 from dask_simjoin.engine.index.grid import GridLayout, make_grid_layout
 from dask_simjoin.engine.index.grid_batches import Batch
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.metrics.types import Array, Index
@@ -99,7 +100,7 @@ class Launch:
 
 
 def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm) -> GridLayout:  # fmt: skip
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> GridLayout:  # fmt: skip
     bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
     return make_grid_layout(options, lower, upper, variance, threshold, norm, bounds)
 

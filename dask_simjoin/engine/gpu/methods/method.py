@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout, Rows
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Array, Index
@@ -57,10 +58,12 @@ class GpuMethod(Protocol):
     """
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-               variance: np.ndarray, threshold: float, norm: Norm) -> GpuLayout:  # fmt: skip
+               variance: np.ndarray, threshold: float, norm: Norm,
+               drawn: Drawn | None = None) -> GpuLayout:  # fmt: skip
         """Choose how to index all chunks, from moments (d,) of all points and the decision.
 
-        `options`: the method as an object, of the class that `METHODS` has.
+        `options`: the method as an object, of the class that `METHODS` has; `drawn`: some points, on the
+        host.
         """
 
     def build(self, x: Array, layout: GpuLayout) -> Index:

@@ -13,6 +13,7 @@ from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.methods.one_kernel import OneKernel, bounds_for, filtered, limits
 from dask_simjoin.engine.index.grid_batches import Batch
 from dask_simjoin.engine.index.nested import NestedLayout
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.nested import NestedLoop
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Norm
@@ -61,7 +62,8 @@ class Launch:
 
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-           variance: np.ndarray, threshold: float, norm: Norm) -> NestedLayout:  # fmt: skip
+           variance: np.ndarray, threshold: float, norm: Norm,
+           drawn: Drawn | None = None) -> NestedLayout:  # fmt: skip
     bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
     return NestedLayout(threshold, options, len(lower), norm, bounds)
 

@@ -16,6 +16,7 @@ from dask_simjoin.engine.gpu.kernels.sources import FANOUT, MIXED, norm_constant
 from dask_simjoin.engine.gpu.methods.method import Found, Sink
 from dask_simjoin.engine.index import gpu as device
 from dask_simjoin.engine.index.gpu import ENGINES, DeviceLayout, make_device_layout
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.methods import Tiles
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.errors import UnsupportedFrameError
@@ -139,7 +140,7 @@ def _program(layout: DeviceLayout, counting: bool, **sink: int) -> tuple[load.Pr
 
 
 def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm) -> DeviceLayout:  # fmt: skip
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> DeviceLayout:  # fmt: skip
     # of this process's GPU; all of a cluster's are taken to be alike
     shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)

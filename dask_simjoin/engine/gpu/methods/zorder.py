@@ -14,6 +14,7 @@ from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.methods.method import Found
 from dask_simjoin.engine.gpu.methods.one_kernel import OneKernel, bounds_for, filtered, is_none, limits
 from dask_simjoin.engine.index.grid_batches import Batch
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.zorder import ZOrderLayout, make_zorder_layout
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.engine.zorder import ZOrder
@@ -157,7 +158,7 @@ class Launch:
 
 
 def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm) -> ZOrderLayout:  # fmt: skip
+           threshold: float, norm: Norm, drawn: Drawn | None = None) -> ZOrderLayout:  # fmt: skip
     bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
     return replace(make_zorder_layout(options, lower, upper, variance, threshold, norm), bounds=bounds)
 

@@ -1,0 +1,56 @@
+// What SIDE rows and SIDE others are apart, all with all: each thread sums up EACH by EACH totals, in the order of the
+// columns, of values that the block puts side by side in shared memory, DEPTH columns at a time.
+
+#define SIDE 64
+#define EACH 4
+#define LANES (SIDE / EACH)
+#define THREADS (LANES * LANES)
+#define DEPTH (DIMS < 16 ? DIMS : 16)
+
+typedef long long i64;
+
+// A thread's totals are of rows `row_of(r)` and others `other_of(g)`, of the SIDE ones.
+__device__ __forceinline__ int row_of(int r) { return threadIdx.x / LANES * EACH + r; }
+__device__ __forceinline__ int other_of(int g) { return threadIdx.x % LANES + LANES * g; }
+
+// `row(r, k)`, `other(r, k)`: values; `difference(a, b)`: what is summed.  With STOP a block leaves off once no total
+// is within `most`: terms are not negative, however they are rounded, and beyond it a total stays so.
+template <bool STOP, class Row, class Other, class Difference>
+__device__ __forceinline__ void sum_up(const Row& row, const Other& other, const Difference& difference, real most,
+                                       real (&sum)[EACH][EACH]) {
+    __shared__ real s_row[DEPTH][SIDE + 1], s_other[DEPTH][SIDE + 1];
+#pragma unroll
+    for (int r = 0; r < EACH; r++)
+#pragma unroll
+        for (int g = 0; g < EACH; g++) sum[r][g] = 0;
+    for (int k0 = 0; k0 < DIMS; k0 += DEPTH) {
+        if (STOP && k0) {
+            bool open = false;
+#pragma unroll
+            for (int r = 0; r < EACH; r++)
+#pragma unroll
+                for (int g = 0; g < EACH; g++) open = open || sum[r][g] <= most;
+            if (!__syncthreads_or(open)) break;
+        } else {
+            __syncthreads();  // all are done with the values before
+        }
+        for (int c = threadIdx.x; c < DEPTH * SIDE; c += THREADS) {
+            const int k = c % DEPTH, r = c / DEPTH;
+            s_row[k][r] = k0 + k < DIMS ? row(r, k0 + k) : (real)0;
+            s_other[k][r] = k0 + k < DIMS ? other(r, k0 + k) : (real)0;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {  // beyond the last column nothing is added
+            real mine[EACH], theirs[EACH];
+#pragma unroll
+            for (int r = 0; r < EACH; r++) mine[r] = s_row[k][row_of(r)];
+#pragma unroll
+            for (int g = 0; g < EACH; g++) theirs[g] = s_other[k][other_of(g)];
+#pragma unroll
+            for (int r = 0; r < EACH; r++)
+#pragma unroll
+                for (int g = 0; g < EACH; g++) sum[r][g] = add_term(sum[r][g], difference(mine[r], theirs[g]));
+        }
+    }
+}
