@@ -9,6 +9,7 @@ from dask_simjoin.api.compile_kernels import compile_kernels
 from dask_simjoin.api.counts import count_pairs, neighbor_counts
 from dask_simjoin.api.join import join
 from dask_simjoin.api.knn import k_distances, knn_join
+from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicated
 from dask_simjoin.api.neighbor_graph import neighbor_graph
 from dask_simjoin.api.plan import plan
 from dask_simjoin.api.profile import profile
@@ -27,10 +28,12 @@ __all__ = [
     "count_pairs",
     "count_set_pairs",
     "dbscan",
+    "drop_near_duplicates",
     "join",
     "k_distances",
     "knn_join",
     "methods",
+    "near_duplicated",
     "neighbor_counts",
     "neighbor_graph",
     "optics",

@@ -9,6 +9,7 @@ from typing import Any
 from dask_simjoin.api.counts import count_pairs, neighbor_counts
 from dask_simjoin.api.join import join
 from dask_simjoin.api.knn import k_distances, knn_join
+from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicated
 from dask_simjoin.api.neighbor_graph import neighbor_graph
 from dask_simjoin.api.plan import plan
 from dask_simjoin.api.profile import profile
@@ -17,6 +18,7 @@ from dask_simjoin.api.self_join import self_join
 from dask_simjoin.cluster.verbs import dbscan, optics
 from dask_simjoin.options import requests
 from dask_simjoin.options.groups import Coordinates
+from dask_simjoin.options.near_duplicates import NearDuplicated
 from dask_simjoin.sets import requests as sets
 from dask_simjoin.sets.reports import set_plan, set_profile
 from dask_simjoin.sets.verbs import count_set_pairs, set_join, set_neighbor_counts, set_self_join
@@ -51,6 +53,8 @@ VERBS = {
         Verb(requests.KnnJoin, knn_join),
         Verb(requests.NeighborCounts, neighbor_counts),
         Verb(requests.CountPairs, count_pairs),
+        Verb(NearDuplicated, near_duplicated),
+        Verb(NearDuplicated, drop_near_duplicates),
         Verb(requests.Dbscan, dbscan),
         Verb(requests.Optics, optics),
         Verb(requests.KDistances, k_distances),

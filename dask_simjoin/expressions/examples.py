@@ -19,7 +19,7 @@ PAIRS, EPS = "pairs", "eps"
 """Names of the Series of numbers of pairs within several distances, and of its index."""
 
 
-def series_example(meta: Frame, name: str, dtype: DType = np.int64) -> Series:
+def series_example(meta: Frame, name: str | None, dtype: DType = np.int64) -> Series:
     """An empty example of numbers of rows, with the frame's index."""
     return frames_for(meta).series(np.zeros(0, dtype), meta.index[:0], name)
 

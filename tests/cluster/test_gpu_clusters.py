@@ -207,3 +207,21 @@ def test_connected_components(text):
         found = computed(dask_simjoin.connected_components(lay(pairs, how)))
         assert found.id.tolist() == want.id.tolist()
         assert found.component.tolist() == want.component.tolist()
+
+
+@pytest.mark.parametrize("grouping", ["greedy", "connected"])
+@pytest.mark.parametrize("keep", ["first", "last", "v", False])
+def test_near_duplicates_are_those_of_pandas(keep, grouping):
+    rng = np.random.default_rng(7)
+    frame = frame_of(rng.uniform(size=(3000, 2))).assign(v=rng.integers(0, 9, 3000) / 2)
+    frame.loc[::11, "v"] = np.nan
+    how = {"keep": keep, "grouping": grouping, "on": ["c0", "c1"]}
+    want = frame.simjoin.near_duplicated(0.02, **how).tolist()
+    assert 0 < sum(want) < 3000
+    assert computed(lay(frame, "cudf").simjoin.near_duplicated(0.02, **how)).tolist() == want
+    for partitions, partitioning in WAYS[1:3]:
+        ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=partitions, sort=False)
+        cut = {"partitioning": partitioning, "blocksize": 400 * 64}
+        assert computed(ddf.simjoin.near_duplicated(0.02, **how, **cut)).tolist() == want
+        once = computed(ddf.simjoin.drop_near_duplicates(0.02, **how, **cut))
+        assert once.index.tolist() == np.flatnonzero(~np.array(want)).tolist()

@@ -33,6 +33,7 @@ VERBS = {
     "neighbor_counts": {"eps": 1.0},
     "count_pairs": {"eps": 1.0},
     "dbscan": {"eps": 1.0},
+    "near_duplicated": {"eps": 1.0},
     "optics": {"max_eps": 1.0},
     "k_distances": {"k": 2},
     "neighbor_graph": {"eps": 1.0},

@@ -12,12 +12,15 @@ import pandas as pd
 import dask_simjoin
 from dask_simjoin.metrics import make_metric
 from tests.support.density import labels_of_neighbours as labels_of
+from tests.support.duplicates import marked, order_of
 from tests.support.oracle import distances, totals
 from tests.support.random_frames import Draw
 from tests.support.random_optics import sklearn_optics
 from tests.support.random_sets import SET_VERBS, AskedSets, frame_of, wanted_counts
 
 METRICS = ["euclidean"] * 6 + ["sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"]
+
+GROUPINGS = ["greedy", "connected"]
 
 INEXACT = ("minkowski", "haversine")
 """Metrics whose distances, not whose pairs, may differ by a few units in the last place."""
@@ -195,7 +198,7 @@ class Verbs:
         )
         return Want("pairs", lazy, pd.DataFrame(columns))
 
-    def series(self, values: Any, name: str) -> pd.Series:
+    def series(self, values: Any, name: str | None) -> pd.Series:
         return pd.Series(values, self.one.frame.index[self.one.used], name=name)
 
     def neighbor_counts(self) -> Want:
@@ -237,6 +240,20 @@ class Verbs:
         lazy = self.one.lazy.simjoin.dbscan(self.eps, most, **self.how, **self.engine())
         labels = labels_of(self.near(self.one, self.one), most)
         return Want("aligned", lazy, self.series(labels, "label"))
+
+    def near_duplicated(self) -> Want:
+        one, draw = self.one, self.draw
+        keep, grouping = draw.one("keep", ["first", "last", "r", False]), draw.one("grouping", GROUPINGS)
+        lazy = one.lazy.simjoin.near_duplicated(
+            self.eps, keep=keep, grouping=grouping, **self.how, **self.engine()
+        )
+        near = self.near(one, one)
+        if keep is False:
+            return Want("aligned", lazy, self.series(near.sum(1) > 1, None))
+        values = one.frame["r"].to_numpy(float, na_value=math.nan)[one.used]
+        near |= np.eye(len(near), dtype=bool)
+        gone = np.array(marked(near, order_of(keep, len(near), values), grouping), bool)
+        return Want("aligned", lazy, self.series(gone, None))
 
     def k_distances(self) -> Want:
         k, rows = self.draw.one("k", [1, 2, 4]), len(self.one.x)
@@ -350,6 +367,6 @@ class Verbs:
 
 VERBS = [
     "self_join", "self_join", "self_join", "join", "join", "join", "knn_join", "knn_join", "neighbor_counts",
-    "neighbor_counts", "count_pairs", "dbscan", "dbscan", "k_distances", "neighbor_graph",
+    "neighbor_counts", "count_pairs", "dbscan", "dbscan", "near_duplicated", "k_distances", "neighbor_graph",
     "connected_components", "optics", *SET_VERBS,
 ]  # fmt: skip

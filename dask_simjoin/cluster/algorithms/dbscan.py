@@ -96,7 +96,7 @@ def join_components(library: str, *parts: Array) -> Array:
     return parent
 
 
-def _standing(within: Array, own: RowNumbers, forest: Edges) -> tuple[Array, Array, Array]:
+def standing(within: Array, own: RowNumbers, forest: Edges) -> tuple[Array, Array, Array]:
     """Tell rows that stand for clusters in a chunk: the first ones, and others with the first ones' numbers.
 
     Rows (n,) bool that come first in their clusters, rows that stand for a component whose cluster begins
@@ -151,7 +151,7 @@ def merge_edges(library: str, *parts: Edges) -> Edges:
 def begun_clusters(within: Array, own: RowNumbers, forest: Edges) -> Begun:
     """Find the clusters whose first rows are in a chunk; `forest`: the edges across all chunks."""
     xp = module_of(within)
-    first = _standing(within, own, forest)[0]
+    first = standing(within, own, forest)[0]
     rows = xp.flatnonzero(first)
     if not isinstance(own, int):
         return Begun(len(rows), xp.arange(len(rows)), own[rows])
@@ -177,7 +177,7 @@ def number_clusters(in_order: bool, *begun: Begun) -> Numbering:
 def label_cores(within: Array, own: RowNumbers, forest: Edges, numbering: Numbering) -> Array:
     """Label a chunk's core rows (n,), int64; others have -1.  `own`: numbers of its rows."""
     xp = module_of(within)
-    first, tied, elsewhere = _standing(within, own, forest)
+    first, tied, elsewhere = standing(within, own, forest)
     starts, firsts, numbers = numbering
     label = xp.full(len(within), -1, np.int64)
     if isinstance(own, int):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dask_simjoin.cluster.algorithms.dbscan import (
     begun_clusters,
@@ -25,6 +25,7 @@ from dask_simjoin.expressions.row_values import FoundByChunk
 from dask_simjoin.expressions.source import picked
 from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
 from dask_simjoin.expressions.work import chunk_ref, meeting_of
+from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.goal import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 
@@ -64,36 +65,14 @@ class ChunkLabels(LabelledExpr):
         steps = Steps("simjoin_dbscan", self.deterministic_token)
         add, spec = steps.add, self.operand("spec")
         every = range(len(plan.chunks))
-        refs = [chunk_ref(self.chunks, c) for c in every]
         samples = self.operand("min_samples")
         counts = add_counts(
             steps.layer, self.deterministic_token, self.chunks, plan, spec, set(every), samples - 1
         )
-
-        pieces = [
-            (b, i, j, (b, part[0]), meeting_of(self.chunks, i, j, spec, plan.layout, part))
-            for b, i, j, part in plan.pieces()
-        ]
-        found: list[list[TaskRef]] = [[] for _ in every]
-        for _, i, j, place, meeting in pieces:
-            if i == j:
-                found[i].append(add("within", place, components_within, meeting, TaskRef(counts[i]), samples))
-        for c in every:
-            if not found[c]:  # it has no points
-                alone = meeting_of(self.chunks, c, c, spec, plan.layout)
-                found[c].append(add("within", (c,), components_within, alone, 0, samples))
-        join = functools.partial(join_components, spec.library)
-        within = [
-            some[0] if len(some) == 1 else add("joined", c, join, *some) for c, some in enumerate(found)
-        ]
-        numbers = steps.row_numbers(plan, refs)
-        edges = [
-            add("across", place, edges_across, meeting, *(List(x[i], x[j]) for x in (within, numbers)))
-            for _, i, j, place, meeting in pieces
-            if i != j
-        ]
-        merge = functools.partial(merge_edges, spec.library)
-        forest = steps.merged("merge", merge, edges, MERGED)
+        connected = add_components(
+            steps, self.chunks, plan, spec, samples, {c: TaskRef(key) for c, key in counts.items()}
+        )
+        within, numbers, forest, pieces = connected
         begun = [add("begun", c, begun_clusters, within[c], numbers[c], forest) for c in every]
         numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, *begun)
         cores = [add("cores", c, label_cores, within[c], numbers[c], forest, numbering) for c in every]
@@ -104,3 +83,53 @@ class ChunkLabels(LabelledExpr):
             parts = (picked(some, side) for b, side, _ in met for some in low[b])
             steps.layer[(self._name, c)] = Task((self._name, c), final_labels, cores[c], *parts)
         return steps.layer
+
+
+class Connected(NamedTuple):
+    """Hold what connects the core rows of all chunks.
+
+    Attributes
+    ----------
+    within : list of TaskRef
+        The components of each chunk.
+    numbers : list
+        What its rows are numbered by.
+    forest : TaskRef
+        The edges across chunks.
+    pieces : list of tuple
+        Block pairs, or parts of them: their number, both chunks, what tells the part, and the meeting.
+    """
+
+    within: list[TaskRef]
+    numbers: list[int | TaskRef]
+    forest: TaskRef
+    pieces: list[tuple[int, int, int, tuple[int, int], Task]]
+
+
+def add_components(steps: Steps, chunks: Expr, plan: Plan, spec: JoinSpec, samples: int,
+                   counts: dict[int, TaskRef]) -> Connected:  # fmt: skip
+    """Connect core rows within chunks, and across them; `counts`: of neighbours, where there are any."""
+    add, every = steps.add, range(len(plan.chunks))
+    refs = [chunk_ref(chunks, c) for c in every]
+    pieces = [
+        (b, i, j, (b, part[0]), meeting_of(chunks, i, j, spec, plan.layout, part))
+        for b, i, j, part in plan.pieces()
+    ]
+    found: list[list[TaskRef]] = [[] for _ in every]
+    for _, i, j, place, meeting in pieces:
+        if i == j:
+            found[i].append(add("within", place, components_within, meeting, counts.get(i, 0), samples))
+    for c in every:
+        if not found[c]:  # it has no points
+            alone = meeting_of(chunks, c, c, spec, plan.layout)
+            found[c].append(add("within", (c,), components_within, alone, 0, samples))
+    join = functools.partial(join_components, spec.library)
+    within = [some[0] if len(some) == 1 else add("joined", c, join, *some) for c, some in enumerate(found)]
+    numbers = steps.row_numbers(plan, refs)
+    edges = [
+        add("across", place, edges_across, meeting, *(List(x[i], x[j]) for x in (within, numbers)))
+        for _, i, j, place, meeting in pieces
+        if i != j
+    ]
+    forest = steps.merged("merge", functools.partial(merge_edges, spec.library), edges, MERGED)
+    return Connected(within, numbers, forest, pieces)

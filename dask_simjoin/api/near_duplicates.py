@@ -1,0 +1,145 @@
+"""Find rows that are near others which stay, and leave them out."""
+
+from __future__ import annotations
+
+from dask.base import is_dask_collection
+
+from dask_simjoin.cluster.algorithms.components import no_edges
+from dask_simjoin.cluster.algorithms.dbscan import components_within
+from dask_simjoin.cluster.algorithms.greedy import stays_of_chunk
+from dask_simjoin.cluster.algorithms.group_best import best_rows, stays_of_groups
+from dask_simjoin.cluster.algorithms.preference import FIRST, order_of, preferences
+from dask_simjoin.cluster.expressions.duplicates import CONNECTED
+from dask_simjoin.cluster.expressions.duplicates import NearDuplicated as LazyMarks
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.expressions.dask_private import new_collection
+from dask_simjoin.expressions.examples import series_example
+from dask_simjoin.expressions.source import freeze
+from dask_simjoin.metrics.types import Array, Frame, Series
+from dask_simjoin.options.calls import verb
+from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.near_duplicates import NearDuplicated
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.goal import CLUSTERS
+from dask_simjoin.tasks.counts import count_block
+from dask_simjoin.tasks.fingerprints import kept_rows
+from dask_simjoin.tasks.meeting import Meeting, whole_meeting
+from dask_simjoin.tasks.whole import whole_chunk
+
+
+@verb(NearDuplicated)
+def near_duplicated(frame: Frame, asked: NearDuplicated) -> Series:
+    """Whether each row is near one that stays: as `pandas.DataFrame.duplicated`, for rows that are alike.
+
+    Parameters
+    ----------
+    eps : float
+        Largest distance of duplicates, as in `self_join`; 0 finds equal rows.
+    keep : {"first", "last", False} or column
+        Which row of near ones stays, and is False: the first in the frame, or the last; or the row with the
+        largest value in a column of numbers, the first of those with the same (rows without a value come
+        last). False: none, every row that is near another is True.
+    grouping : {"greedy", "connected"}
+        "greedy": rows are gone through in order, and one is a duplicate if a row that stays is within `eps`.
+        So no two rows that stay are near, and each duplicate is near one that stays. "connected": rows are
+        in one group if near rows connect them, and one row of each group stays. A chain of rows is one
+        group however long it is: a duplicate may be far from the row that stays. For ``eps=0``, and with
+        ``keep=False``, both are the same.
+    on, id, metric, p, dropna, method, partitioning, blocksize
+        As in `self_join`; `id` only says which column is no coordinate, and a column that `keep` names is
+        none either unless `on` names it. With "greedy", "auto" is "entity", which keeps the order of rows.
+
+    Returns
+    -------
+    Series
+        bool, with the frame's index and partitions; lazy if the frame is. Rows that `dropna` leaves out
+        have no entry.
+
+    Raises
+    ------
+    BudgetError
+        When planned: "greedy" in another order than that of a Dask DataFrame's chunks (`keep` names a
+        column, or chunks are spatial) chooses in one task, for which pairs are too many.
+
+    Notes
+    -----
+    The same for every partitioning. Neither grouping lists pairs, with the exception above. "greedy" gives
+    the lexicographically first maximal independent set of the graph of near rows: chunks are settled one
+    after the other, and rows that stay drop others from later chunks, side by side. "connected" is
+    `dbscan` with ``min_samples=1``, one row of each cluster, and is faster on many cores.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]})
+    >>> df.simjoin.near_duplicated(1.0).tolist()
+    [False, True, False, False]
+    >>> df.simjoin.near_duplicated(1.0, grouping="connected").tolist()
+    [False, True, True, False]
+    >>> df.assign(votes=[3, 8, 5, 0]).simjoin.near_duplicated(1.0, keep="votes").tolist()
+    [True, False, True, False]
+    """
+    meta = example_of(frame)
+    spec = asked.spec(meta)
+    example = series_example(meta, None)
+    if is_dask_collection(frame):
+        source = freeze(frame, spec.columns)
+        keep = False if asked.counted else asked.keep
+        return new_collection(LazyMarks(source.inner, source, spec, keep, asked.grouping, example)) != 0
+    chunk, plan = whole_chunk(frame, spec, CLUSTERS)
+    if not plan.meets:
+        return example != 0
+    meeting = whole_meeting(chunk, spec, plan.layout)
+    return frames_for(meta).series(_marks(meeting, asked), chunk["ids"], None)
+
+
+@verb(NearDuplicated)
+def drop_near_duplicates(frame: Frame, asked: NearDuplicated) -> Frame:
+    """The rows of a frame that are no near duplicates: as `pandas.DataFrame.drop_duplicates`.
+
+    Parameters are those of `near_duplicated`, which tells the rows; those that `dropna` leaves out are left
+    out here, too.
+
+    Returns
+    -------
+    DataFrame
+        With all columns, and the frame's index and partitions; lazy if the frame is.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0], "name": ["a", "b", "c", "d"]})
+    >>> df.simjoin.drop_near_duplicates(1.0)
+         x name
+    0  0.0    a
+    2  2.0    c
+    3  9.0    d
+    """
+    spec = asked.spec(example_of(frame))
+    marked = near_duplicated(frame, **{name: getattr(asked, name) for name in vars(asked)})
+    if not asked.dropna:
+        return frame[~marked]
+    if is_dask_collection(frame):
+        return frame.map_partitions(_staying, marked, spec, meta=frame._meta)
+    return _staying(frame, marked, spec)
+
+
+def _marks(meeting: Meeting, asked: NearDuplicated) -> Array:
+    """Mark the rows (n,) bool of the only chunk that there is."""
+    chunk, layout = meeting.q, meeting.layout
+    if asked.counted:
+        return count_block(meeting, enough=1)[0] > 0
+    if asked.grouping == CONNECTED:
+        within = components_within(meeting, 0, 1)
+        found = best_rows(within, 0, no_edges(meeting.xp), preferences(chunk, asked.keep, 0))
+        return ~stays_of_groups(found, len(within), found.candidates)
+    order = None if asked.keep == FIRST else order_of(preferences(chunk, asked.keep, 0))
+    return ~stays_of_chunk(chunk, layout, order)
+
+
+def _staying(frame: Frame, marked: Series, spec: JoinSpec) -> Frame:
+    """Take the rows of a partition that stay, of which some have no mark."""
+    kept = kept_rows(frame, spec)
+    return (frame if kept is None else frame[kept])[(~marked).to_numpy()]

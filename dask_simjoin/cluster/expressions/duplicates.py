@@ -1,0 +1,206 @@
+"""Make the expressions of lazy marks of near duplicates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from dask.utils import format_bytes
+
+from dask_simjoin.cluster.algorithms.forest import numbers_of_rows
+from dask_simjoin.cluster.algorithms.greedy import (
+    near_standing,
+    pairs_of_block,
+    standing_rows,
+    stays_of_all,
+    stays_of_chunk,
+)
+from dask_simjoin.cluster.algorithms.group_best import best_rows, merge_candidates, stays_of_groups
+from dask_simjoin.cluster.algorithms.preference import FIRST, LAST, order_of, preferences
+from dask_simjoin.cluster.expressions.dbscan import add_components
+from dask_simjoin.engine.base import joiner_for
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.errors import BudgetError
+from dask_simjoin.expressions.aligned import add_counts
+from dask_simjoin.expressions.base import LabelledExpr
+from dask_simjoin.expressions.chunks import Chunks
+from dask_simjoin.expressions.dask_private import Expr, List, Task, TaskRef
+from dask_simjoin.expressions.row_values import FoundByChunk
+from dask_simjoin.expressions.source import pick
+from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
+from dask_simjoin.expressions.work import chunk_ref, meeting_of
+from dask_simjoin.metrics.types import Array
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.goal import CLUSTERS
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.resources import resources
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.fingerprints import Groups
+
+PAIR_BYTES, ROW_BYTES = 64, 80
+"""Of a pair and of a row, where one task chooses among the rows of all chunks."""
+
+CONNECTED = "connected"
+
+
+class NearDuplicated(FoundByChunk):
+    """Stand for marks of rows that are near others before they are planned."""
+
+    _label = "simjoin_near_duplicated"
+    _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
+    _goal = replace(CLUSTERS, result_bytes_per_row=48, single_home=True, joins=2)
+
+    @property
+    def _groups(self) -> Groups:
+        spec = self.operand("spec")
+        return (spec.on, spec.keep) if spec.keep else (spec.on,)
+
+    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
+        spec, keep = self.operand("spec"), self.operand("keep")
+        common = chunks, plan, spec, keep
+        if keep is False:
+            return MarksOfAllNear(*common)
+        if self.operand("grouping") == CONNECTED:
+            return GroupMarks(*common)
+        if len(plan.chunks) == 1 or (keep in (FIRST, LAST) and plan.counted.in_frame_order):
+            return MarksInOrder(*common)
+        check_pairs(plan, keep, spec.asked, resources(spec.library))
+        return MarksTogether(*common)
+
+
+class _Marks(LabelledExpr):
+    """Mark the rows of each chunk that do not stay: 1, others 0."""
+
+    _parameters = ["chunks", "plan", "spec", "keep"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").chunks) + 1)
+
+    def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[TaskRef]:
+        """Add tasks that tell which rows of each chunk stay."""
+        raise NotImplementedError
+
+    def _layer(self) -> dict[Any, Any]:
+        steps = Steps("simjoin_duplicates", self.deterministic_token)
+        refs = [chunk_ref(self.chunks, c) for c in range(len(self.operand("plan").chunks))]
+        for c, stay in enumerate(self._stays(steps, refs)):
+            steps.layer[(self._name, c)] = Task((self._name, c), marks, stay)
+        return steps.layer
+
+
+class MarksInOrder(_Marks):
+    """Choose rows chunk by chunk, in the order of the frame: those that stay drop others of later chunks."""
+
+    _label = "simjoin_duplicates_in_order"
+
+    def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[TaskRef]:
+        plan: Plan = self.operand("plan")
+        keep, add, layout = self.operand("keep"), steps.add, plan.layout
+        order = list(range(len(refs)))[:: -1 if keep == LAST else 1]
+        near: list[list[TaskRef]] = [[] for _ in refs]
+        found: dict[int, TaskRef] = {}
+        for c in order:
+            first = None if keep == FIRST else add("order", c, _order, refs[c], keep)
+            found[c] = add("stay", c, stays_of_chunk, refs[c], layout, first, *near[c])
+            later = [d for _, _, d in blocks_of_chunks(plan)[c] if d != c and d not in found]
+            if later:
+                stand = add("stand", c, standing_rows, refs[c], layout, found[c])
+            for d in later:
+                near[d].append(add("near", (c, d), near_standing, stand, refs[d], layout))
+        return [found[c] for c in range(len(refs))]
+
+
+class MarksTogether(_Marks):
+    """Choose rows in one task that is told all pairs, where their order is not that of the chunks."""
+
+    _label = "simjoin_duplicates_together"
+
+    def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[TaskRef]:
+        plan: Plan = self.operand("plan")
+        spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
+        own = steps.row_numbers(plan, refs)
+        numbers = [add("rows", c, numbers_of_rows, ref, own[c]) for c, ref in enumerate(refs)]
+        keys = [add("keys", c, _host_keys, ref, keep, own[c]) for c, ref in enumerate(refs)]
+        pairs = [
+            add(
+                "pairs", (b, part[0]), pairs_of_block,
+                meeting_of(self.chunks, i, j, spec, plan.layout, part), List(own[i], own[j]),
+            )
+            for b, i, j, part in plan.pieces()
+        ]  # fmt: skip
+        whole = add("choose", 0, stays_of_all, spec.library, List(*numbers), List(*keys), *pairs)
+        return [add("stay", c, pick, whole, c) for c in range(len(refs))]
+
+
+class GroupMarks(_Marks):
+    """Choose one row of each group of rows that near ones connect."""
+
+    _label = "simjoin_duplicates_of_groups"
+
+    def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[TaskRef]:
+        plan: Plan = self.operand("plan")
+        spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
+        within, own, forest, _ = add_components(steps, self.chunks, plan, spec, 1, {})
+        keys = [add("keys", c, preferences, ref, keep, own[c]) for c, ref in enumerate(refs)]
+        best = [add("best", c, best_rows, within[c], own[c], forest, keys[c]) for c in range(len(refs))]
+        told = [add("told", c, pick, some, 2) for c, some in enumerate(best)]
+        winners = steps.merged("winners", merge_candidates, told)
+        return [add("stay", c, _stays_of_groups, best[c], ref, winners) for c, ref in enumerate(refs)]
+
+
+class MarksOfAllNear(LabelledExpr):
+    """Mark the rows of each chunk that are near any other: 1, others 0."""
+
+    _label = "simjoin_duplicates_all"
+    _parameters = ["chunks", "plan", "spec", "keep"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").chunks) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        layer: dict[Any, Any] = {}
+        every = set(range(len(plan.chunks)))
+        spec = self.operand("spec")
+        counts = add_counts(layer, self.deterministic_token, self.chunks, plan, spec, every, 1)
+        for c in every:
+            key = (self._name, c)
+            layer[key] = Task(key, _some_near, chunk_ref(self.chunks, c), TaskRef(counts[c]))
+        return layer
+
+
+def check_pairs(plan: Plan, keep: object, asked: str, have: Resources) -> None:
+    """Refuse pairs of all chunks that one task cannot hold."""
+    pairs = plan.estimate.total_low
+    need = int(pairs * PAIR_BYTES + plan.rows * ROW_BYTES)
+    room = have.limit or have.memory or have.shared
+    if room is not None and need > room:
+        raise BudgetError(
+            f"keep={keep!r} chooses rows in another order than that of the chunks, so that one task is told "
+            f"all pairs: {asked} gives at least {pairs:,.0f}, estimated from a sample, which take "
+            f"{format_bytes(need)}, and it has {format_bytes(room)}. Use grouping='connected', a smaller "
+            "distance, or keep='first' with rows sorted by the column and partitioning='entity', for which "
+            "pairs need not fit."
+        )
+
+
+def marks(stay: Array) -> Array:
+    """Mark (n,) int64 the rows that do not stay."""
+    return (~stay).astype(np.int64)
+
+
+def _order(chunk: Chunk, keep: object) -> Array:
+    return order_of(preferences(chunk, keep, 0))
+
+
+def _host_keys(chunk: Chunk, keep: object, own: Any) -> np.ndarray:
+    return to_host(preferences(chunk, keep, own))
+
+
+def _stays_of_groups(found: Any, chunk: Chunk, winners: Any) -> Array:
+    return stays_of_groups(found, len(chunk["ids"]), winners)
+
+
+def _some_near(chunk: Chunk, counts: Array | int) -> Array:
+    return joiner_for(chunk["example"]).xp.zeros(len(chunk["ids"]), np.int64) + (counts > 0)
