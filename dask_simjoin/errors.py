@@ -69,6 +69,18 @@ class ScratchError(SimJoinError, OSError):
     """A temporary file cannot be written, or one of another worker cannot be read."""
 
 
+class IndexConflictError(SimJoinError, RuntimeError):
+    """Other writers made versions of an index again and again while this one worked."""
+
+
+class IndexFormatError(SimJoinError, ValueError):
+    """A folder holds no index, or one that is damaged or of another format."""
+
+
+class VersionGoneError(SimJoinError, LookupError):
+    """A version of an index is not there any more, or never was."""
+
+
 class UnsupportedFrameError(SimJoinError, TypeError):
     """The object is no data frame that can be joined."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,7 +11,17 @@ from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.methods import Method
 from dask_simjoin.metrics.norms import Norm
-from dask_simjoin.metrics.types import Array, ArrayModule, DType, Frame, Ids, Index, Series, Values
+from dask_simjoin.metrics.types import (
+    Array,
+    ArrayModule,
+    ArrowTable,
+    DType,
+    Frame,
+    Ids,
+    Index,
+    Series,
+    Values,
+)
 
 Visitor = Callable[[Array, Array, Array], None]
 
@@ -127,6 +137,12 @@ class Frames(Protocol):
 
     def index(self, values: Values) -> Ids:
         """An index of that library."""
+
+    def to_arrow(self, frame: Frame) -> ArrowTable:
+        """The columns of a frame, named by strings, as a table on the host, without its index."""
+
+    def from_arrow(self, table: ArrowTable, dtypes: Mapping[str, str]) -> Frame:
+        """A frame of a table; `dtypes`: what its columns' dtypes are called, where pandas has others too."""
 
     def memory(self) -> int | None:
         """Bytes of memory that only this kind of arrays has, where no cluster tells; None: no such."""

@@ -64,9 +64,9 @@ def planned_once(source: FrozenSource, key: Hashable, compute: Callable[[], Any]
 
 
 def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSource | None) -> Plan:
-    tables = [(source, spec, _known(source, spec, goal.with_ids))]
+    tables = [(source, spec, passed_over(source, spec, goal.with_ids))]
     if other is not None:
-        tables.append((other, spec.right, _known(other, spec.right, goal.with_ids, RIGHT)))
+        tables.append((other, spec.right, passed_over(other, spec.right, goal.with_ids, RIGHT)))
     have = resources(spec.library)
     summaries = [known.summaries for _, _, known in tables]
     size = sum(s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
@@ -85,7 +85,7 @@ def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: Froze
     return plan
 
 
-def _known(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0) -> Known:
+def passed_over(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0) -> Known:
     """Pass over the partitions of a table, unless their rows are held and were passed over before."""
     partitions = source.inner.npartitions
     each = list(range(first, first + partitions))

@@ -41,7 +41,7 @@ def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]
             f"library: use .to_backend({names[0]!r}) of a Dask DataFrame, or convert the right one."
         )
     if is_dask_collection(left) or is_dask_collection(right):
-        left, right = (side if is_dask_collection(side) else _lazy(side, names[0]) for side in (left, right))
+        left, right = (side if is_dask_collection(side) else lazy(side, names[0]) for side in (left, right))
     return left, right, *examples
 
 
@@ -50,7 +50,7 @@ def one_or_two(frame: Frame, other: Frame | None) -> tuple[Frame, Frame | None, 
     return (frame, None, example_of(frame), None) if other is None else same_library(frame, other)
 
 
-def _lazy(frame: Frame, name: str) -> Frame:
+def lazy(frame: Frame, name: str) -> Frame:
     """A plain frame as a Dask DataFrame of one partition."""
     if name == HOME:
         with dask.config.set({"dataframe.convert-string": False}):  # lists, and what objects else there are

@@ -121,6 +121,16 @@ class DeletedFile:
 
 
 @dataclass(frozen=True)
+class KeyFile:
+    """A file of the keys of ids, ascending, with their rows' places: so many, from `low` to `high`."""
+
+    name: str
+    rows: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
 class Manifest:
     """One version of an index.
 
@@ -139,10 +149,12 @@ class Manifest:
     files : tuple of RowFile
     deleted : tuple of DeletedFile
         All that name rows of these files.
-    keys : tuple of str
-        Files of the keys of ids, with the rows' places.
+    keys : tuple of KeyFile
+        All rows of these files are in one of them, and maybe rows of others.
     rows, next_seq : int
         Rows that count; the number of the next new one.
+    batches : mapping of str to int
+        Of each batch so far the version that it made.
     counters : mapping
         Numbers that are carried from version to version, such as what reclustering would have saved.
     """
@@ -155,9 +167,10 @@ class Manifest:
     options: Options
     files: tuple[RowFile, ...]
     deleted: tuple[DeletedFile, ...]
-    keys: tuple[str, ...]
+    keys: tuple[KeyFile, ...]
     rows: int
     next_seq: int
+    batches: Mapping[str, int] = field(default_factory=dict)
     counters: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -41,5 +41,8 @@ Spread = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 Columns = Hashable | Iterable[Hashable] | None
 """What `on` takes: a column's name, or several, or None for those that the frame suggests."""
 
+ArrowTable = Any
+"""A table of pyarrow."""
+
 SparseMatrix = Any
 """A sparse matrix in CSR form: of SciPy or CuPy."""

@@ -32,10 +32,11 @@ Size = int | str | None
 SUFFIXES = ("_left", "_right")
 
 ORDER = (
-    "other", "eps", "max_eps", "k", "max_distance", "threshold", "how", "min_samples", "name", "mode",
-    "grouping", "on", "left_on", "right_on", "id", "left_id", "right_id", "metric", "p", "similarity",
+    "other", "eps", "path", "max_eps", "k", "max_distance", "threshold", "how", "min_samples", "name",
+    "mode", "grouping", "on", "left_on", "right_on", "id", "left_id", "right_id", "metric", "p", "similarity",
     "comparison", "tokenizer", "allow_empty", "allow_missing", "pairs", "include_self", "return_distance",
-    "return_similarity", "keep", "suffixes", "dropna", "method", "partitioning", "blocksize",
+    "return_similarity", "keep", "suffixes", "dropna", "method", "partitioning", "recluster",
+    "row_group", "blocksize",
 )  # fmt: skip
 """In which order options are listed: what is sought, the columns, the result, and how it is computed."""
 

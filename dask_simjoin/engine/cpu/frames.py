@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from dask_simjoin.engine.compat import BITS, columns_like
 from dask_simjoin.engine.lists import lists_of, vectors
@@ -80,8 +81,28 @@ class PandasFrames:
     def index(self, values: Values) -> pd.Index:
         return pd.Index(values)
 
+    def to_arrow(self, frame: pd.DataFrame) -> pa.Table:
+        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+
+    def from_arrow(self, table: pa.Table, dtypes: Mapping[str, str]) -> pd.DataFrame:
+        columns = {name: _column(table[name], dtypes.get(name)) for name in table.column_names}
+        return pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
+
     def memory(self) -> None:
         return None
+
+
+def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
+    """A column as pandas takes it, of the dtype of that name if there is one."""
+    if dtype is not None and dtype.endswith("[pyarrow]") and not dtype.startswith("string"):
+        return pd.arrays.ArrowExtensionArray(values)
+    plain = values.to_pandas(ignore_metadata=True)
+    if dtype is None or str(plain.dtype) == dtype:
+        return plain.array
+    known = pd.api.types.pandas_dtype(dtype)
+    if hasattr(known, "__from_arrow__"):
+        return known.__from_arrow__(values)
+    return plain.astype(known).array
 
 
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import cudf
@@ -12,7 +12,7 @@ import numpy as np
 from dask_simjoin.engine.compat import columns_like
 from dask_simjoin.engine.lists import lists_of, vectors
 from dask_simjoin.errors import PartitionSizeError
-from dask_simjoin.metrics.types import Array, DType, Frame, Ids, Series, Values
+from dask_simjoin.metrics.types import Array, ArrowTable, DType, Frame, Ids, Series, Values
 
 MAX_ROWS = 2**31 - 1
 """Rows of a cuDF frame."""
@@ -83,6 +83,12 @@ class CudfFrames:
 
     def index(self, values: Values) -> Ids:
         return cudf.Index(values)
+
+    def to_arrow(self, frame: Frame) -> ArrowTable:
+        return frame.to_arrow(preserve_index=False).replace_schema_metadata(None)
+
+    def from_arrow(self, table: ArrowTable, dtypes: Mapping[str, str]) -> Frame:
+        return cudf.DataFrame.from_arrow(table)
 
     def memory(self) -> int:
         return int(cupy.cuda.Device().mem_info[1])

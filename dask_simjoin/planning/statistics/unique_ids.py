@@ -108,7 +108,7 @@ def _plain(ids: Ids) -> Ids:
 
 def key_buckets(ids: Ids, buckets: int) -> list[Array]:
     """Each id as 64 bits that are equal where ids are, split so that equal ones meet in one bucket."""
-    keys = _keys(ids)
+    keys = id_keys(ids)
     if buckets == 1:
         return [keys]
     xp = module_of(keys)
@@ -120,8 +120,8 @@ def key_buckets(ids: Ids, buckets: int) -> list[Array]:
     return xp.split(keys, np.cumsum(counts)[:-1].tolist())
 
 
-def _keys(ids: Ids) -> Array:
-    """Keys (n,), uint64."""
+def id_keys(ids: Ids) -> Array:
+    """Make 64 bits (n,), uint64, of each id, which are equal where ids are."""
     ids = _plain(ids)
     if _is_range(ids):
         ids = frames_for(ids).index(values_of(ids))
@@ -148,7 +148,7 @@ def repeated_keys(parts: list[Array]) -> np.ndarray:
 
 def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
     """The ids whose keys are among `keys`: equal keys need not mean equal ids."""
-    own = _keys(ids)
+    own = id_keys(ids)
     xp = module_of(own)
     some = _plain(ids[xp.isin(own, xp.asarray(keys))])
     return some.to_pandas() if on_gpu(some) else some

@@ -1,0 +1,114 @@
+"""Make a version of what was written: nothing is part of an index before."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from dask_simjoin.errors import IndexFormatError
+from dask_simjoin.incremental.files import FOLDERS, sync_folder
+from dask_simjoin.incremental.keys import merged
+from dask_simjoin.incremental.manifests import versions, write_manifest
+from dask_simjoin.incremental.rows import Written
+from dask_simjoin.incremental.snapshots import read_deleted, write_boxes, write_deleted
+from dask_simjoin.incremental.types import DeletedFile, Manifest, RowFile
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a version changes of the one before it.
+
+    Attributes
+    ----------
+    kind : str
+        See `Manifest`.
+    written : sequence of Written
+        New row files.
+    deleted : mapping of str to array
+        The places (n,) of rows that go, by the name of the file they are in.
+    dropped : set of str
+        Names of row files whose other rows were rewritten.
+    batch : str or None
+    taken : int
+        Sequence numbers that were given out.
+    counters : mapping
+        Numbers that take the place of those of these names.
+    """
+
+    kind: str
+    written: Sequence[Written] = ()
+    deleted: dict[str, np.ndarray] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
+    batch: str | None = None
+    taken: int = 0
+    counters: dict[str, float] = field(default_factory=dict)
+
+
+def next_version(root: Path, manifest: Manifest) -> int:
+    """The number of the version that will be made of one; files that are damaged have their numbers too."""
+    return max([manifest.version, *versions(root)]) + 1
+
+
+def commit(root: Path, parent: Manifest, version: int, change: Change) -> tuple[Manifest, int] | None:
+    """Make a version of what was written; None: another writer has made one of that number.
+
+    Tells the manifest, and the bytes that were written besides the rows.
+    """
+    check_written(root, change.written)
+    files = [one for one in parent.files if one.name not in change.dropped]
+    keys, bytes_written = parent.keys, 0
+    if change.written:
+        boxes, bytes_written = write_boxes(root, [(one.name, one.groups) for one in change.written])
+        files += [RowFile(one.name, one.rows, boxes) for one in change.written]
+        keys += tuple(one.keys for one in change.written)
+    names = {one.name for one in files}
+    keys, size = merged(keys, root, names)
+    bytes_written += size
+    deleted = parent.deleted if not change.dropped else _still(root, parent, names)
+    gone = sum(map(len, change.deleted.values()))
+    if gone:
+        own, size = write_deleted(root, change.deleted, version)
+        deleted += (own,)
+        bytes_written += size
+    came = sum(one.rows for one in change.written)
+    manifest = replace(
+        parent, version=version, parent=parent.version or None, kind=change.kind, batch=change.batch,
+        time=now(), files=tuple(files), deleted=deleted, keys=keys,
+        rows=parent.rows + (0 if change.kind == "rewrite" else came - gone),
+        next_seq=parent.next_seq + change.taken,
+        batches=dict(parent.batches) | ({change.batch: version} if change.batch is not None else {}),
+        counters=dict(parent.counters) | change.counters,
+    )  # fmt: skip
+    for name in FOLDERS[1:]:
+        sync_folder(root / name)
+    return (manifest, bytes_written) if write_manifest(root, manifest) else None
+
+
+def _still(root: Path, parent: Manifest, names: set[str]) -> tuple[DeletedFile, ...]:
+    """Files of deletions that name rows of files that are still there."""
+    return tuple(one for one in parent.deleted if not names.isdisjoint(read_deleted(root, [one])))
+
+
+def check_written(root: Path, written: Sequence[Written]) -> None:
+    """Refuse row files that are not what a task said that it wrote."""
+    for one in written:
+        path = root / "rows" / one.name
+        try:
+            rows = pq.read_metadata(path).num_rows if path.stat().st_size == one.size else -1
+        except (OSError, ValueError):
+            rows = -1
+        if rows != one.rows:
+            raise IndexFormatError(
+                f"A worker wrote {one.rows:,} rows to {str(path)!r}, and that file is not there as it "
+                "was written; all workers and this process must see the same folder: use one that they share."
+            )
+
+
+def now() -> str:
+    """The time, UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,79 @@
+"""Files that are whole or not there: of new names, and on the disk before anything tells of them."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from dask_simjoin.errors import OptionError
+
+FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
+"""What an index has: manifests, rows, their boxes, deletions, keys of ids."""
+
+
+def new_name(ending: str = "parquet") -> str:
+    """Make a name that no other file has."""
+    return f"{uuid.uuid4().hex}.{ending}"
+
+
+def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
+    """Write a file that is not there yet, and wait until the disk has it; tells its bytes."""
+    with open(path, "xb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the disk knows the names of the files in a folder."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def publish(path: Path, content: bytes) -> bool:
+    """Make a file appear as a whole under a name, unless there is one: then it tells False.
+
+    The name is made by a link, which only one of several writers can make; a rename would replace what
+    another one has written.
+    """
+    temporary = path.with_name(f".{new_name('tmp')}")
+    write_new(temporary, lambda file: file.write(content))
+    try:
+        made = _link(temporary, path)
+    finally:
+        os.unlink(temporary)
+    if made:
+        sync_folder(path.parent)
+    return made
+
+
+def check_links(folder: Path) -> None:
+    """Refuse a file system on which links cannot be made."""
+    first, second = (folder / f".{new_name('tmp')}" for _ in range(2))
+    write_new(first, lambda file: None)
+    try:
+        os.link(first, second)
+        os.unlink(second)
+    except OSError as error:
+        raise OptionError(
+            f"path={str(folder.parent)!r} is on a file system without hard links ({error.strerror}), by "
+            "which of two writers one wins; use a folder on another one that all workers share."
+        ) from None
+    finally:
+        os.unlink(first)
+
+
+def _link(temporary: Path, path: Path) -> bool:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # the answer of a file system in a network may have got lost, and the question been asked again
+        return os.stat(temporary).st_nlink > 1
+    return True

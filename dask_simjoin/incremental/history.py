@@ -1,0 +1,69 @@
+"""The versions of an index, and which files none of them needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from dask_simjoin.errors import VersionGoneError
+from dask_simjoin.incremental.files import FOLDERS
+from dask_simjoin.incremental.manifests import manifest_path, read_manifest, versions
+from dask_simjoin.incremental.types import Manifest
+
+A_DAY = 24 * 60 * 60
+"""Age, in seconds, of files that no version has and that nobody writes any more."""
+
+
+def chain(root: Path, manifest: Manifest) -> list[Manifest]:
+    """A version and those that it was made of, as far as they are there; the last one first."""
+    found = [manifest]
+    while found[-1].parent is not None:
+        try:
+            found.append(read_manifest(root, found[-1].parent))
+        except VersionGoneError:
+            break
+    return found
+
+
+def history_of(root: Path, manifest: Manifest) -> pd.DataFrame:
+    """Tell of each version what made it, when, and how many rows it has, the first one first."""
+    told = [
+        (one.version, one.kind, one.batch, one.time, one.rows, len(one.files))
+        for one in reversed(chain(root, manifest))
+    ]
+    columns = ["version", "kind", "batch", "time", "rows", "files"]
+    return pd.DataFrame(told, columns=columns).set_index("version")
+
+
+def vacuumed(root: Path, manifest: Manifest, keep: int) -> int:
+    """Remove all but so many versions, and the files that none of them has; tells the bytes."""
+    every = chain(root, manifest)
+    kept, old = every[:keep], every[keep:]
+    needed, dropped = _files(kept), _files(old)
+    for version in versions(root):
+        if version < kept[-1].version:
+            manifest_path(root, version).unlink(missing_ok=True)
+    before, freed = time.time() - A_DAY, 0
+    for folder in FOLDERS:
+        for path in (root / folder).iterdir():
+            name = (folder, path.name)
+            about = path.stat()
+            unnamed = folder != FOLDERS[0] or path.name.startswith(".")
+            if unnamed and name not in needed and (name in dropped or about.st_mtime < before):
+                path.unlink(missing_ok=True)
+                freed += about.st_size
+    return freed
+
+
+def _files(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
+    """The folder and the name of each file that some versions have."""
+    found = set()
+    for one in manifests:
+        found |= {("rows", file.name) for file in one.files} | {("rows", one.options.example)}
+        found |= {("boxes", file.boxes) for file in one.files}
+        found |= {("deleted", file.name) for file in one.deleted}
+        found |= {("keys", file.name) for file in one.keys}
+    return found

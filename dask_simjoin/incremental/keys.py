@@ -1,0 +1,161 @@
+"""Where rows lie, by their ids: files of 64-bit keys in order, with the rows' places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dask_simjoin.incremental.files import new_name, write_new
+from dask_simjoin.incremental.schema import as_frame
+from dask_simjoin.incremental.types import SEQ, KeyFile
+from dask_simjoin.planning.statistics.unique_ids import id_keys
+
+GROUP = 1 << 16
+"""Keys of a row group: what is read to find one."""
+
+MOST_SMALL = 8
+"""Files of fewer than `SMALL` keys from which on they become one."""
+
+SMALL = 1 << 20
+
+KEY, FILE, POSITION = "key", "file", "position"
+
+
+def write_keys(table: pa.Table, row_id: str, name: str, root: Path) -> tuple[KeyFile, int]:
+    """Write the keys of the ids of a row file of that name; tells the file and its bytes."""
+    keys = id_keys(ids_in(table, row_id))
+    order = np.argsort(keys, kind="stable")
+    return _write(root, keys[order], table[SEQ].to_numpy()[order], pa.array([name] * len(order)), order)
+
+
+def _write(root: Path, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
+           positions: np.ndarray) -> tuple[KeyFile, int]:  # fmt: skip
+    made = pa.table({KEY: keys, SEQ: seq, FILE: files.dictionary_encode(), POSITION: positions})
+    own = new_name()
+    size = write_new(root / "keys" / own, lambda file: pq.write_table(made, file, row_group_size=GROUP))
+    return KeyFile(own, len(keys), int(keys[0]), int(keys[-1])), size
+
+
+def ids_in(table: pa.Table, row_id: str) -> pd.Index:
+    """The ids of rows that were read, on the host, so that keys are the same wherever frames lie."""
+    return pd.Index(as_frame(table.select([row_id]), "pandas")[row_id])
+
+
+def merged(keys: tuple[KeyFile, ...], root: Path, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
+    """Make one of small key files, if they are many, without keys of other row files; tells its bytes."""
+    small = [one for one in keys if one.rows < SMALL]
+    if len(small) <= MOST_SMALL:
+        return keys, 0
+    every = pa.concat_tables([_decoded(pq.read_table(root / "keys" / one.name)) for one in small])
+    every = every.filter(pa.compute.is_in(every[FILE], pa.array(sorted(files), pa.string())))
+    rest = tuple(one for one in keys if one not in small)
+    if not len(every):
+        return rest, 0
+    every = every.sort_by(KEY).combine_chunks()
+    columns = [every[name].to_numpy() for name in (KEY, SEQ, POSITION)]
+    file, size = _write(root, columns[0], columns[1], every[FILE].combine_chunks(), columns[2])
+    return (*rest, file), size
+
+
+def _decoded(table: pa.Table) -> pa.Table:
+    return table.set_column(2, FILE, table[FILE].cast(pa.string()))
+
+
+@dataclass(frozen=True, eq=False)
+class Finder:
+    """Finds rows of a version by their ids.
+
+    Attributes
+    ----------
+    root : Path
+    row_id : str
+    keys : tuple of KeyFile
+    places : mapping of str to array
+        Of each row file of the version the places of its deleted rows.
+    """
+
+    root: Path
+    row_id: str
+    keys: tuple[KeyFile, ...]
+    places: dict[str, np.ndarray]
+
+    def find(self, ids: pd.Index) -> pd.DataFrame:
+        """Where rows of these ids are: columns `row` (of `ids`), `file`, `position`, `SEQ`.
+
+        Ids that no row has are left out.
+        """
+        wanted = id_keys(ids)
+        order = np.argsort(wanted, kind="stable")
+        found = pd.concat([EMPTY, *(self._among(one, wanted[order]) for one in self.keys)], ignore_index=True)
+        found["row"] = order[found["row"].to_numpy()]
+        found = found[self._live(found)]
+        if not _is_key(ids):
+            found = found[self._same(found, ids)]
+        return found.sort_values("row", ignore_index=True)
+
+    def _among(self, one: KeyFile, wanted: np.ndarray) -> pd.DataFrame:
+        """Rows of a key file of keys that are wanted, which are in order."""
+        if not _within(wanted, one.low, one.high):
+            return EMPTY
+        with pq.ParquetFile(self.root / "keys" / one.name) as file:
+            told = [file.metadata.row_group(g).column(0).statistics for g in range(file.num_row_groups)]
+            groups = [g for g, ends in enumerate(told) if _within(wanted, ends.min, ends.max)]
+            if not groups:
+                return EMPTY
+            table = file.read_row_groups(groups)
+        keys = table[KEY].to_numpy()
+        first, stop = np.searchsorted(wanted, keys), np.searchsorted(wanted, keys, "right")
+        times = stop - first  # equal keys of different ids are wanted several times
+        at = np.repeat(np.arange(len(keys)), times)
+        within = np.arange(len(at)) - np.repeat(np.cumsum(times) - times, times)
+        own = table.select([FILE, POSITION, SEQ]).take(pa.array(at))
+        return pd.DataFrame({
+            "row": first[at] + within,
+            FILE: own[FILE].cast(pa.string()).to_pandas().astype(object),
+            POSITION: own[POSITION].to_numpy(),
+            SEQ: own[SEQ].to_numpy(),
+        })  # fmt: skip
+
+    def _live(self, found: pd.DataFrame) -> np.ndarray:
+        """Which of the places are rows of this version."""
+        live = np.zeros(len(found), bool)
+        for name, rows in found.groupby(FILE, sort=False).indices.items():
+            if name in self.places:
+                live[rows] = ~np.isin(found[POSITION].to_numpy()[rows], self.places[name])
+        return live
+
+    def _same(self, found: pd.DataFrame, ids: pd.Index) -> np.ndarray:
+        """Which of the rows have the ids themselves: of others only the keys are the same."""
+        same = np.zeros(len(found), bool)
+        for name, rows in found.groupby(FILE, sort=False).indices.items():
+            places = found[POSITION].to_numpy()[rows]
+            with pq.ParquetFile(self.root / "rows" / name) as file:
+                sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+                starts = np.cumsum([0, *sizes])
+                group = np.searchsorted(starts, places, "right") - 1
+                for g in np.unique(group).tolist():
+                    own = rows[group == g]
+                    table = file.read_row_group(g, columns=[self.row_id])
+                    there = ids_in(table.take(pa.array(places[group == g] - starts[g])), self.row_id)
+                    same[own] = np.asarray(there == ids[found["row"].to_numpy()[own]], bool)
+        return same
+
+
+NONE = np.zeros(0, np.int64)
+EMPTY = pd.DataFrame({"row": NONE, FILE: np.zeros(0, object), POSITION: NONE, SEQ: NONE})
+
+
+def _within(wanted: np.ndarray, low: int, high: int) -> bool:
+    """Whether some of the keys, which are in order, are from one up to another."""
+    first, last = np.array([low, high], np.uint64)
+    return bool(np.searchsorted(wanted, first) < np.searchsorted(wanted, last, "right"))
+
+
+def _is_key(ids: pd.Index) -> bool:
+    """Whether ids are their keys."""
+    return isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iumM"

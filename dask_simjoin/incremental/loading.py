@@ -1,0 +1,251 @@
+"""Take rows of frames into row files: look at them in one pass, and write them in another."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.compat import module_of, to_host
+from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.index.regions import Regions, make_regions
+from dask_simjoin.expressions.dask_private import Expr, Shuffle, Task, TaskRef
+from dask_simjoin.expressions.planner import check_ids, passed_over
+from dask_simjoin.expressions.source import FrozenSource, MapPartition, freeze, gather, map_frozen
+from dask_simjoin.expressions.source import optimise_in_place as optimised
+from dask_simjoin.expressions.worker_memory import check_sending
+from dask_simjoin.incremental.keys import Finder
+from dask_simjoin.incremental.rows import Written, write_rows
+from dask_simjoin.incremental.schema import arrow_of, check_types, schema_of, with_ids
+from dask_simjoin.incremental.types import SEQ, VERSION, Options
+from dask_simjoin.metrics.norms import reach
+from dask_simjoin.metrics.types import Array, Frame
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.budget import make_budget
+from dask_simjoin.planning.chunking.regions import NO_HALO
+from dask_simjoin.planning.resources import resources, shuffle_method
+from dask_simjoin.planning.statistics.partition import points
+from dask_simjoin.planning.table import TableSummary, summarise_table
+from dask_simjoin.planning.tables import MAX_REGIONS
+from dask_simjoin.tasks.chunks import Fingerprint, check_source
+from dask_simjoin.tasks.moving import CELL
+
+FILE_ROWS = 1 << 20
+"""Rows of a file, about: frames of more are cut into regions first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Incoming:
+    """Rows of a lazy frame that were looked at, and found to be fit for an index.
+
+    Attributes
+    ----------
+    source : FrozenSource
+    table : TableSummary
+    id : str or None
+    columns : list of str
+        Of row files.
+    """
+
+    source: FrozenSource
+    table: TableSummary
+    id: str | None
+    columns: list[str]
+
+    @property
+    def each(self) -> list[Fingerprint]:
+        """What the tasks that read partitions again know of them."""
+        return list(enumerate(self.table.sources))
+
+
+def look_at(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) -> Incoming:
+    """Pass over a lazy frame; refuse coordinates that are none, and ids that repeat."""
+    source = freeze(frame, spec.columns)
+    known = passed_over(source, spec, True)
+    table = summarise_table(known.summaries, spec)
+    check_ids(source, spec, known, make_budget(spec.blocksize, spec.settings, resources(spec.library)).chunk)
+    return Incoming(source, table, id, columns)
+
+
+def schema_for(incoming: Incoming) -> pa.Schema:
+    """Tell the schema of row files of these rows, by the first of them; of none, by the example."""
+    rows = [summary.source_rows for summary in incoming.table.summaries]
+    filled = [n for n, some in enumerate(rows) if some]
+    if not filled:
+        return schema_of(with_ids(incoming.source.inner._meta.iloc[:0], incoming.id, incoming.columns))
+    asked = map_frozen("simjoin_schema", _schema, incoming.source, incoming.id, incoming.columns)
+    (found,) = gather("simjoin_schema_of", dict(asked.__dask_graph__()), [asked.__dask_keys__()[filled[0]]])
+    return found
+
+
+def _schema(frame: Frame, id: str | None, columns: list[str]) -> pa.Schema:
+    return schema_of(with_ids(frame, id, columns))
+
+
+def known_rows(incoming: Incoming, finder: Finder, schema: pa.Schema) -> pd.DataFrame:
+    """Find those of the rows whose ids the index has: `id`, and where they are, as `Finder.find` says.
+
+    Refuses columns of other types than the index has.
+    """
+    asked = _Asked(incoming.table.spec, incoming.id, incoming.columns)
+    expr = map_frozen(
+        "simjoin_known", _known_rows, incoming.source, asked, finder, schema, each=incoming.each
+    )
+    found = gather("simjoin_known_of", dict(expr.__dask_graph__()), list(expr.__dask_keys__()))
+    return pd.concat(found, ignore_index=True)
+
+
+def _known_rows(frame: Frame, known: Fingerprint, asked: _Asked, finder: Finder,
+                schema: pa.Schema) -> pd.DataFrame:  # fmt: skip
+    spec = asked.spec
+    first = with_ids(frame.iloc[:1], asked.id, asked.columns)
+    check_types(arrow_of(first).schema, schema, f"of partition {known[0]}")
+    ids = host_ids(_taking_part(frame, known, spec), spec)
+    found = finder.find(ids)
+    found["id"] = ids.take(found.pop("row").to_numpy()).to_numpy()
+    return found
+
+
+def host_ids(frame: Frame, spec: JoinSpec) -> pd.Index:
+    """The ids of rows, on the host, as the index keeps them."""
+    ids = row_ids(frame, spec.id, spec.id_dtype)
+    return ids.to_pandas() if hasattr(ids, "to_pandas") else ids
+
+
+def _taking_part(frame: Frame, known: Fingerprint, spec: JoinSpec) -> Frame:
+    """The rows that `dropna` leaves; refuses a partition that is not like it was."""
+    check_source(known[0], len(frame), known[1][0])
+    if not spec.dropna:
+        return frame
+    kept = points(frame, spec)[1]
+    return frame if kept is None else frame[kept]
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """What rows are numbered by as they are written.
+
+    Attributes
+    ----------
+    version : int
+        Which they come in with.
+    first : array (partitions,), int64
+        The number of the first row of each partition.
+    seq : Series
+        Numbers of rows that take the place of others, by their ids.
+    left_out : Index
+        Ids of rows that are not taken.
+    """
+
+    version: int
+    first: np.ndarray
+    seq: pd.Series
+    left_out: pd.Index
+
+
+def _prepared(frame: Frame, known: Fingerprint, incoming: _Asked, numbering: Numbering) -> Frame:
+    """The rows of a partition as they are written."""
+    spec, number = incoming.spec, known[0]
+    check_source(number, len(frame), known[1][0])
+    xp = frames_for(frame).xp
+    seq = np.arange(len(frame)) + numbering.first[number]
+    rows = with_ids(frame, incoming.id, incoming.columns)
+    kept = np.ones(len(frame), bool)
+    if spec.dropna:
+        there = points(frame, spec)[1]
+        kept = kept if there is None else to_host(there)
+    if len(numbering.left_out) or len(numbering.seq):
+        ids = host_ids(frame, spec)
+        kept &= ~ids.isin(numbering.left_out)
+        old = numbering.seq.index.get_indexer(ids)
+        seq = np.where(old >= 0, np.append(numbering.seq.to_numpy(), 0)[old], seq)
+    rows[SEQ] = xp.asarray(seq)
+    rows[VERSION] = xp.full(len(rows), numbering.version, np.int64)
+    return rows if kept.all() else rows[xp.asarray(kept)].reset_index(drop=True)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    spec: JoinSpec
+    id: str | None
+    columns: list[str]
+
+
+def write_frame(incoming: Incoming, options: Options, root: Path, schema: pa.Schema,
+                numbering: Numbering) -> list[Written]:  # fmt: skip
+    """Write the rows of a frame as files of about `FILE_ROWS` rows, each near each other in space."""
+    spec, table = incoming.table.spec, incoming.table
+    asked = _Asked(spec, incoming.id, incoming.columns)
+    rows = MapPartition(incoming.source.inner, "simjoin_rows", _prepared, (asked, numbering), incoming.each)
+    write = functools.partial(write_some, options=options, root=root, schema=schema, library=spec.library)
+    if len(table.summaries) > 1 and table.rows > FILE_ROWS:
+        expr = _by_region(incoming, rows, options)
+        groups = [[n] for n in range(expr.npartitions)]
+    else:
+        expr, groups = optimised(rows), _together([s.source_rows for s in table.summaries])
+    graph, keys = dict(expr.__dask_graph__()), expr.__dask_keys__()
+    token = uuid.uuid4().hex  # files get new names each time
+    made = []
+    for n, group in enumerate(groups):
+        key = f"simjoin_write-{token}", n
+        graph[key] = Task(key, write, *(TaskRef(keys[part]) for part in group))
+        made.append(key)
+    found: list[Written | None] = gather("simjoin_written", graph, made)
+    return [one for one in found if one is not None]
+
+
+def _together(rows: list[int]) -> list[list[int]]:
+    """Partitions that follow each other, as many as make a file."""
+    number = (np.cumsum(rows) - rows) // FILE_ROWS
+    return [
+        [part for part, _ in group] for _, group in itertools.groupby(enumerate(number), lambda one: one[1])
+    ]
+
+
+def write_some(*rows: Frame, options: Options, root: Path, schema: pa.Schema, library: str) -> Written | None:
+    """Write the rows of some frames as one file."""
+    filled = [some for some in rows if len(some)]
+    if not filled:
+        return None
+    whole = filled[0] if len(filled) == 1 else frames_for(filled[0]).stacked(filled)
+    return write_rows(whole, options, root, schema, library)
+
+
+def _by_region(incoming: Incoming, rows: MapPartition, options: Options) -> Expr:
+    """The rows, each in a partition of a region of space."""
+    spec, table = incoming.table.spec, incoming.table
+    away, every = reach(spec.norm, spec.threshold), table.every
+    regions = make_regions(
+        table.points.x, table.points.weight, every.lower, every.upper, away, FILE_ROWS, MAX_REGIONS
+    )
+    dtypes = [incoming.source.inner._meta[name].dtype for name in incoming.columns if name in spec.columns]
+    size = table.rows * table.row_bytes
+    method = shuffle_method(
+        spec.settings.shuffle, resources(spec.library), size, len(table.summaries), dtypes
+    )
+    meta = with_ids(incoming.source.inner._meta.iloc[:0], incoming.id, incoming.columns)
+    for name in (SEQ, VERSION, CELL):
+        meta[name] = np.zeros(0, np.int64)
+    sent = MapPartition(rows, "simjoin_send", _sent, (spec, regions, method), None, meta)
+    return optimised(Shuffle(sent, CELL, len(regions), True, method))
+
+
+def _sent(rows: Frame, spec: JoinSpec, regions: Regions, method: str) -> Frame:
+    """Rows, and which region each of them is in."""
+    check_sending(method)
+    x = points(rows, replace(spec, dropna=False))[0]
+    rows[CELL] = _region(x, regions, rows)
+    return rows
+
+
+def _region(x: Array, regions: Regions, rows: Frame) -> Array:
+    if not len(x):
+        return module_of(x).zeros(0, np.int64)
+    return joiner_for(rows).regions(x, regions, **NO_HALO)[0].astype(np.int64)

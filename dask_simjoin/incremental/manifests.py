@@ -1,0 +1,118 @@
+"""Manifests as files: one a version, with a checksum, none of which is ever changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dask_simjoin.errors import IndexFormatError, VersionGoneError
+from dask_simjoin.incremental.files import publish
+from dask_simjoin.incremental.types import DeletedFile, KeyFile, Manifest, Options, RowFile
+
+FORMAT = 1
+"""Of the files; readers refuse those of larger numbers."""
+
+DIGITS = 20
+"""Of versions in names of files, so that names are in order."""
+
+ENDING = ".json"
+
+
+def manifest_path(root: Path, version: int) -> Path:
+    """Where the manifest of a version is."""
+    return root / "_versions" / f"{version:0{DIGITS}d}{ENDING}"
+
+
+def versions(root: Path) -> list[int]:
+    """Numbers of the versions of which there are files, ascending; some may be damaged."""
+    try:
+        names = [path.name for path in (root / "_versions").iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    stems = [name.removesuffix(ENDING) for name in names if name.endswith(ENDING)]
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def latest(root: Path) -> Manifest:
+    """Read the manifest of the last version that is whole."""
+    known = versions(root)
+    for version in reversed(known):
+        manifest = _read(root, version)
+        if manifest is not None:
+            return manifest
+    what = f"{len(known)} versions, all damaged" if known else "no version of one"
+    raise IndexFormatError(
+        f"path={str(root)!r} holds no index: it has {what}. Make one with frame.simjoin.index(eps, path), or "
+        "name the folder of one."
+    )
+
+
+def read_manifest(root: Path, version: int) -> Manifest:
+    """Read the manifest of a version; refuses one that is not there."""
+    manifest = _read(root, version)
+    if manifest is None:
+        there = versions(root)
+        some = f"those from {there[0]} to {there[-1]} are" if there else "none is"
+        raise VersionGoneError(
+            f"Version {version} of the index at {str(root)!r} is not there; {some}. vacuum(keep=...) "
+            "keeps more of them; a consumer that comes too late starts from pairs()."
+        )
+    return manifest
+
+
+def back_to(root: Path, manifest: Manifest, since: int) -> Iterator[Manifest]:
+    """Go from a version back to the first one after `since`, by parents; refuses to where one is gone."""
+    while manifest.version > since:
+        yield manifest
+        if manifest.parent is None:
+            break
+        manifest = read_manifest(root, manifest.parent)
+    if manifest.version != since:
+        raise VersionGoneError(
+            f"Version {since} is none that version {manifest.version} of the index at {str(root)!r} was made "
+            "of; use one that history() names."
+        )
+
+
+def write_manifest(root: Path, manifest: Manifest) -> bool:
+    """Make a version; tells False, and makes none, if there is one of that number."""
+    body = dataclasses.asdict(manifest)
+    body["options"]["p"] = "inf" if manifest.options.p == math.inf else manifest.options.p
+    text = json.dumps({"format": FORMAT, "checksum": _checksum(body), "manifest": body}, indent=1)
+    return publish(manifest_path(root, manifest.version), text.encode())
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    plain = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def _read(root: Path, version: int) -> Manifest | None:
+    """The manifest of a version; None: there is none, or it is damaged."""
+    path = manifest_path(root, version)
+    try:
+        content = json.loads(path.read_bytes())
+        body, checksum, number = content["manifest"], content["checksum"], content["format"]
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
+        return None
+    if number != FORMAT:
+        raise IndexFormatError(
+            f"{str(path)!r} is of format {number!r}, and this version of dask_simjoin reads {FORMAT}; use "
+            "a newer one, or make the index anew."
+        )
+    if checksum != _checksum(body):
+        return None
+    own = body["options"]
+    lists = {name: tuple(own[name]) for name in ("on", "keep", "names", "cut")}
+    options = Options(**own | lists | {"p": math.inf if own["p"] == "inf" else own["p"]})
+    files = {
+        "files": tuple(RowFile(**one) for one in body["files"]),
+        "deleted": tuple(DeletedFile(**one) for one in body["deleted"]),
+        "keys": tuple(KeyFile(**one) for one in body["keys"]),
+    }
+    return Manifest(**body | files | {"options": options})

@@ -1,0 +1,113 @@
+"""What an index is asked for, and what an update is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.incremental.schema import check_names
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.groups import Coordinates, Kept, Size, about
+from dask_simjoin.options.messages import shown
+from dask_simjoin.options.requests import DISTANCE, SelfJoin
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.validate import as_number, check_choice, check_eps, check_whole, is_number
+
+Policy = Literal["auto", "always", "never"]
+IfExists = Literal["fail", "replace", "ignore"]
+
+POLICIES = get_args(Policy)
+IF_EXISTS = get_args(IfExists)
+
+ROW_GROUP = 16_384
+LARGEST_GROUP = 65_536
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakeIndex(Coordinates, Kept):
+    """Ask for an index on disk of the rows of a table."""
+
+    eps: float = field(kw_only=False, metadata=DISTANCE)
+    path: PathLike = field(kw_only=False, metadata=about("folder of the index"))
+    return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
+    recluster: Policy | float = field(
+        default="auto", metadata=about("when rows are put in order anew: a policy, or a scan ratio")
+    )
+    row_group: int = field(default=ROW_GROUP, metadata=about("rows that are read at a time"))
+    blocksize: Size = field(default=None, metadata=about("size of a chunk", unit="bytes"))
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve it for frames like `meta`."""
+        check_eps(self.eps, "eps")  # no column: pairs of an index are of one distance
+        own = {option.name: getattr(self, option.name) for option in fields(self)}
+        spec = SelfJoin(**{name: own[name] for name in own if name in SHARED}).spec(meta)
+        check_names([*spec.on, *([] if spec.id is None else [spec.id]), *spec.keep])
+        return spec
+
+    @property
+    def root(self) -> Path:
+        """The folder."""
+        return check_path(self.path)
+
+    @property
+    def policy(self) -> str | float:
+        """When rows are put in order anew."""
+        if is_number(self.recluster):
+            if not as_number(self.recluster) >= 1:
+                raise OptionError(
+                    f"recluster={shown(self.recluster)} is not allowed; as a number it is the scan ratio "
+                    "from which on rows are put in order anew: use one >= 1, or a policy."
+                )
+            return as_number(self.recluster)
+        check_choice("recluster", self.recluster, POLICIES)
+        return str(self.recluster)
+
+    @property
+    def group(self) -> int:
+        """Rows of a row group."""
+        rows = check_whole("row_group", self.row_group, 1)
+        if rows > LARGEST_GROUP or rows & (rows - 1):
+            raise OptionError(
+                f"row_group={shown(self.row_group)} is not allowed; use a power of two up to "
+                f"{LARGEST_GROUP:,}, such as {ROW_GROUP:,}: the rows that are read at a time."
+            )
+        return rows
+
+
+SHARED = {option.name for option in fields(SelfJoin)} & {option.name for option in fields(MakeIndex)}
+
+
+def check_path(path: Any) -> Path:
+    """A folder as a `Path`; refuses what names none."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise OptionTypeError(f"path={shown(path)} is not a path; use that of a folder, as a string.")
+    text = os.fspath(path)
+    if "://" in str(text):
+        raise OptionError(
+            f"path={text!r} is on an object store, and an index needs a file system with links, so that of "
+            "two writers one wins; use a folder that all workers share."
+        )
+    return Path(text).absolute()
+
+
+def check_version(version: Any, name: str) -> int:
+    """A version's number."""
+    return check_whole(name, version, 1)
+
+
+def check_batch(batch: object) -> str | None:
+    """The name of a batch."""
+    if batch is not None and not isinstance(batch, str):
+        raise OptionTypeError(f"batch={shown(batch)} is not a string; use such as '2026-01-31'.")
+    return batch
+
+
+def named(columns: tuple[Hashable, ...]) -> tuple[str, ...]:
+    """Names of columns, which `check_names` found to be strings."""
+    return tuple(str(name) for name in columns)

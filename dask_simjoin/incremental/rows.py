@@ -1,0 +1,125 @@
+"""Write rows in kd order, with the boxes of their row groups, and read some of them: the work of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dask_simjoin.engine.base import frames_of_library
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.incremental.files import new_name, write_new
+from dask_simjoin.incremental.keys import write_keys
+from dask_simjoin.incremental.schema import as_frame, as_written
+from dask_simjoin.incremental.types import SEQ, VERSION, Groups, KeyFile, Options, Part
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.planning.statistics.moments import moments
+
+FAN_OUT = 2
+
+
+@dataclass(frozen=True)
+class Written:
+    """A row file: its name, rows, bytes, groups (their `file` is 0), the keys of its ids, and theirs."""
+
+    name: str
+    rows: int
+    size: int
+    groups: Groups
+    keys: KeyFile
+    keys_size: int
+
+
+def embedded(rows: Frame, options: Options, library: str) -> np.ndarray:
+    """The coordinates (n, dims) of rows in the space that they are joined in, on the host."""
+    frames = frames_of_library(library)
+    columns = frames.coordinates(rows, options.on)
+    return to_host(options.spec(library).measure.embed(columns, frames.xp))
+
+
+def write_rows(rows: Frame, options: Options, root: Path, schema: pa.Schema,
+               library: str) -> Written | None:  # fmt: skip
+    """Write rows, with `SEQ`, `VERSION` and the index's columns, as a file of their own.
+
+    None: there are no rows.
+    """
+    n, group = len(rows), options.group
+    if not n:
+        return None
+    x = embedded(rows, options, library)
+    order = kd_order(x, dims_to_cut(moments(x).variance, x), group, FAN_OUT)
+    table = as_written(rows, schema, "of the new rows").take(pa.array(order))
+    name = new_name()
+
+    def write(file: object) -> None:
+        pq.write_table(table, file, row_group_size=group)
+
+    size = write_new(root / "rows" / name, write)
+    groups = _groups(x[order][:, list(options.cut)], table[VERSION].to_numpy(), group)
+    return Written(name, n, size, groups, *write_keys(table, options.row_id, name, root))
+
+
+def _groups(x: np.ndarray, version: np.ndarray, group: int) -> Groups:
+    """Row groups of `group` rows of points in their order in the file."""
+    start = np.arange(0, len(x), group)
+    rows = np.diff(np.append(start, len(x)))
+    lowest, highest = np.minimum.reduceat, np.maximum.reduceat
+    boxes = lowest(x, start, axis=0), highest(x, start, axis=0)
+    ages = lowest(version, start), highest(version, start)
+    return Groups(np.zeros_like(start), np.arange(len(start)), start, rows, *ages, *boxes)
+
+
+def read_part(part: Part, columns: list[str] | None = None) -> Frame:
+    """Read some row groups of a snapshot: its rows in them, in any order.
+
+    `columns`: the ones that are needed, in this order; by default `SEQ`, `VERSION` and all of the index.
+    """
+    wanted = [SEQ, VERSION, *part.options.columns] if columns is None else columns
+    tables = [table for table, _ in read_tables(part, wanted)]
+    if not tables:
+        tables = [example_table(part.root, part.options)]
+    return as_frame(pa.concat_tables(tables).select(wanted), part.library)
+
+
+def read_places(part: Part, columns: list[str]) -> list[tuple[str, np.ndarray, pa.Table]]:
+    """Read the same with their places: names of files, places in them (n,), and the rows."""
+    names = [name for name, _, _ in part.pieces]
+    found = read_tables(part, columns)
+    return [(name, places, table) for name, (table, places) in zip(names, found, strict=True)]
+
+
+def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.ndarray]]:
+    """Read the rows of each piece of a part, and their places in the file."""
+    above, to = part.versions
+    for name, groups, listed in part.pieces:
+        with pq.ParquetFile(part.root / "rows" / name) as file:
+            sizes = [file.metadata.row_group(g).num_rows for g in range(groups[-1] + 1)]
+            table = file.read_row_groups(list(groups), columns=list(dict.fromkeys([*columns, VERSION])))
+        starts = np.cumsum([0, *sizes])
+        places = np.concatenate([np.arange(starts[g], starts[g + 1]) for g in groups])
+        version = table[VERSION].to_numpy()
+        kept = (version > above) & (version <= to)
+        if part.named or len(listed):
+            at = np.searchsorted(listed, places)
+            among = np.append(listed, -1)[at] == places
+            kept &= among if part.named else ~among
+        if not kept.all():
+            table, places = table.filter(pa.array(kept)), places[kept]
+        yield table, places
+
+
+def write_example(root: Path, schema: pa.Schema) -> str:
+    """Write a file without rows, whose schema is that of all row files; tells its name."""
+    name = new_name()
+    write_new(root / "rows" / name, lambda file: pq.write_table(schema.empty_table(), file))
+    return name
+
+
+def example_table(root: Path, options: Options) -> pa.Table:
+    """The file without rows."""
+    return pq.read_table(root / "rows" / options.example)

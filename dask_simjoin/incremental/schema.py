@@ -1,0 +1,118 @@
+"""The columns of row files, and the frames that they are made of and become again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+
+import pyarrow as pa
+
+from dask_simjoin.engine.base import HOME, frames_for, frames_of_library, library
+from dask_simjoin.errors import ColumnError
+from dask_simjoin.incremental.types import ID, SEQ, VERSION
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.messages import listed, shown
+
+DTYPES = b"dask_simjoin.dtypes"
+"""Under which a file tells what pandas calls its columns' dtypes."""
+
+OWN = pa.schema([pa.field(SEQ, pa.int64()), pa.field(VERSION, pa.int64())])
+
+
+def check_names(names: list[Hashable]) -> list[str]:
+    """Refuse names of columns that no row file can have."""
+    odd = [name for name in names if not isinstance(name, str)]
+    if odd:
+        raise ColumnError(
+            f"Columns {listed(odd)} are not named by strings, and those of an index on disk are; rename "
+            "them: df.columns = df.columns.astype(str)."
+        )
+    taken = [name for name in names if name in (SEQ, VERSION, ID)]
+    if taken:
+        raise ColumnError(f"The index on disk has own columns {listed(taken)}; rename those of the frame.")
+    return [name for name in names if isinstance(name, str)]
+
+
+def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
+    """The columns that an index has of a frame's rows; where its index names them, that is `ID`."""
+    if id is not None:
+        return frame[columns].reset_index(drop=True)
+    rows = frame[[name for name in columns if name != ID]].copy()
+    rows.index = rows.index.rename(ID)
+    return rows.reset_index()[columns]
+
+
+def arrow_of(rows: Frame) -> pa.Table:
+    """Rows as a table; refuses columns of values that are not all of one kind."""
+    try:
+        table = frames_for(rows).to_arrow(rows)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise ColumnError(
+            f"Columns {listed(rows.columns)} cannot all be written to parquet ({error}); convert what holds "
+            "several kinds of values, such as with .astype(str), or leave it out of keep=."
+        ) from None
+    for number, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):  # each file would have categories of its own
+            plain = table.column(number).cast(field.type.value_type)
+            table = table.set_column(number, field.name, plain)
+    return table
+
+
+def dtypes_of(frame: Frame) -> dict[str, str]:
+    """What pandas calls the dtypes of a frame's columns, but for categories, which become their values."""
+    if library(frame) != HOME:
+        return {}
+    plain = {name: getattr(kind, "categories", kind) for name, kind in frame.dtypes.items()}
+    return {name: str(getattr(kind, "dtype", kind)) for name, kind in plain.items()}
+
+
+def schema_of(rows: Frame) -> pa.Schema:
+    """The schema of row files of rows like these, of which there are some."""
+    schema = arrow_of(rows).schema
+    fields = [*OWN, *(pa.field(field.name, _wide(field.type)) for field in schema)]
+    return pa.schema(fields, {DTYPES: json.dumps(dtypes_of(rows)).encode()})
+
+
+def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
+    """Rows, with `SEQ` and `VERSION`, as row files have them; refuses other types of columns."""
+    table = arrow_of(rows)
+    check_types(table.schema, schema, where)
+    return table.select(schema.names).cast(schema)
+
+
+def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
+    """Refuse columns of other types than the index has."""
+    for field in found:
+        own, other = schema.field(field.name).type, _wide(field.type)
+        if own != other and not pa.types.is_null(field.type) and not _lists_alike(own, other):
+            raise ColumnError(
+                f"Column {shown(field.name)} {where} is of type {field.type}, and the index has {own}; "
+                f"convert it first, for example with .astype({_dtype(schema, field.name)!r})."
+            )
+
+
+def _lists_alike(own: pa.DataType, other: pa.DataType) -> bool:
+    """Whether both are lists of the same numbers, which need not be of one kind of list."""
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    both = all(any(kind(each) for kind in lists) for each in (own, other))
+    return both and (own.value_type == other.value_type or pa.types.is_null(other.value_type))
+
+
+def _dtype(schema: pa.Schema, name: str) -> str:
+    return str(dtypes_in(schema).get(name, schema.field(name).type))
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """One type of all strings."""
+    return pa.large_string() if pa.types.is_string(kind) or pa.types.is_null(kind) else kind
+
+
+def dtypes_in(schema: pa.Schema) -> dict[str, str]:
+    """What a file tells of its columns' dtypes."""
+    told: dict[str, str] = json.loads((schema.metadata or {}).get(DTYPES, b"{}"))
+    return told
+
+
+def as_frame(table: pa.Table, library: str) -> Frame:
+    """Rows that were read as a frame of a library."""
+    return frames_of_library(library).from_arrow(table, dtypes_in(table.schema))

@@ -1,0 +1,178 @@
+"""Which rows a version of an index has, and which came, went and stayed between two."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dask_simjoin.incremental.files import new_name, write_new
+from dask_simjoin.incremental.keys import Finder
+from dask_simjoin.incremental.manifests import back_to, latest, read_manifest
+from dask_simjoin.incremental.types import DeletedFile, Delta, Groups, Manifest, Options, RowFile, Snapshot
+
+FILE, POSITION = "file", "position"
+LOW, HIGH = "low", "high"
+
+
+def write_boxes(root: Path, files: Sequence[tuple[str, Groups]]) -> tuple[str, int]:
+    """Write the boxes of row files; tells the name and the bytes."""
+    columns: dict[str, object] = {
+        FILE: pa.array(
+            np.repeat([name for name, _ in files], [len(groups) for _, groups in files]).astype(object)
+        )
+    }
+    for field in fields(Groups)[1:]:
+        values = np.concatenate([getattr(groups, field.name) for _, groups in files])
+        if values.ndim == 1:
+            columns[field.name] = values
+        else:
+            columns |= {f"{field.name}{k}": values[:, k] for k in range(values.shape[1])}
+    name = new_name()
+    return name, write_new(root / "boxes" / name, lambda file: pq.write_table(pa.table(columns), file))
+
+
+def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[tuple[str, ...], Groups]:
+    """Read the row groups of files; tells the files' names, which `Groups.file` counts, too."""
+    files = list(files)
+    number = {one.name: n for n, one in enumerate(files)}
+    tables = [pq.read_table(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
+    boxes = range(len(options.cut))
+    parts: list[dict[str, np.ndarray]] = [
+        {
+            "file": np.array([number.get(name, -1) for name in table[FILE].to_pylist()], np.int64),
+            **{name: table[name].to_numpy() for name in ("group", "start", "rows", "oldest", "newest")},
+            LOW: np.stack([table[f"{LOW}{k}"].to_numpy() for k in boxes], axis=1),
+            HIGH: np.stack([table[f"{HIGH}{k}"].to_numpy() for k in boxes], axis=1),
+        }
+        for table in tables
+    ]
+    none, box = np.zeros(0, np.int64), np.zeros((0, len(boxes)))
+    whole = {
+        field.name: np.concatenate(
+            [box if field.name in (LOW, HIGH) else none, *(p[field.name] for p in parts)]
+        )
+        for field in fields(Groups)
+    }
+    groups = Groups(**whole)
+    groups = groups[groups.file >= 0]
+    return tuple(number), groups[np.lexsort((groups.group, groups.file))]
+
+
+def write_deleted(root: Path, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
+    """Write which rows of files are deleted; tells the bytes too."""
+    names = np.repeat(np.array(list(places), object), [len(some) for some in places.values()])
+    at = np.concatenate([np.zeros(0, np.int64), *places.values()])
+    table = pa.table({FILE: pa.array(names, pa.string()).dictionary_encode(), POSITION: at})
+    name = new_name()
+    size = write_new(root / "deleted" / name, lambda file: pq.write_table(table, file))
+    return DeletedFile(name, len(at), version), size
+
+
+def read_deleted(root: Path, deleted: Iterable[DeletedFile]) -> dict[str, np.ndarray]:
+    """The places of deleted rows of files, ascending, by their names."""
+    found: dict[str, list[np.ndarray]] = {}
+    for one in deleted:
+        table = pq.read_table(root / "deleted" / one.name)
+        at = table[POSITION].to_numpy()
+        names = table[FILE].cast(pa.string()).to_pandas()
+        for name, rows in names.groupby(names, sort=False).indices.items():
+            found.setdefault(name, []).append(at[rows])
+    return {name: np.unique(np.concatenate(parts)) for name, parts in found.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """A version of an index, of which the client has manifest, boxes and deletions.
+
+    Attributes
+    ----------
+    root : Path
+    library : str
+        Of the frames that are made of its rows.
+    manifest : Manifest
+    """
+
+    root: Path
+    library: str
+    manifest: Manifest
+
+    @property
+    def number(self) -> int:
+        """The version."""
+        return self.manifest.version
+
+    @functools.cached_property
+    def _boxes(self) -> tuple[tuple[str, ...], Groups]:
+        return read_boxes(self.root, self.manifest.files, self.manifest.options)
+
+    @functools.cached_property
+    def deleted(self) -> dict[str, np.ndarray]:
+        """The places of deleted rows, by the name of the file."""
+        return read_deleted(self.root, self.manifest.deleted)
+
+    @functools.cached_property
+    def rows(self) -> Snapshot:
+        """All rows of this version."""
+        return self._between(-1, self.number)
+
+    @property
+    def finder(self) -> Finder:
+        """What finds rows by their ids."""
+        none = np.zeros(0, np.int64)
+        places = {one.name: self.deleted.get(one.name, none) for one in self.manifest.files}
+        return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places)
+
+    def _between(self, above: int, to: int) -> Snapshot:
+        """Rows of this version that came in with versions above one and up to another."""
+        files, groups = self._boxes
+        groups = groups[(groups.newest > above) & (groups.oldest <= to)]
+        places = {n: self.deleted[name] for n, name in enumerate(files) if name in self.deleted}
+        most = self.manifest.rows if above < 0 and to >= self.number else int(groups.rows.sum())
+        return Snapshot(
+            self.root, self.manifest.options, self.library, files, groups, places, False, (above, to), most
+        )
+
+    def since(self, version: int) -> Delta:
+        """What changed from an older version to this one."""
+        inserted, same = self._between(version, self.number), self._between(-1, version)
+        steps = list(back_to(self.root, self.manifest, version))
+        files: dict[str, RowFile] = {}
+        deletions: list[DeletedFile] = []
+        for step in steps:
+            own = [one for one in step.deleted if one.version == step.version]
+            deletions += own
+            if own and step.parent is not None:
+                files |= {one.name: one for one in read_manifest(self.root, step.parent).files}
+        named = read_deleted(self.root, deletions)
+        return Delta(version, self.number, inserted, self._named(named, version, files), same)
+
+    def _named(self, named: dict[str, np.ndarray], to: int, files: dict[str, RowFile]) -> Snapshot:
+        """Rows at these places of files, of versions up to one."""
+        names, groups = read_boxes(self.root, [files[name] for name in named], self.manifest.options)
+        places = {n: named[name] for n, name in enumerate(names)}
+        stop = groups.start + groups.rows
+        has = np.zeros(len(groups), bool)
+        for n, at in places.items():
+            own = groups.file == n
+            has[own] = np.searchsorted(at, groups.start[own]) < np.searchsorted(at, stop[own])
+        groups = groups[has & (groups.oldest <= to)]
+        rows = sum(map(len, places.values()))
+        return Snapshot(
+            self.root, self.manifest.options, self.library, names, groups, places, True, (-1, to), rows
+        )
+
+
+def last_version(root: Path, library: str) -> Version:
+    """The last version of the index in a folder."""
+    return Version(root, library, latest(root))
+
+
+def version_of(root: Path, library: str, version: int) -> Version:
+    """A version of the index in a folder."""
+    return Version(root, library, read_manifest(root, version))
