@@ -19,6 +19,7 @@ from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.goal import Goal, nearest_goal
 from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.report_nearest import NearestReport
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.nearest import State, kth_distance
 
@@ -28,6 +29,11 @@ class KDistances(FoundByChunk):
 
     _label = "simjoin_k_distances"
     _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
+
+    @property
+    def report(self) -> NearestReport:
+        """What the plan says to people."""
+        return NearestReport(self.plan, self.operand("spec"), self.operand("k"))
 
     @property
     def goal(self) -> Goal:

@@ -12,9 +12,11 @@ from dask_simjoin.expressions.planner import plan_for
 from dask_simjoin.expressions.source import FrozenSource
 from dask_simjoin.expressions.work import DISTANCES, Work
 from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.block_report import BlockReport
 from dask_simjoin.planning.chunking.base import Chunking, Sources
 from dask_simjoin.planning.goal import COUNTS, Goal
 from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.report import PlanReport
 from dask_simjoin.planning.resources import check_shuffle
 
 
@@ -40,6 +42,11 @@ class LazyJoin(LabelledExpr):
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
         return plan_for(self._source, self.operand("spec"), self.goal, self._other)
+
+    @property
+    def report(self) -> BlockReport:
+        """What the plan says to people; planned at the first call."""
+        return PlanReport(self.plan, self.operand("spec"))
 
     @property
     def goal(self) -> Goal:

@@ -12,6 +12,7 @@ from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.planning.goal import Goal, nearest_goal
+from dask_simjoin.planning.report_nearest import NearestReport
 from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
 
 
@@ -23,6 +24,11 @@ class NearestJoin(LazyJoin):
 
     _label = "simjoin_nearest_join"
     _parameters = ["source", "other", "spec", "k", "bound", "meta"]
+
+    @property
+    def report(self) -> NearestReport:
+        """What the plan says to people."""
+        return NearestReport(self.plan, self.operand("spec"), self.operand("k"), self.operand("bound"))
 
     @property
     def goal(self) -> Goal:

@@ -33,6 +33,23 @@ class BlockReport:
         """Names and texts of everything that the report tells."""
         raise NotImplementedError
 
+    def to_dict(self) -> dict[str, int | float | str]:
+        """Numbers and words of the report by name, as a script takes them and JSON has them.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import dask_simjoin
+        >>> pd.DataFrame({"x": [0.0, 1.0, 9.0]}).simjoin.plan(1.0).to_dict()["pairs"]
+        1.0
+        """
+        kinds = [kind for kind in reversed(type(self).__mro__) if issubclass(kind, BlockReport)]
+        names = dict.fromkeys(
+            name for kind in kinds for name, value in vars(kind).items()
+            if isinstance(value, property) and not name.startswith("_")
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
     def __repr__(self) -> str:
         facts = self._facts()
         width = max(len(name) for name, _ in facts)

@@ -47,6 +47,8 @@ class PlanReport(BlockReport):
     method : str
     engine : str
         How chunks are searched, in words.
+    seconds : float
+        Expected from the first task to the last, on cores like those that were measured.
     """
 
     plan: Plan
@@ -95,6 +97,10 @@ class PlanReport(BlockReport):
     @property
     def engine(self) -> str:
         return self._engine()
+
+    @property
+    def seconds(self) -> float:
+        return self.plan.expected
 
     def _result_rows(self, unordered: float) -> float:
         return unordered * directions(self.spec) + (self.rows if self.spec.include_self else 0)
@@ -155,7 +161,7 @@ class PlanReport(BlockReport):
             ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
             ("", f"{format_bytes(budget.output)} a partition, {format_bytes(budget.result)} the result"),
             ("tasks", describe_tasks(self._tasks(), budget.chunk)),
-            ("time", f"about {plan.expected:.2g} s, on cores like those that were measured"),
+            ("time", f"about {self.seconds:.2g} s, on cores like those that were measured"),
         ]
 
     def _what(self) -> list[tuple[str, str]]:

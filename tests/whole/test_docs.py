@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from dask_simjoin.api.verbs import VERBS
-from tests.checks import option_table, set_option_table
+from dask_simjoin.cli.main import CODES
+from tests.checks import command_table, option_table, set_option_table
 from tests.support.paths import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -158,6 +159,14 @@ def test_the_table_of_options_of_sets_is_that_of_the_requests():
     assert set_option_table.written(page, set_option_table.set_option_table()) == page, (
         "python -m tests.checks.set_option_table"
     )
+
+
+def test_the_tables_of_commands_are_those_of_the_program():
+    page = command_table.PAGE.read_text()
+    for table in (command_table.command_table(), command_table.shared_table()):
+        assert command_table.written(page, table) == page, "python -m tests.checks.command_table"
+    codes = rows(command_table.PAGE, "| exit code | means |")
+    assert codes == [[str(code), text] for code, text in CODES.items()]
 
 
 def test_a_block_that_fails_is_seen(tmp_path):

@@ -20,6 +20,7 @@ IMPORTING_FUNCTIONS = {"import_module", "__import__"}
 
 ROOMS = {
     "api",
+    "cli",
     "cluster",
     "engine",
     "errors",

@@ -20,6 +20,7 @@ from dask_simjoin.sets.meeting import SetMeeting
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
 from dask_simjoin.sets.parcels import counts_by_partition, put_beside
 from dask_simjoin.sets.planning.plan import SetPlan
+from dask_simjoin.sets.planning.report import SetPlanReport
 from dask_simjoin.tasks.fingerprints import Groups
 
 SETS = Work(SetMeeting, join_block, cut_block, count_block, count_block_pairs)
@@ -35,6 +36,11 @@ class LazySets(LazyJoin):
     def plan(self) -> SetPlan:  # type: ignore[override]
         """The plan; made at the first call, which computes one pass over the column."""
         return set_plan_for(self._source, self.operand("spec"), self.goal, self._other)
+
+    @property
+    def report(self) -> SetPlanReport:
+        """What the plan says to people."""
+        return SetPlanReport(self.plan, self.operand("spec"))
 
     def _read(self) -> tuple[FrozenSource, ...]:
         spec, other = self.operand("spec"), self._other

@@ -1,0 +1,173 @@
+"""Make a command of each verb: read tables, plan, ask, compute, write."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.cli.options import TABLE, given, options_for
+from dask_simjoin.cli.plans import agree
+from dask_simjoin.cli.progress import stage
+from dask_simjoin.cli.running import computing
+from dask_simjoin.cli.shared import SHARED, WRITTEN
+from dask_simjoin.cli.sinks import sink
+from dask_simjoin.cli.sources import read
+from dask_simjoin.cli.talk import log_lines
+from dask_simjoin.expressions.lazy_join import LazyJoin
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.columns import ROW_ID
+from dask_simjoin.options.requests import ANTI, SEMI
+
+
+@dataclass(frozen=True)
+class Gives:
+    """What is done with the result of a verb.
+
+    Attributes
+    ----------
+    about : str
+        What the command writes or prints, for its help.
+    table : callable or None
+        Makes of the frame and the result what is written; None: the result is printed.
+    """
+
+    about: str
+    table: Callable[[Frame, Any], Frame] | None
+
+
+def _with_columns(frame: Frame, values: Any) -> Frame:
+    """The frame with values of its rows as further columns."""
+    columns = {values.name: values} if values.ndim == 1 else {name: values[name] for name in values.columns}
+    return frame.assign(**columns)
+
+
+ROWS = Gives("Writes the rows that the verb gives.", lambda _, result: result)
+VALUES = Gives("Writes the table's rows with further columns.", _with_columns)
+NUMBER = Gives("Prints a number.", None)
+PLAN = Gives("Prints the plan, and computes nothing else.", None)
+
+
+class VerbCommand(click.Command):
+    """The command of a verb, whose options are those of the verb's request."""
+
+    def __init__(self, name: str, verb: str, gives: Gives) -> None:
+        self.verb, self.request, self.gives = verb, VERBS[verb].request, gives
+        text = (inspect.getdoc(VERBS[verb].function) or "").partition("\n")[0].replace("`", "")
+        tables = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
+        super().__init__(
+            name,
+            params=[tables, *options_for(self.request), *(WRITTEN if gives.table else []), *SHARED],
+            callback=self._called,
+            help=f"{text}\n\n{gives.about}",
+            short_help=text,
+        )
+
+    def _called(self, **params: Any) -> None:
+        asked = given(click.get_current_context(), self.request)
+        named = getattr(self.request, "names_rows", False)
+        _run(Run(str(self.name), self.verb, self.gives, asked, named, params))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A command with what it was given.
+
+    Attributes
+    ----------
+    name, verb : str
+    gives : Gives
+    asked : dict
+        The verb's options.
+    named : bool
+        Whether the result names rows.
+    params : dict
+        All words of the command line, by name.
+    """
+
+    name: str
+    verb: str
+    gives: Gives
+    asked: dict[str, Any]
+    named: bool
+    params: dict[str, Any]
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing but the result and errors is told."""
+        return bool(self.params["quiet"])
+
+    def result(self) -> tuple[Frame, Any]:
+        """The frame, and what the verb makes of it; plans are made at once, the others are lazy."""
+        kind, asked = self.params["input_format"], dict(self.asked)
+        tables = [read(self.params["tables"], kind)]
+        if TABLE in asked:
+            tables.append(read(asked[TABLE], kind))
+        ids = {"id", "left_id", "right_id"} & set(asked)
+        if self.named and not ids and asked.get("how") not in (SEMI, ANTI):
+            tables = [one if ROW_ID in one.columns else one.simjoin.with_row_id() for one in tables]
+            asked["id"] = ROW_ID
+        if TABLE in asked:
+            asked[TABLE] = tables[1]
+        return tables[0], VERBS[self.verb].function(tables[0], **asked)
+
+    def say(self, text: object) -> None:
+        """Tell people something."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+
+def _run(run: Run) -> None:
+    params, begin = run.params, time.perf_counter()
+    target = sink(params["output"], params["format"], params["overwrite"]) if run.gives.table else None
+    told: dict[str, Any] = {"command": run.name}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(log_lines(params["verbose"]))
+        begun = stack.enter_context(target.made()) if target else ""
+        with computing(
+            *(params[name] for name in ("scheduler", "workers", "memory_limit", "backend"))
+        ) as client:
+            with stage("planning", client, run.quiet):
+                frame, result = run.result()
+                if run.gives is not PLAN:
+                    join = next(result.expr.find_operations(LazyJoin), None)
+                    plan = None if join is None else join.report
+                else:
+                    plan = result
+            if plan is not None:
+                told["plan"] = plan.to_dict()
+            if run.gives is PLAN:
+                _print(params["json"], told, plan)
+                return
+            if plan is not None:
+                run.say(plan)
+                agree(plan, params["yes"], run.gives is ROWS)
+            with stage("joining", client, run.quiet):
+                if target is None:
+                    told["number"] = int(result.compute())
+                else:
+                    assert run.gives.table is not None
+                    target.write(run.gives.table(frame, result), begun)
+        if target is not None:
+            with stage("naming", None, True):
+                target.finish(begun)
+            told["output"] = target.path
+    told["seconds"] = round(time.perf_counter() - begin, 3)
+    _print(params["json"], told, told.get("number"))
+    if target is not None:
+        run.say(f"Wrote {target.path} in {told['seconds']:.1f} s.")
+
+
+def _print(as_json: bool, told: dict[str, Any], text: object) -> None:
+    """Print what scripts read, or what people do."""
+    if as_json:
+        click.echo(json.dumps(told, default=float))
+    elif text is not None:
+        click.echo(text)

@@ -1,0 +1,124 @@
+"""The program ``dask-simjoin``: the verbs as commands of a shell."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import warnings
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+import pyarrow as pa
+from distributed.scheduler import KilledWorker
+
+from dask_simjoin.cli.commands import NUMBER, PLAN, ROWS, VALUES, VerbCommand
+from dask_simjoin.cli.compiling import compiled
+from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
+
+LOG = logging.getLogger(__name__)
+
+FAILED, USAGE, REFUSED, TOO_LARGE, DECLINED, STOPPED = 1, 2, 3, 4, 5, 130
+
+CODES = {
+    0: "done",
+    FAILED: "failed: a file, a worker or a library",
+    USAGE: "an option or a column that is not allowed",
+    REFUSED: "the data are refused: their values, their ids, or they changed meanwhile",
+    TOO_LARGE: "the result or a task needs more memory than there is",
+    DECLINED: "a large plan was not agreed to",
+    STOPPED: "stopped by Ctrl-C or a signal",
+}
+"""What the program's exit codes say."""
+
+
+class Commands(click.Group):
+    """Commands whose errors are told as their text, with the exit code of their kind."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            try:
+                return super().invoke(ctx)
+            except SimJoinError as error:
+                raise Failed(str(error), _code(error)) from error
+            except (OSError, ImportError, MemoryError, ValueError, pa.ArrowException, KilledWorker) as error:
+                LOG.debug("It failed:", exc_info=True)
+                raise Failed(str(error) or type(error).__name__, FAILED) from error
+            except KeyboardInterrupt as error:
+                raise Failed("Stopped; the output has not been touched.", STOPPED) from error
+
+
+class Failed(click.ClickException):
+    """An error with the exit code of its kind."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.exit_code = code  # type: ignore[misc]
+
+
+def _code(error: SimJoinError) -> int:
+    if isinstance(error, (OptionError, OptionTypeError, ColumnError)):
+        return USAGE
+    return TOO_LARGE if isinstance(error, BudgetError) else REFUSED
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"Warning: {message}", err=True)
+
+
+HELP = """Find every pair of rows closer than a distance, exactly.
+
+TABLES are parquet or CSV: files, folders, globs (in quotes) and URLs. Rows are named by --id, else by their
+number from 0.
+
+Exit codes: {codes}.
+"""
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    help=HELP.format(codes="; ".join(f"{code}: {text}" for code, text in CODES.items())),
+)
+@click.version_option(package_name="dask-simjoin")
+def cli() -> None:
+    """Hold the commands."""
+
+
+@cli.group("sets", short_help="Joins of sets of tokens: texts, tags, baskets.")
+def sets() -> None:
+    """Join rows whose sets of tokens are similar."""
+
+
+for _group, _name, _verb, _gives in (
+    (cli, "plan", "plan", PLAN),
+    (cli, "self-join", "self_join", ROWS),
+    (cli, "join", "join", ROWS),
+    (cli, "knn", "knn_join", ROWS),
+    (cli, "counts", "neighbor_counts", VALUES),
+    (cli, "count-pairs", "count_pairs", NUMBER),
+    (cli, "k-distances", "k_distances", VALUES),
+    (cli, "dbscan", "dbscan", VALUES),
+    (cli, "optics", "optics", VALUES),
+    (sets, "plan", "set_plan", PLAN),
+    (sets, "self-join", "set_self_join", ROWS),
+    (sets, "join", "set_join", ROWS),
+    (sets, "counts", "set_neighbor_counts", VALUES),
+    (sets, "count-pairs", "count_set_pairs", NUMBER),
+):
+    _group.add_command(VerbCommand(_name, _verb, _gives))
+cli.add_command(compiled)
+
+
+def main() -> None:
+    """Run the program."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _stop)
+    cli(prog_name="dask-simjoin")
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """Stop as Ctrl-C does."""
+    raise KeyboardInterrupt

@@ -1,0 +1,131 @@
+"""Write results under a name of their own first, and under the final one when they are whole."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+from dask.base import compute
+from fsspec.core import url_to_fs
+
+from dask_simjoin.cli.sources import CSV, SUFFIXES, format_of
+from dask_simjoin.metrics.types import Frame
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where a result goes.
+
+    Attributes
+    ----------
+    fs : fsspec.AbstractFileSystem
+    path : str
+        The final name.
+    kind : {"parquet", "csv"}
+    single : bool
+        Whether it is one file, and no folder of a file for each partition.
+    overwrite : bool
+        Whether what is there is replaced.
+    """
+
+    fs: Any
+    path: str
+    kind: str
+    single: bool
+    overwrite: bool
+
+    @contextlib.contextmanager
+    def made(self) -> Iterator[str]:
+        """A new folder beside the final name, which goes away with whatever is in it."""
+        begun = posixpath.join(posixpath.dirname(self.path), f".{posixpath.basename(self.path)}.{_unique()}")
+        self.fs.makedirs(begun)
+        try:
+            yield begun
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                self.fs.rm(begun, recursive=True)
+
+    def write(self, frame: Frame, begun: str) -> None:
+        """Write all partitions into the folder that was begun; nothing has the final name yet."""
+        parts = posixpath.join(begun, "parts")
+        self.fs.makedirs(parts)
+        url = self.fs.unstrip_protocol(parts)
+        width = len(str(max(frame.npartitions - 1, 1)))
+
+        def name(n: int) -> str:
+            return f"part.{n:0{width}d}"
+
+        if self.kind == CSV:
+            compute(*frame.to_csv(f"{url}/*.csv", name_function=name, index=False, compute=False))
+        else:
+            compute(
+                frame.to_parquet(
+                    url, write_index=False, name_function=lambda n: f"{name(n)}.parquet", compute=False
+                )
+            )
+
+    def finish(self, begun: str) -> None:
+        """Give what was written the final name."""
+        whole = posixpath.join(begun, "parts")
+        if self.single:
+            files, whole = sorted(self.fs.find(whole)), posixpath.join(begun, "whole")
+            (_join_csv if self.kind == CSV else _join_parquet)(self.fs, files, whole)
+        if self.fs.exists(self.path):
+            if not self.overwrite:
+                raise click.ClickException(f"{self.path} was made by something else meanwhile.")
+            self.fs.mv(self.path, posixpath.join(begun, "replaced"), recursive=True)
+        self.fs.mv(whole, self.path, recursive=True)
+
+
+def sink(output: str, kind: str | None, overwrite: bool) -> Sink:
+    """Where `output` says; refuses what is there, unless it may be overwritten."""
+    try:
+        fs, path = url_to_fs(output)
+        path = path.rstrip("/")
+        if fs.exists(path) and not overwrite:
+            raise click.UsageError(f"{output} is there already; add --overwrite to replace it.")
+        folder = posixpath.dirname(path)
+        if folder and not fs.exists(folder):
+            fs.makedirs(folder)
+    except (OSError, ImportError, ValueError) as error:
+        raise click.ClickException(f"{output} cannot be written: {error}") from error
+    single = not output.endswith("/") and posixpath.splitext(path)[1] in SUFFIXES
+    return Sink(fs, path, kind or format_of(path), single, overwrite)
+
+
+def _unique() -> str:
+    return f"{uuid.uuid4().hex[:8]}.partial"
+
+
+def _join_csv(fs: Any, files: list[str], whole: str) -> None:
+    with fs.open(whole, "wb") as out:
+        for n, name in enumerate(files):
+            with fs.open(name, "rb") as part:
+                if n:
+                    part.readline()
+                shutil.copyfileobj(part, out, 1 << 20)
+
+
+def _join_parquet(fs: Any, files: list[str], whole: str) -> None:
+    """Write the row groups of all files into one, each as it is read."""
+    if len(files) == 1:
+        fs.mv(files[0], whole)
+        return
+    with contextlib.ExitStack() as stack:
+        out = stack.enter_context(fs.open(whole, "wb"))
+        writer: Any = None
+        for name in files:
+            with fs.open(name, "rb") as source, pq.ParquetFile(source) as part:
+                if writer is None:
+                    writer = stack.enter_context(pq.ParquetWriter(out, part.schema_arrow))
+                for n in range(part.num_row_groups):
+                    rows: pa.Table = part.read_row_group(n)
+                    writer.write_table(rows)

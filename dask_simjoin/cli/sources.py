@@ -1,0 +1,66 @@
+"""Read tables: parquet or CSV, as files, folders, globs and URLs that fsspec knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+import click
+import dask.dataframe as dd
+from fsspec.core import url_to_fs
+
+from dask_simjoin.metrics.types import Frame
+
+PARQUET, CSV = FORMATS = ("parquet", "csv")
+
+SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".txt": CSV}
+"""What names of files end in."""
+
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+"""Endings of files that are read as a whole."""
+
+
+def read(paths: Sequence[str], kind: str | None = None) -> Frame:
+    """A lazy frame of tables that follow each other; `kind`: their format, else told by their names.
+
+    Rows are named by columns, so an index that a file keeps is one.
+    """
+    try:
+        found = [path for given in paths for path in _files(given)]
+        kinds = {kind or format_of(path) for path in found}
+        if len(kinds) > 1:
+            raise click.UsageError(f"{', '.join(paths)} are of several formats: {', '.join(sorted(kinds))}.")
+        if kinds == {CSV}:
+            packed = found[0].endswith(PACKED)
+            separator = "\t" if _suffix(found[0]) == ".tsv" else ","
+            return dd.read_csv(found, sep=separator, blocksize=None if packed else "default")
+        return dd.read_parquet(found if len(found) > 1 else found[0], index=False)
+    except (OSError, ImportError, ValueError) as error:
+        raise click.ClickException(f"{', '.join(paths)} cannot be read: {error}") from error
+
+
+def format_of(path: str) -> str:
+    """The format that a path's name tells of; without one it is a folder of parquet."""
+    return SUFFIXES.get(_suffix(path), PARQUET)
+
+
+def _suffix(path: str) -> str:
+    name = PurePosixPath(path)
+    return PurePosixPath(name.stem).suffix if name.suffix in PACKED else name.suffix
+
+
+def _files(given: str) -> list[str]:
+    """What a path stands for: itself, or the files of a glob or of a folder of CSV."""
+    fs, path = url_to_fs(given)
+    if any(one in path for one in "*?["):
+        found = sorted(fs.glob(path))
+        if not found:
+            raise FileNotFoundError("no file is called so")
+        return [fs.unstrip_protocol(one) for one in found]
+    if not fs.exists(path):
+        raise FileNotFoundError("there is no such file or folder")
+    if fs.isdir(path):
+        files = [one for one in sorted(fs.find(path)) if format_of(one) == CSV]
+        if files and not any(_suffix(one) in SUFFIXES and format_of(one) == PARQUET for one in fs.find(path)):
+            return [fs.unstrip_protocol(one) for one in files]
+    return [given]

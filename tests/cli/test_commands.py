@@ -1,0 +1,257 @@
+"""Commands read, plan, ask, compute and write what the verbs give."""
+
+import json
+
+import dask
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from dask_simjoin.cli import plans
+from dask_simjoin.cli.main import CODES, cli
+from dask_simjoin.cli.sinks import Sink
+
+ROWS = 60
+
+
+@pytest.fixture
+def points(tmp_path, monkeypatch):
+    """A table of points, as a folder of two parquet files, and the folder in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    x = np.random.default_rng(5).uniform(size=(ROWS, 2)).round(3)
+    table = pd.DataFrame(x, columns=["x", "y"]).assign(name=[f"p{k}" for k in range(ROWS)])
+    (tmp_path / "points").mkdir()
+    table[:40].to_parquet(tmp_path / "points" / "0.parquet")
+    table[40:].to_parquet(tmp_path / "points" / "1.parquet")
+    return table
+
+
+def run(*words, code=0, text=None):
+    """What a command prints; it ends with this exit code, and without a traceback."""
+    ran = CliRunner().invoke(cli, ["--", *words] if words[0][0] == "-" else list(words), input=text)
+    assert ran.exit_code == code, ran.output
+    assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
+    assert "Traceback" not in ran.output
+    return ran
+
+
+ON = ("--on", "x,y", "--scheduler", "synchronous", "-q")
+
+
+def pairs_of(frame, **options):
+    """Pairs by the verb, in order."""
+    return in_order(frame.simjoin.self_join(0.1, on=["x", "y"], **options))
+
+
+def in_order(pairs):
+    return pairs.sort_values(["left", "right"], ignore_index=True)
+
+
+READ = [(tables, "pairs.csv") for tables in ("points/*.parquet", "both", "tables.csv", "tables.tsv", "csvs/")]
+WRITTEN = [
+    ("points", output) for output in ("pairs.parquet", "pairs.csv", "pairs/", "there/is/none/of/these")
+]
+
+
+@pytest.mark.parametrize(("tables", "output"), READ + WRITTEN)
+def test_what_is_written_are_the_pairs_of_the_verb(points, tables, output, tmp_path):
+    points.to_csv("tables.csv", index=False)
+    points.to_csv("tables.tsv", index=False, sep="\t")
+    (tmp_path / "csvs").mkdir()
+    points[:7].to_csv("csvs/0.csv", index=False)
+    points[7:].to_csv("csvs/1.csv", index=False)
+    given = ["points/0.parquet", "points/1.parquet"] if tables == "both" else [tables]
+    run("self-join", *given, "--eps", "0.1", "--return-distance", "--blocksize", "800", "-o", output, *ON)
+    found = pd.read_csv(output) if output.endswith(".csv") else pd.read_parquet(output)
+    pd.testing.assert_frame_equal(in_order(found), pairs_of(points, return_distance=True))
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_single_files_and_folders(points, tmp_path):
+    for name in ("one.parquet", "one.csv"):
+        run("self-join", "points", "--eps", "0.1", "-o", name, "--blocksize", "200", *ON)
+        assert (tmp_path / name).is_file()
+    run("self-join", "points", "--eps", "0.1", "-o", "many", "--blocksize", "200", "--format", "csv", *ON)
+    parts = sorted((tmp_path / "many").iterdir())
+    assert len(parts) > 1 and {part.suffix for part in parts} == {".csv"}
+    found = pd.concat(map(pd.read_csv, parts))
+    assert len(found) == len(pd.read_parquet("one.parquet")) == len(pd.read_csv("one.csv"))
+
+
+def test_tables_that_are_remote():
+    frame = pd.DataFrame({"x": [0.0, 1.0, 5.0]})
+    frame.to_parquet("memory://tables/t.parquet")
+    run("self-join", "memory://tables", "--eps", "1", "-o", "memory://out/pairs.parquet", *ON[2:])
+    assert pd.read_parquet("memory://out/pairs.parquet").to_numpy().tolist() == [[0, 1]]
+
+
+def test_ids_and_columns_that_are_kept(points):
+    options = ("--id", "name", "--keep", "x,y", "--suffixes", "_a", "_b")
+    run("self-join", "points", "--eps", "0.1", *options, "-o", "pairs.csv", *ON)
+    wanted = pairs_of(points, id="name", keep=["x", "y"], suffixes=("_a", "_b"))
+    pd.testing.assert_frame_equal(in_order(pd.read_csv("pairs.csv")), wanted)
+
+
+def test_two_tables(points):
+    points[:20].to_csv("others.csv", index=False)
+    other = ("--other", "others.csv")
+    run("join", "points", *other, "--eps", "0.1", "-o", "pairs.csv", *ON)
+    wanted = points.simjoin.join(points[:20], 0.1, on=["x", "y"])
+    pd.testing.assert_frame_equal(in_order(pd.read_csv("pairs.csv")), in_order(wanted))
+    run("join", "points", *other, "--eps", "0.1", "--how", "leftanti", "-o", "alone.csv", *ON)
+    alone = points.simjoin.join(points[:20], 0.1, on=["x", "y"], how="leftanti")
+    pd.testing.assert_frame_equal(pd.read_csv("alone.csv"), alone.reset_index(drop=True))
+    run("knn", "points", *other, "--k", "2", "-o", "nearest.csv", *ON)
+    near = points.simjoin.knn_join(points[:20], k=2, on=["x", "y"])
+    pd.testing.assert_frame_equal(in_order(pd.read_csv("nearest.csv")), in_order(near))
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "verb", "options"),
+    [
+        ("counts", ("--eps", "0.1"), "neighbor_counts", {"eps": 0.1}),
+        ("dbscan", ("--eps", "0.1", "--min-samples", "3"), "dbscan", {"eps": 0.1, "min_samples": 3}),
+        ("k-distances", ("--k", "2"), "k_distances", {"k": 2}),
+        ("optics", ("--max-eps", "0.1"), "optics", {"max_eps": 0.1}),
+    ],
+)
+def test_values_of_rows_go_beside_them(points, name, words, verb, options):
+    run(name, "points", *words, "-o", "rows.parquet", *ON)
+    values = getattr(points.simjoin, verb)(on=["x", "y"], **options)
+    wanted = pd.concat([points, values], axis=1)
+    found = pd.read_parquet("rows.parquet").astype({"name": points["name"].dtype})
+    pd.testing.assert_frame_equal(found, wanted)
+
+
+def test_numbers_are_printed(points):
+    wanted = points.simjoin.count_pairs(0.1, on=["x", "y"])
+    assert run("count-pairs", "points", "--eps", "0.1", *ON).stdout == f"{wanted}\n"
+    told = json.loads(run("count-pairs", "points", "--eps", "0.1", "--json", *ON).stdout)
+    assert told["number"] == wanted and told["plan"]["rows"] == ROWS
+
+
+def test_sets(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = pd.DataFrame({"text": ["a b c d", "b c d a", "a b c e", "x y"]})
+    texts.to_csv("texts.csv", index=False)
+    how = ("--on", "text", "--threshold", "3/5", "--tokenizer", "delimiter: ", *ON[2:])
+    options = {"on": "text", "threshold": 0.6, "tokenizer": "whitespace"}
+    run("sets", "self-join", "texts.csv", *how, "--return-similarity", "-o", "pairs.csv")
+    wanted = texts.simjoin.set_self_join(**options, return_similarity=True)
+    pd.testing.assert_frame_equal(in_order(pd.read_csv("pairs.csv")), in_order(wanted))
+    run("sets", "counts", "texts.csv", *how, "-o", "counts.csv")
+    assert (
+        pd.read_csv("counts.csv")["neighbors"].tolist()
+        == texts.simjoin.set_neighbor_counts(**options).tolist()
+    )
+    assert run("sets", "count-pairs", "texts.csv", *how).stdout == f"{len(wanted)}\n"
+    assert json.loads(run("sets", "plan", "texts.csv", *how, "--json").stdout)["plan"]["rows"] == 4
+
+
+def test_plans(points):
+    text = run("plan", "points", "--eps", "0.1", "--on", "x,y").stdout
+    assert text.startswith("Plan of a self-join, eps=0.1\n") and f"rows           {ROWS}" in text
+    told = json.loads(run("plan", "points", "--k", "3", "--json", *ON).stdout)
+    assert told["command"] == "plan"
+    assert told["plan"]["pairs"] == 3 * ROWS
+
+
+def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
+    ran = run("self-join", "points", "--eps", "0.1", "--on", "x,y", "-o", "pairs.csv", "--json")
+    told = json.loads(ran.stdout)
+    assert told["output"] == str(tmp_path / "pairs.csv")
+    assert told["plan"]["partitions"] == 1 and told["seconds"] > 0
+    assert "Plan of a self-join" in ran.stderr and "Wrote " in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("--eps", "-1"), 2, "Error: eps=-1.0 is not"),
+        (("--eps", "0.1", "--metric", "l2"), 2, "(did you mean 'euclidean'?)"),
+        (("--eps", "0.1", "--on", "x,z"), 2, "on= names 'z', which is not a column"),
+        (("--eps", "radius"), 2, "none is called so"),
+        (("--epsilon", "1"), 2, "No such option"),
+        ((), 2, "Missing option '--eps'"),
+        (("--eps", "0.1", "--id", "one"), 3, "ids in column 'one' are not unique"),
+        (("--eps", "2", "--pairs", "both"), 4, "and the limit is"),
+    ],
+)
+def test_what_is_refused(points, tmp_path, words, code, text):
+    points.assign(one=1).to_csv("t.csv", index=False)
+    before = sorted(tmp_path.iterdir())
+    on = () if "--on" in words else ("--on", "x,y")
+    with dask.config.set({"simjoin.result-limit": 10_000}):
+        ran = run("self-join", "t.csv", *words, *on, *ON[2:], "-o", "out.csv", code=code)
+    assert text in ran.stderr
+    assert ran.stderr.count("Error: ") == 1 and ran.stdout == ""
+    assert sorted(tmp_path.iterdir()) == before
+    assert code in CODES
+
+
+@pytest.mark.parametrize("name", ["none.parquet", "none/*.csv", "nosuchprotocol://t.csv", "broken.parquet"])
+def test_tables_that_cannot_be_read(points, tmp_path, name):
+    (tmp_path / "broken.parquet").write_text("no table")
+    ran = run("count-pairs", name, "--eps", "1", code=1)
+    assert ran.stderr.startswith(f"Error: {name} cannot be read: ")
+
+
+def test_an_output_that_is_there(points, tmp_path):
+    (tmp_path / "out.csv").write_text("mine")
+    words = "self-join", "points", "--eps", "0.1", *ON, "-o", "out.csv"
+    assert "add --overwrite" in run(*words, code=2).stderr
+    assert (tmp_path / "out.csv").read_text() == "mine"
+    run(*words, "--overwrite")
+    assert len(pd.read_csv("out.csv")) == len(pairs_of(points))
+
+
+def test_large_plans_are_asked_about(points, tmp_path, monkeypatch):
+    monkeypatch.setattr(plans, "LARGE_BYTES", 10)
+    words = "self-join", "points", "--eps", "0.1", *ON, "-o", "out.csv"
+    assert "add --yes to compute it" in run(*words, code=5).stderr
+    assert not (tmp_path / "out.csv").exists()
+    run(*words, "--yes")
+    run("counts", "points", "--eps", "0.1", *ON, "-o", "rows.csv")  # makes no pairs
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (OSError("the disk is full"), 1)])
+@pytest.mark.parametrize("step", ["write", "finish"])
+def test_what_is_stopped_leaves_nothing(points, tmp_path, monkeypatch, error, code, step):
+    does = getattr(Sink, step)
+
+    def stopped(self, *args):
+        if step == "write":
+            does(self, *args)
+        raise error
+
+    monkeypatch.setattr(Sink, step, stopped)
+    (tmp_path / "out.csv").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    run("self-join", "points", "--eps", "0.1", *ON, "-o", "out.csv", "--overwrite", code=code)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "out.csv").read_text() == "mine"
+
+
+def test_a_task_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{k},{k}" for k in range(30_000)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,y", *rows, "0,none"]))
+    ran = run("count-pairs", "t.csv", "--eps", "1", "--on", "x,y", "-q", code=1)
+    assert "Error: " in ran.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_a_cluster_that_is_there(points, two_workers):
+    where = ("--on", "x,y", "--scheduler", two_workers.scheduler_address)
+    ran = run("self-join", "points", "--eps", "0.1", *where, "-o", "pairs.csv", "--json")
+    pd.testing.assert_frame_equal(in_order(pd.read_csv("pairs.csv")), pairs_of(points))
+    assert json.loads(ran.stdout)["command"] == "self-join"
+
+
+def test_compile_prints_what_it_took():
+    words = "compile", "--verbs", "count_pairs", "--dims", "2"
+    assert "count_pairs     2" in run(*words).stdout
+    assert json.loads(run(*words, "--json").stdout)[0]["verb"] == "count_pairs"
+    assert "'two' is not a whole number" in run("compile", "--dims", "two", code=2).stderr
+    assert "verbs='join_all' is not allowed" in run("compile", "--verbs", "join_all", code=2).stderr
