@@ -1,7 +1,13 @@
-"""Pairs go on into Dask analytics: groupby, assign, filter, all lazy until one compute.
+"""
+Pairs in Dask analytics
+=======================
+
+Pairs go on into Dask analytics: groupby, assign, filter, all lazy until one compute.
 
 Asks of the places of North and Central America: how crowded are they in each country, where do close
 pairs lie across a border, and which places of the same name are near-duplicates?
+
+::
 
     python examples/analytics.py                  # threads of this process, with a progress bar
     python examples/analytics.py --distributed    # a LocalCluster of two worker processes
@@ -110,6 +116,10 @@ def main() -> None:
     report(found, options.eps, options.small)
     print(f"\n{time.perf_counter() - start:.1f} seconds")
 
+
+# %%
+# What it prints
+# --------------
 
 if __name__ == "__main__":
     main()

@@ -1,9 +1,15 @@
-"""Clusters of places on a map, and places that are listed twice, each kept once.
+"""
+Clusters on a map
+=================
+
+Clusters of places on a map, and places that are listed twice, each kept once.
 
 DBSCAN finds the crowded regions of North and Central America. Then de-duplication, in two ways. One line
 keeps one place of each group within some metres, whatever they are called. Where more than distance makes a
 duplicate, pairs of one name and country are found, the groups that these pairs connect, and a table in which
 only the first place of each group is kept.
+
+::
 
     python examples/clusters.py            # writes out/places-once.parquet, and a picture if it can
 """
@@ -119,6 +125,10 @@ def main() -> None:
     picture = options.out / "clusters.png"
     print(f"Picture: {picture}" if draw(table, picture) else "No picture: matplotlib is not installed")
 
+
+# %%
+# What it prints
+# --------------
 
 if __name__ == "__main__":
     main()

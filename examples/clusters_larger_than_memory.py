@@ -1,8 +1,14 @@
-"""Clusters of more points than memory holds, and the distance for them from a sample.
+"""
+Clusters larger than memory
+===========================
+
+Clusters of more points than memory holds, and the distance for them from a sample.
 
 Writes points to parquet, looks at the reachability of a sample of them, clusters all of them by DBSCAN on
 two worker processes, and writes their labels to parquet. Rows are shuffled into regions on disk, each of
 which one task knows at a time; labels come back to the rows' own partitions.
+
+::
 
     python examples/clusters_larger_than_memory.py                      # 40 million points: minutes
     python examples/clusters_larger_than_memory.py --rows 500000
@@ -97,6 +103,10 @@ def main() -> None:
     else:
         print(f"written to {folder / 'labels'}")
 
+
+# %%
+# What it prints
+# --------------
 
 if __name__ == "__main__":
     main()

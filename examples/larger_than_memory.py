@@ -1,9 +1,15 @@
-"""Billions of candidate pairs on a laptop: a join whose data and result do not fit the memory it gets.
+"""
+A join larger than memory
+=========================
+
+Billions of candidate pairs on a laptop: a join whose data and result do not fit the memory it gets.
 
 Writes points to parquet, asks for the plan of their join, and joins them from parquet to parquet on
 two worker processes whose memory together is a fraction of the data. Nothing is ever held as a whole:
 rows are shuffled into regions on disk, each region is indexed and joined by one task, and the pairs
 are written as they are found.
+
+::
 
     python examples/larger_than_memory.py                      # 60 million points: minutes, 6 GB of disk
     python examples/larger_than_memory.py --rows 1000000
@@ -91,6 +97,10 @@ def main() -> None:
     else:
         print(f"written to {folder / 'pairs'}")
 
+
+# %%
+# What it prints
+# --------------
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,13 @@
-"""Joins on the GPUs of one machine: a worker for each, pairs that stay there until they are written.
+"""
+On all GPUs of a machine
+========================
+
+Joins on the GPUs of one machine: a worker for each, pairs that stay there until they are written.
 
 Makes points on the GPUs, asks for the plan of their join, joins them, and works on with the pairs as with
 any Dask DataFrame: how many neighbours a point has on average, and which point has most.
+
+::
 
     python examples/local_cuda_cluster.py                        # all GPUs, 20 million points
     python examples/local_cuda_cluster.py --rows 200000000 --partitioning spatial
@@ -79,6 +85,10 @@ def main() -> None:
         )
         print(f"A point has {mean:.1f} neighbours on average, and {most:,} at most")
 
+
+# %%
+# What it prints
+# --------------
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,13 @@
-"""Two tables of places, matched on the sphere: distances in metres, names of both rows.
+"""
+Two tables, matched on the sphere
+=================================
+
+Two tables of places, matched on the sphere: distances in metres, names of both rows.
 
 Cuts the places of North and Central America (GeoNames) in two, towns and the others, and asks: which places
 lie within 2 km of a city, which town is the nearest of each place, and which places have no town near them?
+
+::
 
     python examples/match_places.py
     python examples/match_places.py --town 50000 --far 200000
@@ -68,6 +74,10 @@ def main() -> None:
     columns = ["name", "country", "latitude", "longitude"]
     show("Northernmost places without a town", alone.nlargest(6, "latitude")[columns])
 
+
+# %%
+# What it prints
+# --------------
 
 if __name__ == "__main__":
     main()

@@ -1,9 +1,15 @@
-"""Near-duplicate texts: a parquet file of texts in, groups of those that share most of their words out.
+"""
+Near-duplicate texts by words
+=============================
+
+Near-duplicate texts: a parquet file of texts in, groups of those that share most of their words out.
 
 Texts are compared by the sets of their words, or of their q-grams: those at least as similar (Jaccard) as the
 threshold are pairs, and groups are what pairs connect.  Every pair is found, and none besides.  With
 ``--minhash`` it also tells how many of them locality-sensitive hashing of 128 permutations loses on the
 same file (``pip install datasketch``).  Without a path it makes texts, some of them changed copies.
+
+::
 
     python examples/near_duplicate_texts.py
     python examples/near_duplicate_texts.py texts.parquet --text body --threshold 0.7 --output groups.parquet
@@ -150,6 +156,10 @@ def main() -> None:
             parser.error(f"no such file: {path}")
         report(path, options)
 
+
+# %%
+# What it prints
+# --------------
 
 if __name__ == "__main__":
     main()

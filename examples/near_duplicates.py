@@ -1,9 +1,15 @@
-"""Near-duplicate texts: which rows of a table of embeddings mean almost the same?
+"""
+Near-duplicates by embeddings
+=============================
+
+Near-duplicate texts: which rows of a table of embeddings mean almost the same?
 
 Reads a parquet file or folder with a column of embeddings (lists of numbers) and a column of text, counts the
 pairs within some cosine distances, keeps one row of each group that pairs of the smallest connect, and shows
 the closest pairs whose texts differ by more than case.  Without a path it makes a small table itself, with
 copies of rows that were changed.
+
+::
 
     python examples/near_duplicates.py
     python examples/near_duplicates.py texts.parquet --embedding embedding --text title --eps 0.02 0.05
@@ -123,6 +129,10 @@ def main() -> None:
             parser.error(f"no such file: {path}")
         report(path, options)
 
+
+# %%
+# What it prints
+# --------------
 
 if __name__ == "__main__":
     main()

@@ -1,8 +1,14 @@
-"""Near-duplicate places: which places with the same name lie close together?
+"""
+Places that are listed twice
+============================
+
+Near-duplicate places: which places with the same name lie close together?
 
 Reads places of North and Central America (GeoNames), finds every pair within ``--eps`` metres of each other,
 writes the pairs to parquet, and shows those whose names agree.  A gazetteer that was merged from several
 sources has such rows: ``Villa Unión`` and ``Villa Union``, a kilometre apart.
+
+::
 
     python examples/quickstart.py --eps 3000 --output out
 """
@@ -69,6 +75,10 @@ def main() -> None:
         print(f"  {row.distance:8.1f} m  {left:32} {right:32} {row.left} {row.right}")
     print(f"\nWritten: {out / 'pairs'} (parquet), {out / 'near_duplicates.csv'}\nPicture: {picture}")
 
+
+# %%
+# What it prints
+# --------------
 
 if __name__ == "__main__":
     main()

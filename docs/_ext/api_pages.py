@@ -1,0 +1,68 @@
+"""Write the list of what is public, from the package itself; autosummary makes a page of each."""
+
+import inspect
+from pathlib import Path
+
+import dask_simjoin
+from dask_simjoin import cluster, errors, methods, sets
+from dask_simjoin.api.verbs import VERBS
+
+PAGE = Path(__file__).parents[1] / "reference" / "api.rst"
+
+
+def listed(title, text, names, template=None):
+    """A section with a table of names."""
+    option = [f"   :template: {template}"] if template else []
+    head = [title, "-" * len(title), "", text, "", ".. autosummary::", "   :toctree: api"]
+    return "\n".join([*head, *option, "", *(f"   {name}" for name in names), "", ""])
+
+
+def page():
+    """All sections."""
+    functions = [
+        f"dask_simjoin.{name}"
+        for name in dask_simjoin.__all__
+        if name not in VERBS and inspect.isfunction(getattr(dask_simjoin, name))
+    ]
+    objects = {
+        kind: [f"{module.__name__}.{name}" for name in module.__all__]
+        for kind, module in {"cluster": cluster, "methods": methods, "sets": sets}.items()
+    }
+    raised = [
+        f"dask_simjoin.errors.{name}"
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and kind.__module__ == errors.__name__
+    ]
+    text = (
+        "Each verb is a method of ``frame.simjoin``, where the frame is one of Dask, pandas or cuDF, and a "
+        "function of the package whose first argument is the frame."
+    )
+    return "\n".join(
+        [
+            "API\n===\n",
+            "Made from the docstrings, which ``help(frame.simjoin.self_join)`` shows as well.\n",
+            listed("Verbs", text, [f"dask_simjoin.SimJoinAccessor.{name}" for name in VERBS], "verb.rst"),
+            listed("Functions", "Of the package, beside the verbs.", functions),
+            listed(
+                "Clusters",
+                "Estimators, and labels from OPTICS.",
+                objects["cluster"],
+            ),
+            listed("Methods", "What ``method=`` takes instead of a name.", objects["methods"]),
+            listed("Sets", "Tokenizers and methods of joins of sets.", objects["sets"]),
+            listed("Errors and warnings", "With remedies: :doc:`errors`.", raised, "error.rst"),
+        ]
+    )
+
+
+def write(app, config):
+    """Write the page if it is another."""
+    text = page()
+    if not PAGE.exists() or PAGE.read_text() != text:
+        PAGE.write_text(text)
+
+
+def setup(app):
+    """Register, before pages are looked for."""
+    app.connect("config-inited", write)
+    return {"parallel_read_safe": True}
