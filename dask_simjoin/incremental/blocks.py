@@ -1,0 +1,235 @@
+"""Decide which row groups are compared: those of rows that came or went, and those of old rows near them.
+
+It is told from the boxes of row groups, and from the coordinates of the rows that came or went, which are
+read once here; old rows are not.  A task compares a part of the moved rows, at most a chunk, with the row
+groups of a part of the old ones that are within reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from dask.tokenize import tokenize
+
+from dask_simjoin.incremental.loaded import Loaded, load, moved
+from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, touched
+from dask_simjoin.incremental.replaced import Replaced
+from dask_simjoin.incremental.types import Part, Snapshot
+from dask_simjoin.metrics.types import Array
+from dask_simjoin.options.settings import current_settings, on_cluster
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.budget import make_budget
+from dask_simjoin.planning.resources import resources
+
+OWN_BYTES = 40
+"""Of each row in memory besides its coordinates: its number, its id, its place in an index."""
+
+TIMES = 3
+"""Memory of coordinates while they are indexed, as many times theirs."""
+
+KEPT_BYTES = 16
+"""Of each row in memory for each column that is kept, about."""
+
+TASKS_PER_THREAD = 4
+"""Parts of old rows for each thread, where there are enough of them: so they balance."""
+
+LEAST_ROWS = 1 << 16
+"""Old rows that are worth a task."""
+
+SENT = 1 << 22
+"""Bytes of moved rows up to which they travel with the graph on a cluster, and are not read again."""
+
+
+class Sizes(NamedTuple):
+    """How many rows a task may have, how many threads there are, and bytes of moved rows that are held."""
+
+    rows: int
+    threads: int
+    held: int
+
+
+def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
+    """Tell what tasks may have, by the workers' memory or the configuration."""
+    have = resources(snapshot.library)
+    chunk = make_budget(None, current_settings(on_cluster()), have).chunk
+    each = row_bytes(spec)
+    return Sizes(max(1, int(chunk // each)), have.threads, SENT if have.cluster else chunk)
+
+
+def row_bytes(spec: JoinSpec) -> int:
+    """Memory of a row while it is compared."""
+    return TIMES * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
+
+
+def boxes_of(rows: Snapshot) -> Boxes:
+    """Return the boxes of row groups, by ascending dimension: the order in which totals are summed."""
+    cut = np.asarray(rows.options.cut, np.int64)
+    order = np.argsort(cut, kind="stable")
+    low, high = (np.ascontiguousarray(side[:, order]) for side in (rows.groups.low, rows.groups.high))
+    return Boxes(cut[order], low, high)
+
+
+def cut_parts(rows: np.ndarray, most: int) -> list[np.ndarray]:
+    """Cut row groups that have so many rows, in their order, into parts of at most `most` rows."""
+    parts: list[np.ndarray] = []
+    start, total = 0, 0
+    for number, size in enumerate(rows.tolist()):
+        if number > start and total + size > most:
+            parts.append(np.arange(start, number))
+            start, total = number, 0
+        total += size
+    if start < len(rows):
+        parts.append(np.arange(start, len(rows)))
+    return parts
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """What is compared.
+
+    Attributes
+    ----------
+    spec : JoinSpec
+    cut : tuple of int
+        The dimensions that boxes tell of.
+    moved : tuple of Part or Loaded
+        Rows that came, or that went: to be read, or as they were read.
+    within : tuple of int
+        Of those, parts that are compared with themselves.
+    across : tuple of (int, int)
+        Of those, parts that are compared with each other.
+    old : tuple of Part
+        Rows that stayed.
+    meet : tuple of (int, int)
+        Parts of moved rows and parts of old ones that are compared.
+    replaced : Replaced or None
+    touched : array, int64
+        Row groups of old rows that are read.
+    moved_rows : int
+        Rows that came or went.
+    token : str
+        What it is told from others by.
+    """
+
+    spec: JoinSpec
+    cut: tuple[int, ...]
+    moved: tuple[Part | Loaded, ...]
+    within: tuple[int, ...]
+    across: tuple[tuple[int, int], ...]
+    old: tuple[Part, ...]
+    meet: tuple[tuple[int, int], ...]
+    replaced: Replaced | None
+    touched: np.ndarray
+    moved_rows: int
+    token: str
+
+    def __len__(self) -> int:
+        return len(self.within) + len(self.across) + len(self.meet)
+
+    def __dask_tokenize__(self) -> str:
+        return self.token
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} blocks>"
+
+
+def snapshot_token(rows: Snapshot, *more: object) -> str:
+    """Tell a snapshot from others: files never change."""
+    groups = [values.tobytes() for values in vars(rows.groups).values()]
+    places = [(file, some.tobytes()) for file, some in sorted(rows.places.items())]
+    return tokenize(
+        str(rows.root), rows.library, rows.files, groups, places, rows.named, rows.versions, *more
+    )
+
+
+class Side(NamedTuple):
+    """Rows that came or went, read once: the parts of them, their tiles, and their numbers."""
+
+    parts: list[Part | Loaded]
+    tiles: list[Tiled]
+    seqs: list[Array]
+    rows: int
+
+
+def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, marked: bool) -> Side:
+    """Read rows that came or went, part by part; hold them if they are few."""
+    few = rows.rows * row_bytes(spec) <= size.held
+    cut = boxes_of(rows).dims.tolist()
+    parts: list[Part | Loaded] = []
+    tiles, seqs = [], []
+    for chosen in cut_parts(rows.groups.rows if not rows.named else _named(rows), size.rows):
+        part = rows.part(chosen)
+        read = moved(load(part, spec), cut, spec, marked and few)
+        if len(read["seq"]):
+            parts.append(read if few else part)
+            tiles.append(read["tiles"])
+            seqs.append(read["seq"])
+    return Side(parts, tiles, seqs, sum(len(some.x) for some in tiles))
+
+
+def _named(rows: Snapshot) -> np.ndarray:
+    """Count the rows of row groups that are named (g,)."""
+    counts = np.zeros(len(rows.groups), np.int64)
+    for n, (file, start, size) in enumerate(
+        zip(rows.groups.file.tolist(), rows.groups.start.tolist(), rows.groups.rows.tolist(), strict=True)
+    ):
+        places = rows.places.get(file)
+        if places is not None:
+            counts[n] = np.searchsorted(places, start + size) - np.searchsorted(places, start)
+    return counts
+
+
+def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iterator[tuple[int, int]]:
+    """Go through two parts of moved rows each that may have a pair."""
+    for i, first in enumerate(tiles):
+        for j in range(i + 1, len(tiles)):
+            boxes = Boxes(np.arange(len(dims)), tiles[j].lower, tiles[j].upper)
+            if near_tiles(first, boxes, spec.norm, spec.threshold).any():
+                yield i, j
+
+
+def blocks_of(side: Side, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
+              replaced: Replaced | None) -> Blocks:  # fmt: skip
+    """Compare rows that came, or that went, with each other and with those that stayed."""
+    boxes = boxes_of(rest)
+    reached = np.zeros((len(side.tiles), len(rest.groups)), bool)
+    for i, tiles in enumerate(side.tiles):
+        near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
+        reached[i] = touched(tiles, near, boxes, spec.norm, spec.threshold)
+    chosen = np.flatnonzero(reached.any(axis=0))
+    rows = rest.groups.rows[chosen]
+    even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
+    parts = [chosen[some] for some in cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))]
+    meet = [
+        (i, j) for j, some in enumerate(parts) for i in np.flatnonzero(reached[:, some].any(axis=1)).tolist()
+    ]
+    return Blocks(
+        spec, tuple(boxes.dims.tolist()), tuple(side.parts),
+        tuple(range(len(side.parts))), tuple(near_parts(side.tiles, boxes.dims, spec)),
+        tuple(rest.part(some) for some in parts), tuple(meet), replaced, chosen, side.rows,
+        tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows),
+    )  # fmt: skip
+
+
+def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
+    """Compare all rows with each other, as far as their row groups are within reach; nothing is read."""
+    boxes = boxes_of(rows)
+    counts = _named(rows) if rows.named else rows.groups.rows
+    even = -(-int(counts.sum()) // (TASKS_PER_THREAD * size.threads))
+    parts = cut_parts(counts, min(size.rows, max(even, LEAST_ROWS)))
+    across = []
+    for i, own in enumerate(parts):
+        for j in range(i + 1, len(parts)):
+            sides = [boxes.some(some) for some in (own, parts[j])]
+            first = Tiled(sides[0].lower, own, 1, sides[0].lower, sides[0].upper)
+            if near_tiles(first, sides[1], spec.norm, spec.threshold).any():
+                across.append((i, j))
+    moved_parts = tuple(rows.part(some) for some in parts)
+    return Blocks(
+        spec, tuple(boxes.dims.tolist()), moved_parts, tuple(range(len(parts))), tuple(across), (), (), None,
+        np.arange(0), int(counts.sum()),
+        tokenize(snapshot_token(rows, spec), size.rows),
+    )  # fmt: skip

@@ -1,0 +1,84 @@
+"""The pairs that came and those that went between two versions of an index, and what finding them takes."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from dask_simjoin.incremental.blocks import Blocks, Side, blocks_of, read_side, sizes
+from dask_simjoin.incremental.lazy import lazy_pairs, spec_of
+from dask_simjoin.incremental.loaded import load
+from dask_simjoin.incremental.replaced import Replaced, put_replaced, replaced_of
+from dask_simjoin.incremental.report import ChangeReport
+from dask_simjoin.incremental.types import Delta, Part, Snapshot
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.spec import JoinSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """What changed; what is compared is decided when it is first asked for.
+
+    Rows that came, I, and that went, D, are compared with each other and with those that stayed, S: I x I
+    and I x S, D x D and D x S, never S x S.
+    """
+
+    delta: Delta
+    distance: bool
+
+    @functools.cached_property
+    def blocks(self) -> tuple[Blocks, Blocks]:
+        """What is compared for the pairs that came, and for those that went."""
+        delta = self.delta
+        spec = spec_of(delta.same, None, self.distance)
+        size = sizes(delta.same, spec)
+        snapshots = delta.inserted, delta.deleted
+        came, went = (read_side(own, spec, size, bool(len(delta.same.groups))) for own in snapshots)
+        before, after = _replaced(came, went, spec), _replaced(went, came, spec)
+        return (
+            blocks_of(came, snapshots[0], delta.same, spec, size, before),
+            blocks_of(went, snapshots[1], delta.same, spec, size, after),
+        )
+
+    @functools.cached_property
+    def added(self) -> Frame:
+        """A lazy frame of the pairs that came."""
+        return lazy_pairs(self.blocks[0], self.delta.same)
+
+    @functools.cached_property
+    def removed(self) -> Frame:
+        """A lazy frame of the pairs that went."""
+        return lazy_pairs(self.blocks[1], self.delta.same)
+
+    @functools.cached_property
+    def report(self) -> ChangeReport:
+        """What finding them takes."""
+        came, went = self.blocks
+        rows = self.delta.same
+        read = np.union1d(came.touched, went.touched)
+        return ChangeReport(
+            came.moved_rows, went.moved_rows, len(read), len(rows.groups), int(rows.groups.rows[read].sum()),
+            bytes_of(rows, came.touched) + bytes_of(rows, went.touched), len(came) + len(went),
+        )  # fmt: skip
+
+
+def _replaced(own: Side, other: Side, spec: JoinSpec) -> Replaced | None:
+    """Find what replaced rows of one side are on the other."""
+    if not own.seqs or not other.seqs:
+        return None
+    parts = (load(part, spec) if isinstance(part, Part) else part for part in other.parts)
+    return put_replaced([replaced_of(own.seqs, rows) for rows in parts])
+
+
+def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
+    """Count the bytes of some row groups in their files."""
+    total, chosen = 0, rows.groups[groups]
+    for file in np.unique(chosen.file).tolist():
+        about = pq.read_metadata(rows.root / "rows" / rows.files[file])
+        for group in chosen.group[chosen.file == file].tolist():
+            told = about.row_group(group)
+            total += sum(told.column(k).total_compressed_size for k in range(told.num_columns))
+    return total

@@ -1,0 +1,115 @@
+"""Compare rows that came or went with each other, and with rows that stayed: the work of one task."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.compat import module_of
+from dask_simjoin.incremental.loaded import Loaded, chunk_of, layout_for, load, near_box, some
+from dask_simjoin.incremental.marks import near_marks
+from dask_simjoin.incremental.replaced import Replaced, in_other_version
+from dask_simjoin.incremental.types import Part
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.statistics.moments import bounds
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.matches import Matches, matches
+from dask_simjoin.tasks.meeting import Meeting
+from dask_simjoin.tasks.pairs import join_block, pair_columns, put_together
+
+
+class Comparison(NamedTuple):
+    """Say how rows are compared.
+
+    Attributes
+    ----------
+    spec : JoinSpec
+    cut : tuple of int
+        The dimensions that boxes tell of.
+    like : DataFrame
+        An empty example of the pairs.
+    """
+
+    spec: JoinSpec
+    cut: tuple[int, ...]
+    like: Frame
+
+
+def pairs_within(how: Comparison, rows: Loaded, replaced: Replaced | None, columns: list[str]) -> Frame:
+    """Find the pairs of rows that came, or of those that went, each once."""
+    xp = module_of(rows["seq"])
+    if len(rows["seq"]) < 2:
+        return how.like[columns]
+    rows = some(rows, xp.argsort(rows["seq"]))  # of a pair the row with the smaller place is left
+    layout = layout_for([rows], how.spec)
+    chunk = chunk_of(rows, layout)
+    meeting = Meeting(chunk, chunk, True, how.spec, layout)
+    return _pairs(meeting, (rows, rows), (False, False), replaced, columns)
+
+
+def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replaced | None, stay: bool,
+                 columns: list[str]) -> Frame:  # fmt: skip
+    """Find the pairs of rows that came or went with others; `stay`: those others are in both versions."""
+    rows, others = near_each_other(how, rows, others)
+    if not len(rows["seq"]) or not len(others["seq"]):
+        return how.like[columns]
+    layout = layout_for([others, rows], how.spec)
+    q, d = (chunk_of(side, layout) for side in (others, rows))
+    meeting = Meeting(q, d, False, how.spec, layout)
+    return _pairs(meeting, (others, rows), (stay, False), replaced, columns)
+
+
+def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Loaded, Loaded]:
+    """Leave out rows that are in no pair, as far as marked cells and boxes of tiles tell."""
+    if "marks" in rows:
+        near = near_marks(rows["marks"], others["x"])
+        if not near.all():
+            others = some(others, module_of(near).flatnonzero(near))
+    if len(others["seq"]):
+        rows = near_box(rows, *bounds(others["x"]), how.cut, how.spec)
+    if len(rows["seq"]) and "tiles" in others:
+        others = near_box(others, *bounds(rows["x"]), how.cut, how.spec)
+    return rows, others
+
+
+def pairs_with_part(how: Comparison, rows: Loaded, part: Part, replaced: Replaced | None,
+                    columns: list[str]) -> Frame:  # fmt: skip
+    """Read rows that stayed, and find their pairs with rows that came or went."""
+    return pairs_across(how, rows, load(part, how.spec), replaced, True, columns)
+
+
+def _pairs(meeting: Meeting, sides: tuple[Loaded, Loaded], stay: tuple[bool, bool],
+           replaced: Replaced | None, columns: list[str]) -> Frame:  # fmt: skip
+    """Make rows of the result of two chunks, or of one with itself, in which the lower number is left."""
+    before, after = (side["seq"] for side in sides)
+    if replaced is None and (meeting.same or int(before.max()) < int(after.min())):
+        return join_block(meeting, columns)
+    found = matches(meeting, "distance" in columns, None)
+    (q, d), xp = (meeting.q, meeting.d), meeting.xp
+    left, right, away = q["order"][found.left], d["order"][found.right], found.distance
+    if replaced is not None:
+        both = [(side, rows, stays) for side, rows, stays in zip(sides, (left, right), stay, strict=True)]
+        new = xp.flatnonzero(~in_other_version(replaced, both[0], both[1], away, meeting.spec))
+        found = Matches(found.left[new], found.right[new], None if away is None else away[new], (q,), (d,))
+        left, right = left[new], right[new]
+    places = found.left, found.right
+    of: tuple[Chunk, ...] = (q,)
+    if not meeting.same:
+        swap = after[right] < before[left]
+        ends = found.left, found.right + len(q["ids"])
+        places, of = (xp.where(swap, *ends[::-1]), xp.where(swap, *ends)), (q, d)
+    part = pair_columns((of, places[0]), (of, places[1]), meeting.spec, columns)
+    if "distance" in columns:
+        part["distance"] = found.distance
+    return put_together([(len(found.left), part)], columns, frames_for(q["example"]))
+
+
+def pairs_of_two(how: Comparison, rows: Loaded, others: Loaded, columns: list[str]) -> Frame:
+    """Find pairs of the rows of a frame, which are left, with those of an index."""
+    rows, others = near_each_other(how, rows, others)
+    if not len(rows["seq"]) or not len(others["seq"]):
+        return how.like[columns]
+    layout = layout_for([rows, others], how.spec)
+    q, d = (chunk_of(side, layout) for side in (rows, others))
+    return join_block(Meeting(q, d, False, how.spec, layout), columns)

@@ -1,0 +1,107 @@
+"""The lazy pairs of rows of an index: a task for every two parts of it that are compared."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from dask_simjoin.expressions.base import LabelledExpr
+from dask_simjoin.expressions.dask_private import BlockwiseIO, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.source import itself
+from dask_simjoin.expressions.worker_memory import on_worker
+from dask_simjoin.incremental.blocks import Blocks
+from dask_simjoin.incremental.compare import Comparison, pairs_across, pairs_with_part, pairs_within
+from dask_simjoin.incremental.loaded import load, load_moved
+from dask_simjoin.incremental.types import Part
+
+
+class Rows(LabelledExpr):
+    """Rows that several tasks compare: those that came or went, and old ones near several parts of them."""
+
+    _label = "simjoin_moved"
+    _parameters = ["blocks"]
+
+    @property
+    def _blocks(self) -> Blocks:
+        blocks: Blocks = self.operand("blocks")
+        return blocks
+
+    @functools.cached_property
+    def _shared(self) -> dict[int, int]:
+        """Number the parts of old rows that several parts of moved ones meet."""
+        meets = [j for _, j in self._blocks.meet]
+        several = [j for j in range(len(self._blocks.old)) if meets.count(j) > 1]
+        return {j: len(self._blocks.moved) + 1 + n for n, j in enumerate(several)}
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self._blocks.moved) + 2 + len(self._shared))
+
+    def moved(self, i: int) -> TaskRef:
+        """Refer to a part of the rows that came or went."""
+        return TaskRef((self._name, i))
+
+    def replaced(self) -> TaskRef | None:
+        """Refer to what is known of rows that were replaced."""
+        return None if self._blocks.replaced is None else TaskRef((self._name, len(self._blocks.moved)))
+
+    def old(self, j: int) -> TaskRef | None:
+        """Refer to a part of the old rows; None: the one task that compares them reads them."""
+        return TaskRef((self._name, self._shared[j])) if j in self._shared else None
+
+    def _layer(self) -> dict[Any, Any]:
+        blocks, name = self._blocks, self._name
+        layer = {}
+        for i, rows in enumerate(blocks.moved):
+            key = (name, i)
+            if isinstance(rows, Part):
+                layer[key] = Task(key, on_worker, load_moved, rows, blocks.spec, bool(blocks.meet))
+            else:
+                layer[key] = Task(key, itself, rows)
+        key = (name, len(blocks.moved))
+        layer[key] = Task(key, itself, blocks.replaced)
+        for j, number in self._shared.items():
+            key = (name, number)
+            layer[key] = Task(key, on_worker, load, blocks.old[j], blocks.spec)
+        return layer
+
+
+class Pairs(LabelledExpr, PartitionsFiltered, BlockwiseIO):
+    """Pairs of rows of an index, a partition of each block."""
+
+    _label = "simjoin_changed"
+    _parameters = ["rows", "blocks", "meta", "columns", "_partitions"]
+    _defaults = {"columns": None, "_partitions": None}
+    _absorb_projections = True
+
+    @functools.cached_property
+    def columns(self) -> list[str]:
+        chosen = self.operand("columns")
+        return list(self.operand("meta").columns) if chosen is None else list(chosen)
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return self.operand("meta")[self.columns]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (max(len(self.operand("blocks")), 1) + 1)
+
+    def _filtered_task(self, name: Any, index: int) -> Task:
+        blocks: Blocks = self.operand("blocks")
+        rows: Rows = self.operand("rows")
+        if not len(blocks):
+            return Task(name, itself, self._meta)
+        how = Comparison(blocks.spec, blocks.cut, self.operand("meta"))
+        rest = rows.replaced(), self.columns
+        if index < len(blocks.within):
+            return Task(name, pairs_within, how, rows.moved(blocks.within[index]), *rest)
+        index -= len(blocks.within)
+        if index < len(blocks.across):
+            i, j = blocks.across[index]
+            others = rows.moved(j), rest[0], False, self.columns
+            return Task(name, pairs_across, how, rows.moved(i), *others)
+        i, j = blocks.meet[index - len(blocks.across)]
+        old = rows.old(j)
+        if old is None:
+            work = pairs_with_part, how, rows.moved(i), blocks.old[j], *rest
+            return Task(name, on_worker, *work)
+        return Task(name, pairs_across, how, rows.moved(i), old, rest[0], True, self.columns)

@@ -1,0 +1,32 @@
+"""Lazy frames of pairs of rows of an index."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dask_simjoin.expressions.dask_private import new_collection
+from dask_simjoin.expressions.examples import pairs_example
+from dask_simjoin.incremental.blocks import Blocks
+from dask_simjoin.incremental.graph import Pairs, Rows
+from dask_simjoin.incremental.rows import read_part
+from dask_simjoin.incremental.types import Snapshot
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.spec import JoinSpec
+
+
+def example_of_rows(rows: Snapshot) -> Frame:
+    """Return an empty frame like those of its rows."""
+    return read_part(rows.part(np.zeros(0, np.int64)))
+
+
+def spec_of(rows: Snapshot, eps: float | None, distance: bool) -> JoinSpec:
+    """Make what a join of rows of an index is asked for."""
+    return replace(rows.options.spec(rows.library, eps), return_distance=distance)
+
+
+def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
+    """Make a lazy frame of the pairs of some blocks; `rows`: any of the index."""
+    example = example_of_rows(rows)
+    return new_collection(Pairs(Rows(blocks), blocks, pairs_example(example, example, blocks.spec)))

@@ -1,0 +1,125 @@
+"""Rows of an index as tasks hold them: coordinates, numbers, ids, and boxes of those that lie together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict
+
+import numpy as np
+
+from dask_simjoin.engine.base import joiner_for
+from dask_simjoin.engine.compat import module_of, to_host, values_of
+from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Layout
+from dask_simjoin.incremental.marks import Marks, mark
+from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, tiled
+from dask_simjoin.incremental.rows import read_part
+from dask_simjoin.incremental.types import SEQ, Part
+from dask_simjoin.metrics.types import Array, Frame, Ids
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.statistics.moments import merge_moments, moments
+from dask_simjoin.planning.statistics.partition import points
+from dask_simjoin.tasks.chunks import Chunk, indexed
+
+DRAWN = 2048
+"""Rows of each side from which a layout is chosen."""
+
+FULL = 0.5
+"""Share of marked cells from which on they tell too little to be asked."""
+
+
+class Loaded(TypedDict):
+    """Hold rows: a plain dict of arrays and frames, so that it spills.
+
+    `x` (n, d) are embedded coordinates, `seq` (n,) the rows' sequence numbers; `example` is an empty frame.
+    """
+
+    x: Array
+    seq: Array
+    ids: Ids
+    example: Frame
+    kept: NotRequired[Frame]
+    tiles: NotRequired[Tiled]
+    """Of rows that came or went, which are in their order."""
+    marks: NotRequired[Marks]
+    """The same rows' neighbourhood, where it tells them from others."""
+
+
+def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> Loaded:
+    """Take what tasks need of a frame; `seq`: the numbers of its rows."""
+    x, kept = points(frame, spec)
+    if kept is not None:
+        frame, x, seq = frame[kept], x[kept], seq[kept]
+    found = Loaded(x=x, seq=seq, ids=row_ids(frame, spec.id), example=frame.iloc[:0])
+    if spec.keep:
+        found["kept"] = frame[list(spec.keep)]
+    return found
+
+
+def load(part: Part, spec: JoinSpec) -> Loaded:
+    """Read row groups."""
+    frame = read_part(part)
+    return rows_of(frame, spec, values_of(frame[SEQ]))
+
+
+def moved(rows: Loaded, cut: Sequence[int], spec: JoinSpec, marked: bool) -> Loaded:
+    """Put rows that came or went in order, with their tiles and, if `marked`, their neighbourhood."""
+    tiles = tiled(to_host(rows["x"]), np.asarray(cut, np.int64))
+    found = some(rows, module_of(rows["x"]).asarray(tiles.order))
+    found["tiles"] = tiles
+    marks = mark(found["x"], spec.norm, spec.threshold) if marked else None
+    if marks is not None and float(marks.table.mean()) < FULL:
+        found["marks"] = marks
+    return found
+
+
+def load_moved(part: Part, spec: JoinSpec, marked: bool) -> Loaded:
+    """Read row groups of rows that came or went."""
+    return moved(load(part, spec), sorted(part.options.cut), spec, marked)
+
+
+def some(rows: Loaded, places: Array) -> Loaded:
+    """Take rows at some places."""
+    x = rows["x"]
+    if x.flags.f_contiguous and x.shape[1] > 1:  # column by column, as coordinates of few columns lie
+        xp = module_of(x)
+        taken = xp.empty((len(places), x.shape[1]), order="F")
+        for k in range(x.shape[1]):
+            taken[:, k] = x[:, k][places]
+    else:
+        taken = x[places]
+    found = Loaded(x=taken, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
+    if "kept" in rows:
+        found["kept"] = rows["kept"].take(places)
+    return found
+
+
+def near_box(rows: Loaded, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
+             spec: JoinSpec) -> Loaded:  # fmt: skip
+    """Take those of the rows that came or went whose tiles are within reach of a box."""
+    tiles = rows["tiles"]
+    dims = np.asarray(cut, np.int64)
+    boxes = Boxes(dims, lower[None, dims], upper[None, dims])
+    chosen = near_tiles(tiles, boxes, spec.norm, spec.threshold)[:, 0]
+    if chosen.all():
+        return rows
+    places = (np.flatnonzero(chosen)[:, None] * tiles.size + np.arange(tiles.size)).ravel()
+    return some(rows, module_of(rows["x"]).asarray(places[places < len(tiles.x)]))
+
+
+def layout_for(sides: Sequence[Loaded], spec: JoinSpec) -> Layout:
+    """Choose how rows that are compared are indexed."""
+    every = merge_moments([moments(side["x"]) for side in sides])
+    drawn = [to_host(side["x"][:: max(1, len(side["x"]) // DRAWN)]) for side in sides]
+    joiner = joiner_for(sides[0]["example"])
+    return joiner.layout(
+        spec.method, every.lower, every.upper, every.mean, every.variance, spec.threshold, spec.norm,
+        Drawn(drawn[0], drawn[-1], len(sides[-1]["x"])),
+    )  # fmt: skip
+
+
+def chunk_of(rows: Loaded, layout: Layout) -> Chunk:
+    """Index rows."""
+    extra: dict[str, Any] = {"kept": rows["kept"]} if "kept" in rows else {}
+    return indexed(rows["x"], rows["ids"], layout, rows["example"], extra)

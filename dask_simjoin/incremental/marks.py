@@ -1,0 +1,141 @@
+"""Mark the neighbourhood of new rows, so that old rows far from all of them are told by one look each.
+
+Space is cut into cells in the few dimensions in which it is widest beside the reach of a pair.  Each new row
+marks the cells of its box, as wide as the reach on either side; an old row in a cell without a mark is in no
+pair.  The cell of a number is the same function of it for all rows, a difference, a product, a floor and
+limits, each of which is monotone however it is rounded: so a number between two others lies in one of the
+cells between theirs, and no pair is lost.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_simjoin.engine.compat import module_of
+from dask_simjoin.metrics.norms import Norm, reach
+from dask_simjoin.metrics.types import Array
+
+CELLS = 1 << 22
+"""Cells in all: a byte each, so that most of what is looked up lies in a cache."""
+
+MOST_DIMS = 3
+"""Dimensions that are cut: each row marks three cells of each, or 27."""
+
+LEAST = 8
+"""Cells of a dimension that make it worth being looked at."""
+
+BLOCK = 1 << 14
+"""Rows that are looked up at a time on the host."""
+
+MARGIN = 2
+"""Cells on either side of all marks: what lies farther out is put there, where there is no mark."""
+
+
+class Marks(NamedTuple):
+    """Cells with new rows near them.
+
+    Attributes
+    ----------
+    dims : tuple of int
+    low, scale : tuple of float
+        Of each dimension: where cells begin, and how many there are in a unit.
+    cells : tuple of int
+        Of each dimension.
+    table : array (cells,), bool
+        The first dimension's cells are those that lie furthest apart.
+    """
+
+    dims: tuple[int, ...]
+    low: tuple[float, ...]
+    scale: tuple[float, ...]
+    cells: tuple[int, ...]
+    table: Array
+
+
+def mark(x: Array, norm: Norm, threshold: float) -> Marks | None:
+    """Mark the neighbourhood of rows (n, d), embedded; None: that would tell next to nothing."""
+    xp = module_of(x)
+    far = math.nextafter(reach(norm, threshold), math.inf)
+    if not len(x) or not math.isfinite(far):
+        return None
+    lower, upper = x.min(axis=0), x.max(axis=0)
+    with np.errstate(over="ignore"):
+        width = np.asarray((upper - lower).tolist()) + 2 * far
+    fit = width / max(far, 2.0**-1000)
+    order = [k for k in np.argsort(-fit, kind="stable").tolist() if fit[k] >= LEAST and width[k] < math.inf]
+    dims = tuple(order[:MOST_DIMS])
+    cells = _cells(fit[list(dims)])
+    if not dims or max(cells) < LEAST:
+        return None
+    axes = [
+        _axis(float(lower[k]) - far, float(width[k]), number) for k, number in zip(dims, cells, strict=True)
+    ]
+    if not all(0 < scale < math.inf and math.isfinite(low) for low, scale in axes):
+        return None
+    low, scale = zip(*axes, strict=True)
+    found = Marks(dims, low, scale, tuple(n + 2 * MARGIN for n in cells), x[:0])
+    table = xp.zeros(math.prod(found.cells), bool)
+    ends = []
+    for number, k in enumerate(dims):
+        first = _cell(found, number, xp.nextafter(x[:, k] - far, -math.inf))
+        last = _cell(found, number, xp.nextafter(x[:, k] + far, math.inf))
+        ends.append((first, last, range(int((last - first).max()) + 1)))
+    for steps in itertools.product(*(offsets for *_, offsets in ends)):
+        place = 0
+        for (first, last, _), step, number in zip(ends, steps, found.cells, strict=True):
+            place = place * number + xp.minimum(first + step, last)
+        table[place] = True
+    return found._replace(table=table)
+
+
+def _cells(fit: np.ndarray) -> list[int]:
+    """Share cells out: no more of a dimension than there are reaches in its width."""
+    found = np.maximum(fit, 1.0)
+    for _ in range(len(fit)):  # those that have enough of them leave more to the others
+        most = _even(found)
+        found = np.minimum(found, most)
+    return [max(1, int(n)) for n in found.tolist()]
+
+
+def _even(fit: np.ndarray) -> float:
+    """Return the largest number of cells of a dimension with which there are not too many in all."""
+    ordered = np.sort(fit)
+    room = float(CELLS)
+    for number, own in enumerate(ordered.tolist()):
+        rest = room ** (1 / (len(ordered) - number))
+        if own >= rest:
+            return rest
+        room /= own
+    return math.inf
+
+
+def _axis(low: float, width: float, cells: int) -> tuple[float, float]:
+    """Where cells begin, and how many there are in a unit, of an axis on which so many make a width."""
+    each = width / cells
+    return low - MARGIN * each, 1 / each if each > 0 else math.inf
+
+
+def _cell(marks: Marks, number: int, values: Array) -> Array:
+    """The cells (n,) int64 of values of one of the dimensions."""
+    xp = module_of(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        at = (values - marks.low[number]) * marks.scale[number]
+    return xp.clip(at, 0, marks.cells[number] - 1).astype(np.int64)
+
+
+def near_marks(marks: Marks, x: Array) -> Array:
+    """Tell which rows (n, d), embedded, may be in a pair with one that was marked (n,), bool."""
+    xp = module_of(x)
+    step = BLOCK if xp is np else max(len(x), 1)
+    found = xp.empty(len(x), bool)
+    for start in range(0, len(x), step):
+        some = x[start : start + step]
+        place = 0
+        for number, k in enumerate(marks.dims):
+            place = place * marks.cells[number] + _cell(marks, number, some[:, k])
+        found[start : start + step] = marks.table[place]
+    return found
