@@ -85,7 +85,9 @@ def _pairs(meeting: Meeting, sides: tuple[Loaded, Loaded], stay: tuple[bool, boo
     before, after = (side["seq"] for side in sides)
     if replaced is None and (meeting.same or int(before.max()) < int(after.min())):
         return join_block(meeting, columns)
-    found = matches(meeting, "distance" in columns, None)
+    # which pairs changed does not depend on which of their columns are asked for
+    measured = "distance" in columns or (replaced is not None and meeting.spec.return_distance)
+    found = matches(meeting, measured, None)
     (q, d), xp = (meeting.q, meeting.d), meeting.xp
     left, right, away = q["order"][found.left], d["order"][found.right], found.distance
     if replaced is not None:

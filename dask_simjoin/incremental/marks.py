@@ -65,7 +65,7 @@ def mark(x: Array, norm: Norm, threshold: float) -> Marks | None:
     lower, upper = x.min(axis=0), x.max(axis=0)
     with np.errstate(over="ignore"):
         width = np.asarray((upper - lower).tolist()) + 2 * far
-    fit = width / max(far, 2.0**-1000)
+        fit = width / max(far, 2.0**-1000)
     order = [k for k in np.argsort(-fit, kind="stable").tolist() if fit[k] >= LEAST and width[k] < math.inf]
     dims = tuple(order[:MOST_DIMS])
     cells = _cells(fit[list(dims)])
