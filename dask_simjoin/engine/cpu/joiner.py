@@ -201,7 +201,7 @@ class CpuJoiner:
         module = _module(layout.method)
         sizes = [len(some) for some in _orders(*((q,) if same else (q, d)))] if by_row else [1]
         found = [np.zeros((n, len(limits)), np.int64) for n in sizes]
-        if not isinstance(module, Tallying) or not module.tallies(layout):
+        if not isinstance(module, Tallying) or not module.tallies(q, d, layout, limits):
 
             def add(left: np.ndarray, right: np.ndarray, totals: np.ndarray) -> None:
                 finish.tally(left, right, totals, limits, by_row, found[0], found[-1])

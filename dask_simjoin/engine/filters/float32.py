@@ -102,16 +102,20 @@ def make_filter(
     That is so where numbers leave float32's range, and where the typical point's norm is so
     large against eps that the filter would let through much more than the pairs.
     """
-    dims = len(lower)
     chosen = open_filter(lower, upper, mean)
     if chosen is None or not 2.0**-900 < eps2 < 2.0**1000:
         return None
     scale, kappa = chosen.scale, chosen.kappa
-    limit = min(eps2 * scale * scale, 2.0**80) * (1 + 8 * U) + dims * 2.0**-140
     typical = 4 * float(np.sum(variance * scale * scale))
-    if limit < 2.0**-90 or not kappa * typical <= limit / 4:
-        return None
-    return replace(chosen, eps2=limit)
+    made = within(chosen, eps2)
+    return None if made is None or not kappa * typical <= made.eps2 / 4 else made
+
+
+def within(filter: Filter, eps2: float) -> Filter | None:
+    """Filter of the same points for another threshold of the decision; None: one that is too small."""
+    scale, dims = filter.scale, len(filter.centre)
+    limit = min(eps2 * scale * scale, 2.0**80) * (1 + 8 * U) + dims * 2.0**-140
+    return None if limit < 2.0**-90 else replace(filter, eps2=limit)
 
 
 def open_filter(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Filter | None:

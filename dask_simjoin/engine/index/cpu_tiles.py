@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_simjoin.engine.filters.float32 import Filter, make_filter
+from dask_simjoin.engine.filters.float32 import Filter, make_filter, within
 from dask_simjoin.engine.filters.int8 import Int8Filter, make_int8_filter
 from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut
 from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
@@ -79,6 +79,16 @@ class TilesLayout:
         assert self.filter is not None
         rest = 0.0 if self.screen is None else self.screen.rest * self.filter.scale * self.filter.scale
         return self.filter.sure + rest / 2 * (1 + 2.0**-20)
+
+    def narrowed(self, threshold: float) -> TilesLayout | None:
+        """Return the layout of a smaller threshold; its indexes are this one's but for limits of filters.
+
+        None: no filter serves it.
+        """
+        if self.filter is None:
+            return replace(self, threshold=threshold)
+        chosen = within(self.filter, threshold)
+        return None if chosen is None else replace(self, threshold=threshold, filter=chosen, quantized=None)
 
     @property
     def method(self) -> str:

@@ -80,8 +80,8 @@ class OneSided(Protocol):
 class Tallying(Protocol):
     """The functions of one that may count pairs within several limits without keeping any."""
 
-    def tallies(self, layout: Layout) -> bool:
-        """Tell whether it does so for a layout."""
+    def tallies(self, q: Index, d: Index, layout: Layout, limits: np.ndarray) -> bool:
+        """Tell whether it does so, and takes less time."""
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, same: bool, by_row: bool,
               q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip

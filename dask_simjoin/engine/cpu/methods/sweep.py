@@ -216,7 +216,7 @@ def _add_up(q: Index, d: Index, layout: SweepLayout, same: bool, counts: tuple[n
     pairs(q, d, layout, same, names, Shown(add), False)
 
 
-def tallies(layout: SweepLayout) -> bool:
+def tallies(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray) -> bool:
     return layout.dims is None
 
 

@@ -13,6 +13,7 @@ from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, 
 from dask_simjoin.engine.cpu.kernels.tiles import join
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
+from dask_simjoin.engine.cpu.methods import tiles_tally
 from dask_simjoin.engine.cpu.methods.method import Sides
 from dask_simjoin.engine.cpu.methods.sinks import NO_PAIRS, Sink, fill
 from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
@@ -246,6 +247,17 @@ def lowest(q: Index, d: Index, layout: TilesLayout, same: bool, labels: Sides, l
     """Lower what places without a label have in `low` to the labels of their neighbours."""
     _noted(q, d, layout, same, LOWEST, labels, low=low)
 
+
+def tallies(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
+    return tiles_tally.worthwhile(_ENGINE, q, d, layout, limits)
+
+
+def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, same: bool, by_row: bool,
+          q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
+    tiles_tally.tally(_ENGINE, q, d, layout, limits, same, by_row, q_found, d_found)
+
+
+_ENGINE = tiles_tally.Engine(part, counts, pairs)
 
 SAMPLED = 128
 """Tiles of queries that tell the work of all: fewer of them from `MANY` dimensions on, at least `LEAST`.
