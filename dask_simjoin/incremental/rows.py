@@ -57,7 +57,9 @@ def write_rows(rows: Frame, options: Options, root: Path, schema: pa.Schema,
     name = new_name()
 
     def write(file: object) -> None:
-        pq.write_table(table, file, row_group_size=group)
+        # of numbers that are all different dictionaries are larger, and slow to write and to read
+        texts = [one.name for one in table.schema if pa.types.is_large_string(one.type)]
+        pq.write_table(table, file, row_group_size=group, use_dictionary=texts, compression="lz4")
 
     size = write_new(root / "rows" / name, write)
     groups = _groups(x[order][:, list(options.cut)], table[VERSION].to_numpy(), group)
@@ -95,22 +97,28 @@ def read_places(part: Part, columns: list[str]) -> list[tuple[str, np.ndarray, p
 
 def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.ndarray]]:
     """Read the rows of each piece of a part, and their places in the file."""
-    above, to = part.versions
+    told = part.versions
+    wanted = list(dict.fromkeys(columns if told is None else [*columns, VERSION]))
     for name, groups, listed in part.pieces:
         with pq.ParquetFile(part.root / "rows" / name) as file:
             sizes = [file.metadata.row_group(g).num_rows for g in range(groups[-1] + 1)]
-            table = file.read_row_groups(list(groups), columns=list(dict.fromkeys([*columns, VERSION])))
-        starts = np.cumsum([0, *sizes])
-        places = np.concatenate([np.arange(starts[g], starts[g + 1]) for g in groups])
-        version = table[VERSION].to_numpy()
-        kept = (version > above) & (version <= to)
+            table = file.read_row_groups(list(groups), columns=wanted)
+        ends = np.cumsum(sizes)
+        places = np.concatenate([np.arange(ends[g] - sizes[g], ends[g]) for g in groups])
+        kept = None if told is None else _of_versions(table[VERSION].to_numpy(), told)
         if part.named or len(listed):
             at = np.searchsorted(listed, places)
             among = np.append(listed, -1)[at] == places
-            kept &= among if part.named else ~among
-        if not kept.all():
+            among = among if part.named else ~among
+            kept = among if kept is None else kept & among
+        if kept is not None and not kept.all():
             table, places = table.filter(pa.array(kept)), places[kept]
         yield table, places
+
+
+def _of_versions(version: np.ndarray, told: tuple[int, int]) -> np.ndarray:
+    """Tell which rows are of a version above one and up to another."""
+    return (version > told[0]) & (version <= told[1])
 
 
 def write_example(root: Path, schema: pa.Schema) -> str:

@@ -225,8 +225,8 @@ class Part:
     pieces : tuple of (file's name, numbers of its row groups, places in the file)
         The places are those of rows left out, or, where `named`, of the only ones taken; ascending, int64.
     named : bool
-    versions : (int, int)
-        Only rows of a version above the first and up to the second.
+    versions : (int, int) or None
+        Only rows of a version above the first and up to the second; None: all are.
     """
 
     root: Path
@@ -234,7 +234,7 @@ class Part:
     library: str
     pieces: tuple[tuple[str, tuple[int, ...], np.ndarray], ...]
     named: bool
-    versions: tuple[int, int]
+    versions: tuple[int, int] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +281,10 @@ class Snapshot:
             low, high = own.start.min(), (own.start + own.rows).max()
             near = places[np.searchsorted(places, low) : np.searchsorted(places, high)]
             pieces.append((self.files[file], tuple(sorted(own.group.tolist())), near))
-        return Part(self.root, self.options, self.library, tuple(pieces), self.named, self.versions)
+        above, to = self.versions
+        told = (chosen.oldest > above).all() and (chosen.newest <= to).all()
+        versions = None if told else self.versions
+        return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions)
 
     def only(self, which: np.ndarray) -> Snapshot:
         """Some of its row groups; `rows` is then an upper bound."""
