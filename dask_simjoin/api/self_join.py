@@ -75,7 +75,7 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
         Memory of one chunk's coordinates and ids, and of one partition of the result, such as
         "64 MiB".  Default: 1/12 of what each thread of a worker has, at most 256 MiB; without a
         cluster of what each thread has, 128 MiB to 1 GiB, and 128 MiB of a result; on GPUs 1/12
-        of a GPU's memory, and for a chunk at most 4 GiB.  The configuration's
+        of a GPU's memory, and for a chunk at most 12 GiB.  The configuration's
         ``simjoin.blocksize`` and ``simjoin.output-size`` change the defaults.
 
     Returns

@@ -42,16 +42,31 @@ MAX_PARCELS = 1 << 17
 """Partitions times chunks up to which each chunk takes its rows from all partitions' parcels itself."""
 
 
+def chunk_key(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> tuple[Any, ...]:
+    """Tell the key of a chunk: of the copy of it that this part of the work, of so many, is done with."""
+    number, parts = part
+    while isinstance(chunks, BothChunks):
+        side = int(c >= chunks.left.npartitions)
+        chunks, c = (chunks.left, chunks.right)[side], c - side * chunks.left.npartitions
+    copies = chunks.operand("copies") if isinstance(chunks, Chunks | ReadChunks) else 1
+    return _copies(chunks._name, c, copies)[number * copies // parts]
+
+
+def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
+    """List the keys of a chunk: of as many tasks, each of which makes it for a worker of its own."""
+    return [(name, c), *((name, c, copy) for copy in range(1, copies))]
+
+
 class Chunks(LabelledExpr):
     """Index chunks; not Blockwise, so that Dask does not fuse them into the block pairs.
 
     `pieces` and `layout`: how chunks are gathered from what the frozen expression gives; None: those
-    are the chunks.  `threads`: that index a chunk together.
+    are the chunks.  `threads`: that index a chunk together.  `copies`: workers for which each is made.
     """
 
     _label = "simjoin_index"
-    _parameters = ["frozen", "pieces", "layout", "threads"]
-    _defaults = {"pieces": None, "layout": None, "threads": 1}
+    _parameters = ["frozen", "pieces", "layout", "threads", "copies"]
+    _defaults = {"pieces": None, "layout": None, "threads": 1, "copies": 1}
 
     def _divisions(self) -> Any:
         pieces = self.operand("pieces")
@@ -68,22 +83,22 @@ class Chunks(LabelledExpr):
             return layer
         for i, chunk in enumerate(pieces):
             rows = [(start, stop) for _, start, stop in chunk]
-            parts = (TaskRef(keys[n]) for n, _, _ in chunk)
+            parts = [TaskRef(keys[n]) for n, _, _ in chunk]
             layout, threads = self.operand("layout"), self.operand("threads")
-            layer[(self._name, i)] = Task(
-                (self._name, i), gather_chunk, layout, rows, *parts, threads=threads
-            )
+            for key in _copies(self._name, i, self.operand("copies")):
+                layer[key] = Task(key, gather_chunk, layout, rows, *parts, threads=threads)
         return layer
 
 
 class ReadChunks(LabelledExpr):
     """Index chunks of whole partitions that workers hold: what is read of them is no task's, and stays there.
 
-    `each`: what the plan knows of each partition.
+    `each`: what the plan knows of each partition.  `copies`: workers for which each chunk is made.
     """
 
     _label = "simjoin_index"
-    _parameters = ["frozen", "each", "pieces", "spec", "layout", "threads"]
+    _parameters = ["frozen", "each", "pieces", "spec", "layout", "threads", "copies"]
+    _defaults = {"copies": 1}
 
     def _divisions(self) -> Any:
         return (None,) * (1 + len(self.operand("pieces")))
@@ -94,10 +109,9 @@ class ReadChunks(LabelledExpr):
         keys, layer = held_keys(frame), dict(frame.operand("layer"))
         for c, chunk in enumerate(self.operand("pieces")):
             rows = [(start, stop) for _, start, stop in chunk]
-            known, parts = [each[n] for n, _, _ in chunk], (TaskRef(keys[n]) for n, _, _ in chunk)
-            layer[(self._name, c)] = Task(
-                (self._name, c), on_worker, read_chunk, layout, rows, known, spec, threads, *parts
-            )
+            known, parts = [each[n] for n, _, _ in chunk], [TaskRef(keys[n]) for n, _, _ in chunk]
+            for key in _copies(self._name, c, self.operand("copies")):
+                layer[key] = Task(key, on_worker, read_chunk, layout, rows, known, spec, threads, *parts)
         return layer
 
 
@@ -135,12 +149,12 @@ class BothChunks(LabelledExpr):
 
 
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
-                   layout: Layout | SearchLayout, with_ids: bool,
-                   threads: int) -> Chunks | ReadChunks | Unpacked:  # fmt: skip
+                   layout: Layout | SearchLayout, with_ids: bool, threads: int,
+                   copies: int) -> Chunks | ReadChunks | Unpacked:  # fmt: skip
     """Make the chunks of a table.
 
     `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed;
-    `threads`: that index a chunk together.
+    `threads`: that index a chunk together; `copies`: workers for which each is made.
     """
     each = list(enumerate(sources))
     if is_shuffled(chunks):
@@ -152,9 +166,9 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
         return Chunks(FrozenSource(map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)))
     frame = source.inner.simplify()  # of all its columns, it is itself
     if spec.settings.cluster and is_held(frame) and _once(chunks.pieces):
-        return ReadChunks(FrozenSource(frame), each, chunks.pieces, spec, layout, threads)
+        return ReadChunks(FrozenSource(frame), each, chunks.pieces, spec, layout, threads, copies)
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
-    return Chunks(FrozenSource(read), chunks.pieces, layout, threads)
+    return Chunks(FrozenSource(read), chunks.pieces, layout, threads, copies)
 
 
 def _once(pieces: Pieces) -> bool:

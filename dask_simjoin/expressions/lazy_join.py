@@ -78,7 +78,7 @@ class LazyJoin(LabelledExpr):
     def _table(self, source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking) -> Expr:
         if chunks.method is not None:
             check_shuffle(chunks.method, self.operand("spec").settings.cluster)
-        spec = replace(spec, dims=self.plan.dims)
+        spec, plan = replace(spec, dims=self.plan.dims), self.plan
         return indexed_chunks(
-            source, spec, sources, chunks, self.plan.layout, self.goal.with_ids, self.plan.threads
+            source, spec, sources, chunks, plan.layout, self.goal.with_ids, plan.threads, plan.copies
         )

@@ -154,5 +154,5 @@ class JoinBlocks(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
         slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
         work: Work = self.operand("work")
-        meeting = work.meet(self.chunks, i, j, self.operand("spec"), plan.layout)
+        meeting = work.meet(self.chunks, i, j, self.operand("spec"), plan.layout, output=(number, parts))
         return Task(name, work.join, meeting, self.columns, *slice_, *like)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dask_simjoin.expressions.chunks import chunk_key
 from dask_simjoin.expressions.dask_private import Expr, Task, TaskRef
 from dask_simjoin.tasks.counts import count_block, count_block_pairs
 from dask_simjoin.tasks.meeting import Meeting
@@ -30,21 +31,20 @@ class Work:
     count: Callable[..., Any]
     count_pairs: Callable[..., Any]
 
-    def meet(
-        self, chunks: Expr, i: int, j: int, spec: Any, layout: Any, part: tuple[int, int] = (0, 1)
-    ) -> Task:
+    def meet(self, chunks: Expr, i: int, j: int, spec: Any, layout: Any, part: tuple[int, int] = (0, 1),
+             output: tuple[int, int] | None = None) -> Task:  # fmt: skip
         """Bring two chunks together, as a task's argument: it is made within that task, and is none itself.
 
-        `part`: which part of the work, and of how many.
+        `part`: which part of the work, and of how many.  `output`: the same of the result, where the task
+        itself is told of its part.
         """
-        return Task(
-            None, self.meeting, chunk_ref(chunks, i), chunk_ref(chunks, j), i == j, spec, layout, part
-        )
+        q, d = (chunk_ref(chunks, c, output or part) for c in (i, j))
+        return Task(None, self.meeting, q, d, i == j, spec, layout, part)
 
 
-def chunk_ref(chunks: Expr, c: int) -> TaskRef:
-    """Refer to a chunk, as a task's argument."""
-    return TaskRef((chunks._name, c))
+def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
+    """Refer to a chunk, as a task's argument; to the copy of it that this part of the work is done with."""
+    return TaskRef(chunk_key(chunks, c, part))
 
 
 DISTANCES = Work(Meeting, join_block, cut_block, count_block, count_block_pairs)

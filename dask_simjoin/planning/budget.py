@@ -14,7 +14,7 @@ SHARE = 12
 MAX_CHUNK = 256 * 2**20
 """Bytes of a chunk where memory would allow more: smaller tasks balance better."""
 
-MAX_DEVICE_CHUNK = 4 * 2**30
+MAX_DEVICE_CHUNK = 12 * 2**30
 """The same on GPUs, which balance over the units of their kernels, and waste time on small tasks."""
 
 

@@ -213,6 +213,15 @@ class Costs:
             visited = most
         return min(visited * apart, most) * row_bytes * byte / self.have.workers
 
+    def copies(self, chunks: JoinChunks, parts: int) -> int:
+        """Choose for how many GPUs each chunk is made that would be sent to all of them.
+
+        What is sent waits for kernels of the GPU that has it, and rows are smaller than their index.
+        `parts`: into which the largest block pair is cut.
+        """
+        alone = self.have.gpu and self.have.cluster and chunks.kind == "replicated"
+        return min(self.have.workers, parts) if alone else 1
+
     def shuffled(self, method: str) -> float:
         """Seconds that chunks take at least for which rows are shuffled."""
         each = self._row(self.rates.build, self.rates.build_number) + self.goal.joins * self._visit

@@ -69,6 +69,8 @@ class Plan(BlockPairs):
         Seconds from the first task to the last.
     threads : int
         That index a chunk together.
+    copies : int
+        Workers for each of which every chunk is made: see `Costs.copies`.
     """
 
     layout: AnyLayout
@@ -89,6 +91,7 @@ class Plan(BlockPairs):
     seconds: np.ndarray = field(kw_only=True)
     expected: float = field(kw_only=True)
     threads: int = field(default=1, kw_only=True)
+    copies: int = field(default=1, kw_only=True)
 
     @property
     def rows(self) -> int:
@@ -128,7 +131,7 @@ class Plan(BlockPairs):
     def __dask_tokenize__(self) -> Any:
         content = (
             repr(self.layout), self.sources, self.chunks.identity, self.blocks, self.slices, self.even,
-            self.searches, self.parts,
+            self.searches, self.parts, self.copies,
         )  # fmt: skip
         return normalize_token((type(self).__qualname__, *content))
 
@@ -205,6 +208,7 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         seconds=seconds,
         expected=costs.expected(made, seconds),
         threads=have.for_each(len(chunks)),
+        copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
         doubts=tables.doubts(found if goal.k is None else None),
     )
     if chunks.method is not None:
@@ -237,5 +241,5 @@ def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float)
         parts = costs.pieces(seconds, rows[: len(searches)], None)
     return replace(
         plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, parts=parts,
-        seconds=seconds, expected=costs.expected(made, seconds),
+        seconds=seconds, expected=costs.expected(made, seconds), copies=1,
     )  # fmt: skip
