@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import tables
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import CODES
 from tests.checks import command_table, option_table, set_option_table
@@ -170,6 +171,21 @@ def test_the_tables_of_commands_are_those_of_the_program():
         assert command_table.written(page, table) == page, "python -m tests.checks.command_table"
     codes = rows(command_table.PAGE, "| exit code | means |")
     assert codes == [[str(code), text] for code, text in CODES.items()]
+
+
+@pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tables_of_measurements_are_those_of_the_results(page):
+    text = page.read_text()
+    assert tables.written(text) == text, "python -m benchmarks.tables"
+
+
+def test_tables_of_measurements_are_made():
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    names = {name for page in tables.PAGES for name, _, _ in tables.MARKED.findall(page.read_text())}
+    assert names == set(tables.TABLES)
+    assert tables.written(text.replace("| 6x |", "| 60x |")) == text
+    with pytest.raises(FileNotFoundError):
+        tables.written(text.replace("joins/2026", "joins/1026"))
 
 
 def test_a_block_that_fails_is_seen(tmp_path):

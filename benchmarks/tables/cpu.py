@@ -1,0 +1,115 @@
+"""Tables of what was measured on one core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.tables.cells import count, median, peer, points, rows, seconds, times
+
+Found = dict[str, Any]
+Rows = list[list[str]]
+
+COLUMNS = {
+    "time-9": "a sorted time, 0 to 1e6, and 9 normal columns",
+    "plane-3": "x, y to 1,000 and 3 columns in [0, 1]",
+    "plane-14": "x, y to 600 and 14 columns in [0, 1]",
+    "plane-14-200k": "the same",
+    "latent-2-16": "2 dimensions turned in 16, and noise",
+    "latent-3-32": "3 dimensions turned in 32, and noise",
+    "halving-10": "10 columns, each half as wide as the one before",
+    "halving-20": "20 such columns",
+    "lognormal-6": "lognormal, 6 columns",
+    "walk-12": "a random walk, 12 columns",
+    "plane-6-knn": "5 nearest neighbours; x, y to 1,000 and 6 columns in [0, 1]",
+    "places-5": "places: degrees, people, thousands of people, their logarithm",
+    "places-5-knn": "5 nearest neighbours of these",
+    "embeddings-50": "embeddings, 50 principal components",
+}
+"""What the rows of `cpu.columns` are."""
+
+
+def joins(now: Found, before: Found) -> Rows:
+    """Self-joins beside the best peer."""
+    table = [
+        ["data, eps", "pairs", "best peer", "engine", "before", "pandas", "dask, one partition",
+         "engine against best peer", "goal"]
+    ]  # fmt: skip
+    for name, found in now["rows"].items():
+        tools, old = found["tools"], before["rows"][name]["tools"]
+        own = [seconds(median(*one)) for one in ((tools, "engine"), (old, "engine"), (tools, "pandas"))]
+        best = median(tools, found["best_peer"]) / median(tools, "engine")
+        table.append(
+            [f"{points(name, found['dims'])}, {rows(found['n'])}, {found['eps']:g}", count(found["pairs"]),
+             peer(found), *own, seconds(median(tools, "dask")), times(best), f"{found['goal']}x"]
+        )  # fmt: skip
+    return table
+
+
+def columns(*runs: Found) -> Rows:
+    """Joins of columns of unlike scales: the last two are from before, the others from now."""
+    *now, one, two = runs
+    before = {**two["rows"], **one["rows"]}
+    table = [["data; rows", "pairs", "before", "now", "best peer", "times"]]
+    found: Found = {}
+    for run in reversed(now):
+        found.update(run["rows"])
+    for name, text in COLUMNS.items():
+        row = found[name]
+        verb = "knn_join" if row["k"] else "count_pairs"
+        own = median(row["tools"], verb)
+        old = median(before.get(name, {}).get("tools", {}), verb)
+        pairs = None if row["k"] else row["tools"][verb]["found"][0]
+        best = median(row["tools"], row["best_peer"]) / own
+        table.append(
+            [f"{text}; {count(row['n'])}", count(pairs), seconds(old), seconds(own), peer(row), times(best)]
+        )
+    return table
+
+
+def two_tables(few: Found, many: Found, nearest: Found, sphere: Found) -> Rows:
+    """Joins of two tables, nearest neighbours and places."""
+    table = [["data", "pairs", "best peer", "engine", "", "verb", ""]]
+    for name, found in {**few["rows"], **many["rows"]}.items():
+        tools = found["tools"]
+        text = f"join, {points(name, found['dims'])}, {rows(found['left'])} with {rows(found['right'])}"
+        best = median(tools, found["best_peer"])
+        own = [
+            (seconds(one), times(best / one)) for one in (median(tools, "ours"), median(tools, "ours-verb"))
+        ]
+        table.append(
+            [f"{text}, {found['eps']:g}", count(tools["ours"]["pairs"]), peer(found), *own[0], *own[1]]
+        )
+    for name, found in nearest["rows"].items():
+        own = median(found["tools"], "ours")
+        text = f"{nearest['k']} nearest, {points(name, found['dims'])}, {rows(found['n'])}"
+        best = median(found["tools"], found["best_peer"])
+        table.append([text, "", peer(found), seconds(own), times(best / own), "", ""])
+    for found in sphere["rows"]:
+        tools = found["tools"]
+        own, best = median(tools, "ours"), median(tools, "sklearn")
+        text = f"{count(sphere['places'])} places within {found['metres'] / 1000:g} km"
+        pairs = count(tools["ours"]["pairs"])
+        table.append([text, pairs, f"BallTree {seconds(best)}", "", "", seconds(own), times(best / own)])
+    return table
+
+
+def clusters(run: Found) -> Rows:
+    """DBSCAN beside scikit-learn's."""
+    table = [["2-D points", "dbscan", "scikit-learn", "", "memory", "scikit-learn", ""]]
+    texts = {"uniform": "uniform", "blobs": "blobs and noise"}
+    for found in run["results"]:
+        peer, cells = found.get("sklearn"), []
+        for what, unit, more in (
+            ("cpu_seconds", 1, "times_faster"),
+            ("peak_rss_net", 1e6, "times_less_memory"),
+        ):
+            shown = seconds if unit == 1 else lambda value: f"{value:.0f}"
+            name = "s" if unit == 1 else "MB"
+            cells.append(f"{shown(found['ours'][what] / unit)} {name}")
+            cells.append(f"{shown(peer[what] / unit)} {name}" if peer else "")
+            cells.append(times(found.get(more)))
+        table.append([f"{texts[found['points']]}, {rows(found['rows'])}", *cells])
+    return table
+
+
+TABLES = {"joins": joins, "columns": columns, "two-tables": two_tables, "clusters": clusters}

@@ -1,0 +1,94 @@
+"""Tables of what was measured on GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.tables.cells import count, median, milliseconds, points, rows, seconds, times
+
+Found = dict[str, Any]
+Rows = list[list[str]]
+
+
+def joins(run: Found) -> Rows:
+    """Self-joins beside cuML and GDS-Join."""
+    table = [
+        ["data, eps", "pairs", "compared in", "index + join", "kernels", "accessor", "cuML, radius graph",
+         "cuML, brute force", "GDS-Join"]
+    ]  # fmt: skip
+    for name, found in run["rows"].items():
+        own = found["kernels"]
+        graph, brute = (found["peers"].get(f"cuml {kind}", {}) for kind in ("rbc", "brute"))
+        steps = f"{seconds(own['index']['median'])} + {seconds(own['join']['median'])}"
+        table.append(
+            [f"{points(name, found['dims'])}, {rows(found['n'])}, {found['eps']:g}", count(own["pairs"]),
+             own["engine"], steps, seconds(own["both"]["median"]), seconds(median(found, "accessor")),
+             _graph(graph, own["pairs"]), seconds(brute.get("median")), seconds(found["GDS-Join"])]
+        )  # fmt: skip
+    return table
+
+
+def _graph(found: Found, pairs: int) -> str:
+    """cuML's seconds, and how many more pairs it has."""
+    if "median" not in found:
+        return "minutes" if "minutes" in found.get("skipped", "") else ""
+    return f"{seconds(found['median'])} ({found['found'] - pairs:,} more)"
+
+
+def wide(run: Found) -> Rows:
+    """Embeddings beside products of matrices in float16."""
+    table = [["data, eps", "pairs", "unit vectors + index + join", "decided in float64", "cuBLAS, float16"]]
+    texts = {"gaussian": "random directions, 1 % near-duplicates", "clustered": "10,000 clusters"}
+    for name, found in run["results"].items():
+        kind, size, eps, *rest = name.split(", ")
+        if rest or size != "1000000 rows":
+            continue
+        inexact = run["results"][f"{name}, cuBLAS"]
+        steps = " + ".join(seconds(found[step]["median"]) for step in ("embedding", "index", "join"))
+        table.append(
+            [f"{texts[kind]}, {eps}", count(found["pairs"]), steps, count(found["decided in float64"]),
+             f"{seconds(inexact['median'])} ({count(inexact['pairs'])} pairs)"]
+        )  # fmt: skip
+    return table
+
+
+def clusters(run: Found) -> Rows:
+    """DBSCAN beside cuML's."""
+    table = [
+        ["2-D points", "dbscan", "cuML, rbc", "", "memory", "cuML, rbc", "", "core rows in other clusters"]
+    ]
+    texts = {"uniform": "uniform", "blobs": "blobs and noise"}
+    for found in run["one_gpu"]:
+        own, peer = found["ours"], found["cuml rbc"]
+        head, memory = f"{texts[found['points']]}, {rows(found['rows'])}", f"{own['peak_rmm'] / 1e6:.0f} MB"
+        first = [head, f"{seconds(own['clock']['median'])} s"]
+        if "clock" not in peer:
+            table.append([*first, peer["failed"], "", memory, "", "", ""])
+            continue
+        ratio = peer["times"]
+        table.append(
+            [*first, f"{seconds(peer['clock']['median'])} s", times(ratio["faster"]), memory,
+             f"{peer['peak_rmm'] / 1e9:.1f} GB", times(ratio["less memory, RMM"]),
+             count(peer["differ"]["core rows"])]
+        )  # fmt: skip
+    return table
+
+
+def nearest(run: Found) -> Rows:
+    """Nearest neighbours beside cuML's."""
+    table = [
+        ["data", "index + search", "both", "cuML, brute force", "", "rows with other neighbours", "cuML, rbc",
+         ""]
+    ]  # fmt: skip
+    for name, found in run["rows"].items():
+        own, brute, graph = found["ours"], found["cuml brute"], found.get("cuml rbc", {})
+        steps = milliseconds(own["index"]["median"], own["search"]["median"])
+        table.append(
+            [f"{points(name, found['dims'])}, {rows(found['n'])}", steps, milliseconds(own["both"]["median"]),
+             milliseconds(brute["median"]), times(brute["ratio"]), count(brute["rows with other neighbours"]),
+             milliseconds(graph.get("median")), times(graph.get("ratio"))]
+        )  # fmt: skip
+    return table
+
+
+TABLES = {"gpu-joins": joins, "gpu-wide": wide, "gpu-clusters": clusters, "gpu-nearest": nearest}

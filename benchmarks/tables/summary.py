@@ -1,0 +1,51 @@
+"""The tables of few rows with which README.md and the first page begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.tables.cells import PEERS, median, rows, seconds, times
+
+Found = dict[str, Any]
+
+HEADLINES = ("unif2d", "unif6d", "expo16d", "expo64d")
+GPU_HEADLINES = ("expo2d", "syn16d-500k")
+
+
+def headlines(joins: Found, gpu: Found, clusters: Found, sets: Found) -> list[list[str]]:
+    """Some rows of other tables, beside the best other tool."""
+    table = [["data", "best other tool", "this", ""]]
+    for name in HEADLINES:
+        found = joins["rows"][name]
+        tools, best = found["tools"], found["best_peer"]
+        text = f"self-join, {found['dims']}-D, {rows(found['n'])} rows, one core"
+        table.append([text, *_beside(PEERS[best], median(tools, best), median(tools, "engine"))])
+    for name in GPU_HEADLINES:
+        found = gpu["rows"][name]
+        best = min(one["median"] for one in found["peers"].values() if "median" in one)
+        pairs = f"{found['kernels']['pairs'] / 1e6:.0f} million pairs"
+        text = f"self-join, {found['dims']}-D, {rows(found['n'])}, {pairs}, H200"
+        table.append([text, *_beside("cuML", best, found["kernels"]["both"]["median"])])
+    found = clusters["results"][0]
+    peer, own = found["sklearn"]["cpu_seconds"], found["ours"]["cpu_seconds"]
+    table.append([f"DBSCAN, 2-D, {rows(found['rows'])}, one core", *_beside("scikit-learn", peer, own)])
+    found = sets["sets"]["retail"]
+    one = found["thresholds"]["0.5"]
+    best = min(took for tool, took in one["seconds"].items() if tool.startswith("reference "))
+    pairs = f"{one['pairs']['auto'] / 1e6:.1f} million pairs"
+    text = f"set join, {found['rows']:,} baskets, Jaccard 0.5, {pairs} counted, one core"
+    table.append([text, *_beside("C++ by Mann et al.", best, one["seconds"]["auto"])])
+    return table
+
+
+def _beside(peer: str, theirs: float, own: float) -> list[str]:
+    return [f"{peer} {seconds(theirs)} s", f"{seconds(own)} s", times(theirs / own)]
+
+
+def first(*runs: Found) -> list[list[str]]:
+    """Four of those."""
+    head, *body = headlines(*runs)
+    return [head, *(body[row] for row in (0, 3, 5, 6))]
+
+
+TABLES = {"headlines": headlines, "first": first}
