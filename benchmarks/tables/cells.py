@@ -53,7 +53,7 @@ def points(name: str, dims: int) -> str:
     return f"{next(long for short, long in SHAPES.items() if name.startswith(short))} {dims}-D"
 
 
-def median(tools: dict[str, Any], name: str) -> float | None:
+def median(tools: dict[str, Any], name: str) -> Any:
     """The median of a tool's runs, if it ran."""
     return tools.get(name, {}).get("median")
 
