@@ -26,10 +26,12 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
 
     Parameters
     ----------
-    eps : float or column
+    eps : float, text or column
         Largest distance, finite and >= 0, in the units of the metric: with most those of the columns.
-        0 finds duplicates.  The name of a column: each row's own; ``pairs="both"`` is needed then, and
-        a row is the left one of those within its own distance.
+        0 finds duplicates.  Text with a unit, where the metric has one: of "haversine" lengths or angles,
+        such as "2 km" and "1 arcsec", of "cosine" angles, such as "5 deg".  The name of a column: each
+        row's own; ``pairs="both"`` is needed then, and a row is the left one of those within its own
+        distance.
     on : column or list of columns, optional
         The coordinates, in the order in which their differences' powers are summed; or one column of
         lists of numbers of equal length, such as embeddings.  Default: all numeric columns besides
@@ -40,7 +42,7 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
     metric : {"euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"}
         What a distance is; the formulas are in `dask_simjoin.metrics`.  "cosine": one minus the cosine
         of the angle between rows.  "haversine": `on` names latitude and longitude, in this order and
-        in degrees, and distances are in metres.
+        in degrees, and distances are in metres; longitudes go to 180 or to 360.
     p : int or float
         Of "minkowski": 1, 2, 3, ... or ``float("inf")``.
     pairs : {"unique", "both"}
@@ -105,6 +107,11 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
 
     Notes
     -----
+    As a function of the package it also takes, in place of the frame, arrays (n, d) of NumPy, CuPy and Dask
+    and all that streams Arrow's batches: tables of Arrow, polars and DuckDB; so do the other verbs.  Points
+    of GeoPandas are their own coordinates: in degrees by "haversine", in metres, and projected ones in the
+    units of their system.
+
     Partitions of the result are at most about as large as `blocksize`, however many pairs a
     block pair gives: by the estimate of the plan it is cut into several partitions, at places
     that its exact numbers of pairs give (as the batches of GPU-Join, section 5, bound a

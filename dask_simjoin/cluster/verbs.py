@@ -25,6 +25,7 @@ from dask_simjoin.expressions.source import freeze
 from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.inputs import as_frame
 from dask_simjoin.options.requests import Dbscan, Optics
 from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.planning.checks import check_edges
@@ -219,6 +220,7 @@ def connected_components(pairs: Frame) -> Frame:
     3  d          1
     4  e          1
     """
+    pairs = as_frame(pairs, "pairs")
     meta = example_of(pairs)
     for name in ("left", "right"):
         if name not in meta.columns:

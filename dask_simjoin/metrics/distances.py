@@ -42,8 +42,8 @@ class Metric:
     """Whether coordinates differ from the columns."""
     columns: ClassVar[tuple[str, ...]] = ()
     """The columns that there must be; none: any number of them."""
-    limits: ClassVar[tuple[float, ...]] = ()
-    """The largest values of those columns, on either side of 0."""
+    limits: ClassVar[tuple[tuple[float, float], ...]] = ()
+    """The least and the largest values of those columns."""
     axes: ClassVar[tuple[str, ...]] = ()
     """The names of the coordinates; none: those of the columns."""
     unit: ClassVar[str] = ""
@@ -206,8 +206,9 @@ def _normalise(x: Array, out: Array, xp: ArrayModule) -> None:
 class Haversine(Metric):
     """Distance along the sphere, in metres, of places given by latitude and longitude in degrees.
 
-    `on` names two columns, latitude (-90 to 90) and longitude (-180 to 180), in this order; the sphere's
-    radius R is 6,371,008.8 m.  Places are embedded as unit vectors
+    `on` names two columns, latitude (-90 to 90) and longitude (-180 to 360), in this order; the sphere's
+    radius R is 6,371,008.8 m.  From longitudes above 180 a turn is taken off, exactly.
+    Places are embedded as unit vectors
     ``(cos lat cos lon, cos lat sin lon, sin lat)``; two are a pair if the square of their chord, the `d2`
     of `Euclidean` of the vectors, is at most ``4 sin(eps/(2R))**2``, computed to 30 digits and rounded.
     It is the haversine formula (Sinnott 1984, "Virtues of the haversine", Sky and Telescope 68, 159): a
@@ -217,8 +218,8 @@ class Haversine(Metric):
 
     So pairs whose distance is within about 1e-9 m of `eps` are decided by rounding, alike everywhere; nearer
     to antipodes, by 1e-9 m divided by the cosine of half the angle.  ``eps=0`` finds equal places, among
-    them poles of any longitude, and longitudes 180 and -180.  The larger `eps`, the more pairs; from half the
-    circumference on all rows are pairs.
+    them poles of any longitude, and longitudes 180 and -180, or 0 and 360.  The larger `eps`, the more
+    pairs; from half the circumference on all rows are pairs.
 
     The distance is ``2 R asin(sqrt(d2)/2)``: right to about 1e-9 m, and nearer to antipodes to as much as
     above, 0.2 m at worst.  It may differ by a few units in the last place from machine to machine, and so

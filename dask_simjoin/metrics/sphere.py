@@ -17,8 +17,8 @@ from dask_simjoin.metrics.types import Array, ArrayModule
 RADIUS = 6_371_008.8
 """Metres: the Earth's mean radius R1 (Moritz 2000, "Geodetic Reference System 1980")."""
 
-LIMITS = (90.0, 180.0)
-"""Largest latitude and longitude, in degrees, on either side of 0."""
+LIMITS = ((-90.0, 90.0), (-180.0, 360.0))
+"""The least and the largest latitude and longitude, in degrees."""
 
 EVERYTHING = 5.0
 """More than the square of any chord, the longest of which is 2, however it is rounded."""
@@ -101,7 +101,8 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
     """Make unit vectors (n, 3) of latitudes and longitudes (n, 2) in degrees.
 
     ``(cos lat cos lon, cos lat sin lon, sin lat)``.  Equal places have equal vectors: the poles whatever the
-    longitude, 180 and -180.  What is beyond the degrees there are is taken for 0: that is refused elsewhere.
+    longitude, 180 and -180.  From longitudes above 180 a turn is taken off, which is exact (Sterbenz).
+    What is beyond the degrees there are is taken for 0: that is refused elsewhere.
     """
     n = len(places)
     out = xp.empty((n, 3), order="F")
@@ -111,9 +112,10 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
             rows = slice(start, start + step)
             # finite numbers minus themselves are 0, others NaN
             lat, lon = (
-                xp.where(xp.abs(column) > most, column - column, column)
-                for column, most in zip((places[rows, 0], places[rows, 1]), LIMITS, strict=True)
+                xp.where((column < least) | (column > most), column - column, column)
+                for column, (least, most) in zip((places[rows, 0], places[rows, 1]), LIMITS, strict=True)
             )
+            lon = xp.where(lon > 180.0, lon - 360.0, lon)
             sine, cosine = sine_cosine(lat, xp)
             east, north = sine_cosine(lon, xp)
             out[rows, 0], out[rows, 1], out[rows, 2] = cosine * north + 0.0, cosine * east + 0.0, sine

@@ -10,7 +10,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.geometry import with_points, without_points
 from dask_simjoin.options.groups import ORDER
+from dask_simjoin.options.inputs import as_frame
 from dask_simjoin.options.messages import OPTIONS, elsewhere, shown
 
 P = ParamSpec("P")
@@ -32,6 +34,7 @@ def verb(
         frame = next(iter(own.parameters.values()))
         signature = own.replace(parameters=[frame, *options_of(request)])
         parameters = list(signature.parameters.values())
+        known = list(signature.parameters)
 
         @functools.wraps(function)
         def called(*args: Any, **options: Any) -> Result:
@@ -40,7 +43,11 @@ def verb(
                 given = signature.bind(*args, **options).arguments
             except TypeError as error:
                 raise OptionTypeError(f"{name}() got {error}.") from None
-            return function(given.pop(frame.name), request(**given))  # type: ignore[call-arg]
+            rows = as_frame(given.pop(frame.name))
+            if given.get("other") is not None:
+                given["other"] = as_frame(given["other"], "other")
+            rows, given, added = with_points(rows, given) if "metric" in known else (rows, given, [])
+            return without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
 
         hints = get_type_hints(function)
         called.__annotations__ = {

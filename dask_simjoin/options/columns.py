@@ -14,6 +14,7 @@ from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Columns, DType, Frame, Ids
 from dask_simjoin.options.chosen_columns import check_chosen
 from dask_simjoin.options.messages import did_you_mean, listed, shown
+from dask_simjoin.options.units import parsed
 
 ROW_ID = "row_id"
 """Name of the column that `with_row_id` adds; never a coordinate unless `on` names it."""
@@ -119,6 +120,8 @@ def own_radius(meta: Frame, eps: object) -> str | None:
     if not isinstance(eps, str):
         return None
     if not has_column(meta.columns, eps):
+        if parsed(eps):
+            return None
         raise OptionTypeError(
             f"eps={shown(eps)} is not a number; use a finite number >= 0, or the name of a column of each "
             f"row's own distance: none is called so{did_you_mean(eps, meta.columns, 0.5)}; the columns are "

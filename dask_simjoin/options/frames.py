@@ -23,7 +23,8 @@ def example_of(frame: Frame) -> Frame:
     if not is_frame(frame):
         raise UnsupportedFrameError(
             f"{type(frame).__module__}.{type(frame).__name__} is not a data frame; use a Dask "
-            "DataFrame or a pandas DataFrame, or cuDF's (of an array x: pd.DataFrame(x))."
+            "DataFrame or a pandas DataFrame, or cuDF's; or, in functions of the package, an array of shape "
+            "(rows, columns), or a table that Arrow can stream (__arrow_c_stream__)."
         )
     frames_for(meta)
     return meta.iloc[:0]

@@ -20,6 +20,9 @@ Method = str | methods.Method
 
 Partitioning = Literal["auto", "entity", "spatial", "replicated"]
 
+Distance = float | str
+"""A number, or a number with a unit, such as "500 m"."""
+
 Radius = float | str
 """A distance, or the name of a column of each row's own."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.columns import has_column, kind_of_number
-from dask_simjoin.options.groups import Engine, MetricRequest, about
+from dask_simjoin.options.groups import Distance, Engine, MetricRequest, about
 from dask_simjoin.options.messages import did_you_mean, listed, shown
 from dask_simjoin.options.requests import DISTANCE
 from dask_simjoin.options.resolve import resolve
@@ -28,7 +28,7 @@ class NearDuplicated(MetricRequest, Engine):
 
     names_rows: ClassVar[bool] = False
 
-    eps: float = field(kw_only=False, metadata=DISTANCE)
+    eps: Distance = field(kw_only=False, metadata=DISTANCE)
     keep: Hashable = field(default="first", metadata=about("which row of near ones stays"))
     grouping: Grouping = field(
         default="greedy",

@@ -15,6 +15,7 @@ from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.columns import ROW_ID
 from dask_simjoin.options.groups import (
     Coordinates,
+    Distance,
     Engine,
     Kept,
     MetricRequest,
@@ -61,7 +62,7 @@ class CountPairs(Paired):
 class Profile(Coordinates, Engine):
     """Ask what a self-join does."""
 
-    eps: float = field(kw_only=False, metadata=DISTANCE)
+    eps: Distance = field(kw_only=False, metadata=DISTANCE)
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
@@ -102,7 +103,7 @@ class NeighborGraph(MetricRequest, Engine):
 
     names_rows: ClassVar[bool] = False
 
-    eps: float = field(kw_only=False, metadata=DISTANCE)
+    eps: Distance = field(kw_only=False, metadata=DISTANCE)
     mode: GraphMode = field(
         default="distance", metadata=about("what entries are", choices=get_args(GraphMode))
     )
@@ -145,7 +146,7 @@ class KnnJoin(Nearest, TwoTables):
         default=None, kw_only=False, repr=False, compare=False, metadata=about("table whose rows are found")
     )
     k: int = field(default=10, kw_only=False, metadata=about("how many rows are found of each"))
-    max_distance: float | None = field(default=None, metadata=about("largest distance of a neighbour"))
+    max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbour"))
 
     def number(self) -> int:
         """How many neighbours are sought of each row."""
@@ -187,7 +188,7 @@ class Dbscan(MetricRequest, Engine):
 
     names_rows: ClassVar[bool] = False
 
-    eps: float = field(kw_only=False, metadata=DISTANCE)
+    eps: Distance = field(kw_only=False, metadata=DISTANCE)
     min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
 
     def samples(self) -> int:
@@ -207,7 +208,7 @@ class Optics(MetricRequest, Engine):
     names_rows: ClassVar[bool] = False
     metrics: ClassVar[tuple[str, ...]] = ("euclidean",)
 
-    max_eps: float = field(kw_only=False, metadata=DISTANCE)
+    max_eps: Distance = field(kw_only=False, metadata=DISTANCE)
     min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
     mode: OrderMode = field(
         default="edges",

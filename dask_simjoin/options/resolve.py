@@ -28,6 +28,7 @@ from dask_simjoin.options.keep import resolve_keep
 from dask_simjoin.options.messages import listed, shown
 from dask_simjoin.options.settings import current_settings, on_cluster, parse_size
 from dask_simjoin.options.spec import JoinSpec, RowSpec, check_dims, without_ids
+from dask_simjoin.options.units import without_unit
 from dask_simjoin.options.validate import check_choice, check_eps, check_metric
 
 Spec = TypeVar("Spec", bound=RowSpec)
@@ -42,8 +43,8 @@ def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     """Check the options of a request for one frame like `meta` (its empty example), but for `keep`."""
     settings, name = current_settings(on_cluster()), library(meta)
     radius = own_radius(meta, eps) if asked.radii else None
-    far = 0.0 if radius is not None else check_eps(eps, asked.bound)
     metric, p = check_metric(asked.metric, asked.p)
+    far = 0.0 if radius is not None else check_eps(without_unit(eps, metric, asked.bound), asked.bound)
     check_choices(asked)
     blocksize = None if asked.blocksize is None else parse_size("blocksize", asked.blocksize)
     given = {name: getattr(asked, name) for name in AS_GIVEN if hasattr(asked, name)}

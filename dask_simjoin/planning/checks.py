@@ -248,14 +248,13 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
 
 def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     metric = spec.measure
-    for name, wanted, limit in zip(spec.on, metric.columns, metric.limits, strict=False):
+    for name, wanted, (least, most) in zip(spec.on, metric.columns, metric.limits, strict=False):
         found = [(n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond]
         if found:
             number, (_, example) = found[0]
             raise CoordinateError(
                 f"Column {name!r} has {sum(beyond[0] for _, beyond in found)} values that are no {wanted} in "
-                f"degrees, from {-limit:g} to {limit:g}, such as {example!r} (first in partition {number}). "
+                f"degrees, from {least:g} to {most:g}, such as {example!r} (first in partition {number}). "
                 f"metric={spec.metric!r} takes {' and '.join(metric.columns)}, in this order, in degrees: "
-                "columns that are swapped are likely, or values that are no degrees, such as radians and "
-                "metres; longitudes from 0 to 360 become such by (longitude + 180) % 360 - 180."
+                "columns that are swapped are likely, or values that are no degrees, such as metres."
             )

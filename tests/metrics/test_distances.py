@@ -372,7 +372,7 @@ def test_every_place_is_within_half_the_circumference(places):
 
 
 def test_places_that_are_none(how):
-    frame = pd.DataFrame({"lat": [0.0, 10, 20, 91, -95.5, 0], "lon": [0.0, 200, 10, 0, 0, -180]})
+    frame = pd.DataFrame({"lat": [0.0, 10, 20, 91, -95.5, 0], "lon": [0.0, 361, 10, 0, 0, -180]})
     text = (
         r"Column 'lat' has 2 values that are no latitude in degrees, from -90 to 90, such as 91\.0 "
         rf"\(first in partition {1 if how == 'dask-3' else 0}\)\. .*in degrees: columns that are swapped"

@@ -205,9 +205,9 @@ def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] 
 
 def _beyond(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, float]]:
     found, xp = {}, module_of(columns)
-    for k, (name, limit) in enumerate(zip(spec.on, spec.measure.limits, strict=False)):
+    for k, (name, (least, most)) in enumerate(zip(spec.on, spec.measure.limits, strict=False)):
         column = columns[:, k]
-        rows = xp.flatnonzero((xp.abs(column) > limit) & xp.isfinite(column))
+        rows = xp.flatnonzero(((column < least) | (column > most)) & xp.isfinite(column))
         if len(rows):
             found[name] = (len(rows), float(column[rows[0]]))
     return found

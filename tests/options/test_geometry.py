@@ -1,0 +1,96 @@
+"""Points of GeoPandas: their coordinates, and the metric that their system tells."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dask_simjoin
+from dask_simjoin.errors import ColumnError, OptionError
+from tests.support.frames import computed, lay
+
+geopandas = pytest.importorskip("geopandas")
+
+RNG = np.random.default_rng(0)
+LAT, LON = RNG.uniform(50, 51, 80), RNG.uniform(2, 4, 80)
+POINTS = geopandas.GeoDataFrame(
+    {"name": [f"place {k}" for k in range(80)], "population": np.arange(80)},
+    geometry=geopandas.points_from_xy(LON, LAT),
+    crs=4326,
+)
+DEGREES = pd.DataFrame({"lat": LAT, "lon": LON, "name": POINTS["name"]})
+HAVERSINE = {"on": ["lat", "lon"], "metric": "haversine"}
+
+
+def rows(pairs):
+    """A set of rows."""
+    return set(map(tuple, pairs.to_numpy().tolist()))
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+def test_degrees_are_joined_on_the_sphere(how):
+    data = lay(POINTS, how)
+    for options in ({}, {"on": "geometry"}, {"on": ["geometry"]}):
+        found = computed(data.simjoin.self_join(5000, return_distance=True, keep="name", **options))
+        want = DEGREES.simjoin.self_join(5000, return_distance=True, keep="name", **HAVERSINE)
+        assert rows(found) == rows(want) and len(want) > 10
+    assert computed(data.simjoin.count_pairs("5 km")) == len(want)
+    labels = computed(data.simjoin.dbscan(5000, 3))
+    assert labels.tolist() == DEGREES.simjoin.dbscan(5000, 3, **HAVERSINE).tolist()
+
+
+def test_another_metric_can_be_named():
+    want = DEGREES.simjoin.count_pairs(0.05, on=["lon", "lat"])
+    assert POINTS.simjoin.count_pairs(0.05, metric="euclidean") == want > 0
+
+
+def test_projected_points_are_joined_in_their_unit():
+    metric, feet = POINTS.to_crs(32631), POINTS.to_crs(2227)
+    x = pd.DataFrame({"x": metric.geometry.x, "y": metric.geometry.y})
+    want = rows(x.simjoin.self_join(5000))
+    assert len(want) > 10
+    assert rows(metric.simjoin.self_join(5000)) == rows(metric.simjoin.self_join("5 km")) == want
+    unit = feet.crs.axis_info[0].unit_conversion_factor
+    assert unit != 1
+    there = pd.DataFrame({"x": feet.geometry.x, "y": feet.geometry.y})
+    assert rows(feet.simjoin.self_join("5 km")) == rows(there.simjoin.self_join(5000 / unit))
+
+
+def test_two_tables():
+    found = POINTS.simjoin.join(POINTS.iloc[:30], "5 km", keep="name")
+    want = DEGREES.simjoin.join(DEGREES.iloc[:30], 5000, keep="name", **HAVERSINE)
+    assert rows(found) == rows(want) and len(want) > 10
+    mixed = POINTS.simjoin.join(
+        DEGREES.iloc[:30], 5000, left_on="geometry", right_on=["lat", "lon"], keep="name"
+    )
+    assert rows(mixed) == rows(want)
+    turned = DEGREES.simjoin.knn_join(POINTS.iloc[:30], 2, left_on=["lat", "lon"], right_on="geometry")
+    assert len(turned) == 160 and turned["distance"].max() > 1000
+    with pytest.raises(OptionError, match=r"EPSG:4326 and EPSG:32631; use other\.to_crs\(frame\.crs\) first"):
+        POINTS.simjoin.join(POINTS.to_crs(32631), 1)
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+def test_rows_of_the_frame_stay_as_they_were(how):
+    data = lay(POINTS, how)
+    once = computed(dask_simjoin.drop_near_duplicates(data, "5 km", keep="population"))
+    assert isinstance(once, geopandas.GeoDataFrame) and once.crs == POINTS.crs
+    assert list(once.columns) == list(POINTS.columns) and 0 < len(once) < 80
+    near = computed(
+        data.simjoin.join(data.loc[:9] if how == "pandas" else POINTS.iloc[:10], "5 km", how="leftsemi")
+    )
+    assert list(near.columns) == list(POINTS.columns) and len(near) >= 10
+
+
+def test_other_columns_can_be_named():
+    assert POINTS.simjoin.count_pairs(1.0, on="population") == 79
+    assert POINTS.simjoin.with_row_id().columns[-1] == "row_id"
+
+
+def test_refused():
+    areas = POINTS.to_crs(32631).set_geometry(POINTS.to_crs(32631).geometry.buffer(1))
+    with pytest.raises(
+        ColumnError, match="holds 80 geometries that are no points, such as a Polygon; use their"
+    ):
+        areas.simjoin.self_join(1)
+    with pytest.raises(OptionError, match="has a unit, and metric='euclidean'"):
+        POINTS.set_crs(None, allow_override=True).simjoin.self_join("5 km")
