@@ -16,6 +16,7 @@ from dask_simjoin.api.profile import profile
 from dask_simjoin.api.row_id import with_row_id
 from dask_simjoin.api.self_join import self_join
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
+from dask_simjoin.incremental.making import index, open_index
 from dask_simjoin.sets.reports import set_plan, set_profile
 from dask_simjoin.sets.verbs import count_set_pairs, set_join, set_neighbor_counts, set_self_join
 
@@ -29,6 +30,7 @@ __all__ = [
     "count_set_pairs",
     "dbscan",
     "drop_near_duplicates",
+    "index",
     "join",
     "k_distances",
     "knn_join",
@@ -37,6 +39,7 @@ __all__ = [
     "neighbor_counts",
     "neighbor_graph",
     "optics",
+    "open_index",
     "plan",
     "profile",
     "self_join",

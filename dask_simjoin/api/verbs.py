@@ -16,6 +16,8 @@ from dask_simjoin.api.profile import profile
 from dask_simjoin.api.row_id import with_row_id
 from dask_simjoin.api.self_join import self_join
 from dask_simjoin.cluster.verbs import dbscan, optics
+from dask_simjoin.incremental.making import index
+from dask_simjoin.incremental.requests import MakeIndex
 from dask_simjoin.options import requests
 from dask_simjoin.options.groups import Coordinates
 from dask_simjoin.options.near_duplicates import NearDuplicated
@@ -65,6 +67,7 @@ VERBS = {
         Verb(sets.CountSetPairs, count_set_pairs),
         Verb(sets.SetPlanned, set_plan),
         Verb(sets.SetProfile, set_profile),
+        Verb(MakeIndex, index),
         Verb(requests.Plan, plan),
         Verb(requests.Profile, profile),
         Verb(requests.RowId, with_row_id),

@@ -1,0 +1,262 @@
+"""What users hold: an index of rows on disk, whose pairs change as rows come and go."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.errors import IndexConflictError, OptionError, VersionGoneError
+from dask_simjoin.incremental import joins
+from dask_simjoin.incremental.commits import Change, commit, next_version
+from dask_simjoin.incremental.history import history_of, vacuumed
+from dask_simjoin.incremental.manifests import read_manifest
+from dask_simjoin.incremental.requests import IF_EXISTS, check_batch, check_version
+from dask_simjoin.incremental.restoring import restored
+from dask_simjoin.incremental.snapshots import Version, last_version, version_of
+from dask_simjoin.incremental.stored import stored_rows
+from dask_simjoin.incremental.types import Delta, Manifest, Options
+from dask_simjoin.incremental.updating import Report, Update, changed_by, lazy_frame
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.validate import check_choice, check_eps, check_whole
+
+TRIES = 3
+"""Versions of other writers that an update gives way to."""
+
+
+class Changes:
+    """What changed between two versions of an index: pairs that came, and pairs that went.
+
+    Attributes
+    ----------
+    since, version : int
+        The two versions; pairs of `since`, less `removed`, with `added`, are those of `version`.
+    report : Report
+        What the update did, in numbers.
+    """
+
+    def __init__(self, index: Index, since: int, version: int, report: Report) -> None:
+        self._index = index
+        self.since, self.version, self.report = since, version, report
+
+    @functools.cached_property
+    def _pairs(self) -> tuple[Frame, Frame]:
+        return self._index._changed(self.since, self.version)
+
+    @property
+    def added(self) -> Frame:
+        """Pairs that came, lazily: columns as those of `Index.pairs`."""
+        return self._pairs[0]
+
+    @property
+    def removed(self) -> Frame:
+        """Pairs that went, lazily."""
+        return self._pairs[1]
+
+    def __repr__(self) -> str:
+        return f"<Changes from version {self.since} to {self.version}: {self.report}>"
+
+
+class Index:
+    """Rows on disk, and their pairs within a distance: see `frame.simjoin.index` and `open_index`.
+
+    Every update makes a version. Versions are never changed, so that what is asked of two of them is the
+    same whenever, and by whomever, it is asked. Frames that methods return are lazy.
+    """
+
+    def __init__(self, root: Path, library: str, version: int | None = None) -> None:
+        self._root, self._library, self._pinned = root, library, version
+        self._last = last_version(root, library) if version is None else version_of(root, library, version)
+
+    def __repr__(self) -> str:
+        manifest = self._now().manifest
+        on = ", ".join(map(repr, manifest.options.on[:3])) + ", ..." * (len(manifest.options.on) > 3)
+        return (
+            f"<Index of {manifest.rows:,} rows on {on}, {manifest.options.metric}, "
+            f"eps={manifest.options.eps!r}, version {manifest.version}, at {str(self._root)!r}>"
+        )
+
+    def _now(self) -> Version:
+        """The version that is asked about: the last one, if none was named when the index was opened."""
+        if self._pinned is None:
+            found = last_version(self._root, self._library)
+            if found.number != self._last.number:
+                self._last = found
+        return self._last
+
+    def _at(self, version: int) -> Version:
+        now = self._now()
+        return now if version == now.number else version_of(self._root, self._library, version)
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._root
+
+    @property
+    def version(self) -> int:
+        """The number of the last version, or of the one that the index was opened at."""
+        return self._now().number
+
+    @property
+    def options(self) -> Options:
+        """What the index was made for."""
+        return self._last.manifest.options
+
+    def __len__(self) -> int:
+        return self._now().manifest.rows
+
+    def update(self, new: Frame | None = None, *, delete: Any = None, if_exists: str = "fail",
+               batch: str | None = None) -> Changes:  # fmt: skip
+        """Take in new rows, and let others go, as one version.
+
+        Parameters
+        ----------
+        new : DataFrame, optional
+            Dask's, pandas' or cuDF's, with the columns of the index.
+        delete : list, array, Index or Series of ids, optional
+            Rows that go.  An id that is in `new` too is that of a row that is replaced.
+        if_exists : {"fail", "replace", "ignore"}
+            What to do with rows whose ids the index has.
+        batch : str, optional
+            A name of this update.  If there was one of this name, nothing is done, and its changes are
+            returned: so what may have been done before a crash can be done again.
+
+        Returns
+        -------
+        Changes
+
+        Raises
+        ------
+        DuplicateIdError
+            Ids repeat in `new`, or are known to the index and `if_exists` is "fail".
+        OptionError
+            Ids in `delete` that no row has.
+        ColumnError, CoordinateError
+            Rows that are not like those of the index.
+        IndexConflictError
+            Other writers made versions again and again meanwhile.
+        """
+        check_choice("if_exists", if_exists, IF_EXISTS)
+        asked = Update(new, delete, if_exists, check_batch(batch))
+        if new is not None:
+            example_of(new)
+        for _ in range(TRIES):
+            now = self._latest("update")
+            if batch is not None and batch in now.manifest.batches:
+                return self._known_batch(now.manifest, now.manifest.batches[batch])
+            version = next_version(self._root, now.manifest)
+            change, report = changed_by(asked, now, version)
+            size = self._commit(now.manifest, version, change)
+            if size is not None:
+                done = Report(**vars(report) | {"bytes_written": report.bytes_written + size})
+                return Changes(self, now.number, version, done)
+        raise self._conflict()
+
+    def delete(self, ids: Any, *, batch: str | None = None) -> Changes:
+        """Let the rows of these ids go: `update(delete=ids)`."""
+        return self.update(delete=ids, batch=batch)
+
+    def pairs(self, eps: float | None = None) -> Frame:
+        """All pairs of rows, lazily; `eps`: within another distance than that of the index.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``left``, ``right`` (ids), ``distance`` and what is kept, if the index was asked for it.
+            `left` is the row that came first; a row that was replaced keeps its place.
+        """
+        options = self.options
+        far = options.eps if eps is None else check_eps(eps, "eps")
+        return joins.self_pairs(self._now().rows, far, options.return_distance)
+
+    def changes(self, since: int, until: int | None = None) -> Frame:
+        """Tell how pairs changed from one version to another (by default the last), lazily.
+
+        Returns
+        -------
+        DataFrame
+            As `pairs`, with a column ``diff`` (int8): 1 of a pair that came, -1 of one that went.
+        """
+        to = self.version if until is None else check_version(until, "until")
+        added, removed = self._changed(check_version(since, "since"), to)
+        return dd.concat([removed.assign(diff=np.int8(-1)), added.assign(diff=np.int8(1))])
+
+    def rows(self) -> Frame:
+        """All rows that the index has, lazily: ids, coordinates and what is kept, in no order."""
+        return stored_rows(self._now().rows)
+
+    def join(self, frame: Frame, eps: float | None = None) -> Frame:
+        """Pairs of the rows of another table (left) with those of the index (right), lazily.
+
+        The table must have the coordinates and the ids of the index, as columns of the same names; nothing is
+        taken in.
+        """
+        options = self.options
+        far = options.eps if eps is None else check_eps(eps, "eps")
+        return joins.pairs_with(lazy_frame(frame), self._now().rows, far, options.return_distance)
+
+    def history(self) -> pd.DataFrame:
+        """The versions that there are: what made each, when, and how many rows it has."""
+        return history_of(self._root, self._now().manifest)
+
+    def restore(self, version: int) -> Changes:
+        """Make a new version of the rows of an old one.
+
+        Rows that came since go, and those that went come back, with the numbers that they had.
+        """
+        wanted = check_version(version, "version")
+        for _ in range(TRIES):
+            now = self._latest("restore")
+            number = next_version(self._root, now.manifest)
+            change, report = restored(now, wanted, number)
+            size = self._commit(now.manifest, number, change)
+            if size is not None:
+                done = Report(**vars(report) | {"bytes_written": report.bytes_written + size})
+                return Changes(self, now.number, number, done)
+        raise self._conflict()
+
+    def vacuum(self, keep: int = 10) -> int:
+        """Remove all but the last `keep` versions, and files that no version has; tells the bytes.
+
+        Files that no version ever had are removed when they are a day old, as they may be those of an update
+        that is at work.
+        """
+        return vacuumed(self._root, self._latest("vacuum").manifest, check_whole("keep", keep, 1))
+
+    def _latest(self, what: str) -> Version:
+        if self._pinned is not None:
+            raise OptionError(
+                f"The index was opened at version {self._pinned}, which never changes; open it without "
+                f"version= to {what}."
+            )
+        return self._now()
+
+    def _commit(self, parent: Manifest, version: int, change: Change) -> int | None:
+        """Make a version; tells the bytes that were written, or None if another writer was faster."""
+        done = commit(self._root, parent, version, change)
+        return None if done is None else done[1]
+
+    def _changed(self, since: int, until: int) -> tuple[Frame, Frame]:
+        if until < since:
+            raise VersionGoneError(f"since={since} is after until={until}; name the older version first.")
+        return joins.changed_pairs(self._delta(since, until), self.options.return_distance)
+
+    def _delta(self, since: int, until: int) -> Delta:
+        return self._at(until).since(since)
+
+    def _known_batch(self, manifest: Manifest, version: int) -> Changes:
+        made = manifest if manifest.version == version else read_manifest(self._root, version)
+        assert made.parent is not None
+        return Changes(self, made.parent, version, Report(known=True))
+
+    def _conflict(self) -> IndexConflictError:
+        return IndexConflictError(
+            f"Other writers made versions of the index at {str(self._root)!r} {TRIES} times while this one "
+            "worked; nothing was changed. Let one process update it, or try again."
+        )
