@@ -12,15 +12,18 @@ import pandas as pd
 
 from dask_simjoin.errors import IndexConflictError, OptionError, VersionGoneError
 from dask_simjoin.incremental import joins
+from dask_simjoin.incremental.changes import Changes as PairChanges
 from dask_simjoin.incremental.commits import Change, commit, next_version
 from dask_simjoin.incremental.history import history_of, vacuumed
+from dask_simjoin.incremental.loading import coordinates_of
 from dask_simjoin.incremental.manifests import read_manifest
+from dask_simjoin.incremental.report import ChangeReport, UpdatePlan
 from dask_simjoin.incremental.requests import IF_EXISTS, check_batch, check_version
 from dask_simjoin.incremental.restoring import restored
 from dask_simjoin.incremental.snapshots import Version, last_version, version_of
 from dask_simjoin.incremental.stored import stored_rows
-from dask_simjoin.incremental.types import Delta, Manifest, Options
-from dask_simjoin.incremental.updating import Report, Update, changed_by, lazy_frame
+from dask_simjoin.incremental.types import Manifest, Options
+from dask_simjoin.incremental.updating import Report, Update, changed_by, incoming_rows, lazy_frame
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.validate import check_choice, check_eps, check_whole
@@ -37,7 +40,7 @@ class Changes:
     since, version : int
         The two versions; pairs of `since`, less `removed`, with `added`, are those of `version`.
     report : Report
-        What the update did, in numbers.
+        What the update took in and wrote, in numbers.
     """
 
     def __init__(self, index: Index, since: int, version: int, report: Report) -> None:
@@ -45,21 +48,26 @@ class Changes:
         self.since, self.version, self.report = since, version, report
 
     @functools.cached_property
-    def _pairs(self) -> tuple[Frame, Frame]:
+    def _pairs(self) -> PairChanges:
         return self._index._changed(self.since, self.version)
 
     @property
     def added(self) -> Frame:
         """Pairs that came, lazily: columns as those of `Index.pairs`."""
-        return self._pairs[0]
+        return self._pairs.added
 
     @property
     def removed(self) -> Frame:
         """Pairs that went, lazily."""
-        return self._pairs[1]
+        return self._pairs.removed
+
+    @property
+    def work(self) -> ChangeReport:
+        """What finding them takes, in numbers: row groups that are read, of how many there are."""
+        return self._pairs.report
 
     def __repr__(self) -> str:
-        return f"<Changes from version {self.since} to {self.version}: {self.report}>"
+        return f"Changes from version {self.since} to {self.version}: {self.report}"
 
 
 class Index:
@@ -184,8 +192,8 @@ class Index:
             As `pairs`, with a column ``diff`` (int8): 1 of a pair that came, -1 of one that went.
         """
         to = self.version if until is None else check_version(until, "until")
-        added, removed = self._changed(check_version(since, "since"), to)
-        return dd.concat([removed.assign(diff=np.int8(-1)), added.assign(diff=np.int8(1))])
+        found = self._changed(check_version(since, "since"), to)
+        return dd.concat([found.removed.assign(diff=np.int8(-1)), found.added.assign(diff=np.int8(1))])
 
     def rows(self) -> Frame:
         """All rows that the index has, lazily: ids, coordinates and what is kept, in no order."""
@@ -200,6 +208,11 @@ class Index:
         options = self.options
         far = options.eps if eps is None else check_eps(eps, "eps")
         return joins.pairs_with(lazy_frame(frame), self._now().rows, far, options.return_distance)
+
+    def plan(self, new: Frame) -> UpdatePlan:
+        """Tell what an update with these rows would read and give; nothing is changed."""
+        rows = incoming_rows(new, self.options)
+        return joins.plan_of(coordinates_of(rows), self._now().rows)
 
     def history(self) -> pd.DataFrame:
         """The versions that there are: what made each, when, and how many rows it has."""
@@ -242,13 +255,10 @@ class Index:
         done = commit(self._root, parent, version, change)
         return None if done is None else done[1]
 
-    def _changed(self, since: int, until: int) -> tuple[Frame, Frame]:
+    def _changed(self, since: int, until: int) -> PairChanges:
         if until < since:
             raise VersionGoneError(f"since={since} is after until={until}; name the older version first.")
-        return joins.changed_pairs(self._delta(since, until), self.options.return_distance)
-
-    def _delta(self, since: int, until: int) -> Delta:
-        return self._at(until).since(since)
+        return joins.changes(self._at(until).since(since), self.options.return_distance)
 
     def _known_batch(self, manifest: Manifest, version: int) -> Changes:
         made = manifest if manifest.version == version else read_manifest(self._root, version)

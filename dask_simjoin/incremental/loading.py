@@ -113,6 +113,21 @@ def _known_rows(frame: Frame, known: Fingerprint, asked: _Asked, finder: Finder,
     return found
 
 
+def coordinates_of(incoming: Incoming) -> np.ndarray:
+    """The coordinates (n, columns) of all of the rows, as given, on the host."""
+    expr = map_frozen(
+        "simjoin_coordinates", _coordinates, incoming.source, incoming.table.spec, each=incoming.each
+    )
+    return np.concatenate(
+        gather("simjoin_coordinates_of", dict(expr.__dask_graph__()), list(expr.__dask_keys__()))
+    )
+
+
+def _coordinates(frame: Frame, known: Fingerprint, spec: JoinSpec) -> np.ndarray:
+    rows = _taking_part(frame, known, spec)
+    return to_host(frames_for(rows).coordinates(rows, spec.on))
+
+
 def host_ids(frame: Frame, spec: JoinSpec) -> pd.Index:
     """The ids of rows, on the host, as the index keeps them."""
     ids = row_ids(frame, spec.id, spec.id_dtype)

@@ -27,6 +27,8 @@ class Told:
     def _text(self, name: str, value: Any) -> str:
         if name in self.bytes_of:
             return format_bytes(int(value))
+        if isinstance(value, bool):
+            return "yes" if value else "no"
         return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
     def __repr__(self) -> str:

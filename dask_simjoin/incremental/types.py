@@ -9,13 +9,9 @@ row groups, and which of their rows count.
 
 Who calls what:
 
-- `index.py` is what users call. It makes snapshots of versions and asks for their pairs: `joins.self_pairs`,
-  `joins.changed_pairs` and `joins.pairs_with` make lazy frames of a `Snapshot`, of a `Delta`, and of a
-  snapshot and a frame. Those choose row groups by `Groups`, and make a task of each `Part` of a snapshot,
-  which `rows.read_part` reads where it runs.
-- `rows.write_rows` makes row files and boxes of frames, in tasks; `commits.commit` makes a version of what
-  was written. What rewrites rows calls the same two.
-- `manifests.py` reads and writes `Manifest`; `snapshots.py` makes `Snapshot` and `Delta` of manifests.
+- `index.py` is what users call. `snapshots.py` makes snapshots of versions for it, and `joins.py` their pairs,
+  as lazy frames: it chooses row groups by `Groups`, and makes tasks of `Part`, which `rows.read_part` reads.
+- `rows.write_rows` makes row files and boxes of frames, in tasks; `commits.commit` makes a version of them.
 """
 
 from __future__ import annotations

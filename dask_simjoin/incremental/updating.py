@@ -17,6 +17,7 @@ from dask_simjoin.expressions.two_tables import lazy
 from dask_simjoin.incremental.commits import Change
 from dask_simjoin.incremental.keys import FILE, POSITION, Finder
 from dask_simjoin.incremental.loading import Incoming, Numbering, known_rows, look_at, write_frame
+from dask_simjoin.incremental.report import Told
 from dask_simjoin.incremental.rows import example_table
 from dask_simjoin.incremental.schema import as_frame
 from dask_simjoin.incremental.snapshots import Version
@@ -52,9 +53,9 @@ class Update:
     batch: str | None
 
 
-@dataclass(frozen=True)
-class Report:
-    """Tell what an update did, in numbers.
+@dataclass(frozen=True, repr=False)
+class Report(Told):
+    """What an update took in and wrote.
 
     Attributes
     ----------
@@ -67,6 +68,8 @@ class Report:
     known : bool
         Whether the batch was known, so that nothing was written.
     """
+
+    title = "An update of an index"
 
     inserted: int = 0
     replaced: int = 0
