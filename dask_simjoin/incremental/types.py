@@ -10,14 +10,14 @@ row groups, and which of their rows count.
 Who calls what:
 
 - `index.py` is what users call. `snapshots.py` makes snapshots of versions for it, and `joins.py` their pairs,
-  as lazy frames: it chooses row groups by `Groups`, and makes tasks of `Part`, which `rows.read_part` reads.
+  as lazy frames: it chooses row groups by `Groups`, and makes tasks of `Part`s; `rows.read_part` reads them.
 - `rows.write_rows` makes row files and boxes of frames, in tasks; `commits.commit` makes a version of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -99,12 +99,11 @@ class Options:
 
 @dataclass(frozen=True)
 class RowFile:
-    """A file of rows: so many, all of one `region`, or (None) of any; `boxes`: the file of its boxes."""
+    """A file of so many rows; `boxes`: the file of its boxes."""
 
     name: str
     rows: int
     boxes: str
-    region: int | None = None
 
 
 @dataclass(frozen=True)
@@ -281,11 +280,6 @@ class Snapshot:
         told = (chosen.oldest > above).all() and (chosen.newest <= to).all()
         versions = None if told else self.versions
         return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions)
-
-    def only(self, which: np.ndarray) -> Snapshot:
-        """Some of its row groups; `rows` is then an upper bound."""
-        groups = self.groups[which]
-        return replace(self, groups=groups, rows=min(self.rows, int(groups.rows.sum())))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ SHARED = {"eps", *(option.name for option in fields(MetricRequest))}
 
 
 def option_table():
-    """The lines of the table; `plan` takes everything, and `with_row_id` only a name."""
-    listed = [one for one in VERBS.values() if one.name not in ("plan", "profile", "with_row_id")]
+    """The lines of the table; `plan` takes everything, `with_row_id` only a name, and `index` no chunks."""
+    listed = [one for one in VERBS.values() if one.name not in ("plan", "profile", "with_row_id", "index")]
     return [*HEAD, *(_row(verb) for verb in listed if not issubclass(verb.request, SetOptions))]
 
 
