@@ -9,15 +9,15 @@ row groups, and which of their rows count.
 
 Who calls what:
 
-- `index.py` is what users call. `snapshots.py` makes snapshots of versions for it, and `joins.py` their pairs,
-  as lazy frames: it chooses row groups by `Groups`, and makes tasks of `Part`s; `rows.read_part` reads them.
+- `index.py` is what users call. `snapshots.py` makes snapshots of versions for it, and `joins.py` lazy frames
+  of their pairs: it chooses row groups by `Groups`, and makes tasks of `Part`s; `rows.read_part` reads them.
 - `rows.write_rows` makes row files and boxes of frames, in tasks; `commits.commit` makes a version of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -208,20 +208,11 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Row groups as a task reads them: `rows.read_part`.
+    """Row groups as a task reads them: `rows.read_part`; what is not told here is as of `Snapshot`.
 
     Attributes
     ----------
-    root : Path
-        The folder of the row files.
-    options : Options
-    library : str
-        Of the frame that is made of it.
     pieces : tuple of (file's name, numbers of its row groups, places in the file)
-        The places are those of rows left out, or, where `named`, of the only ones taken; ascending, int64.
-    named : bool
-    versions : (int, int) or None
-        Only rows of a version above the first and up to the second; None: all are.
     """
 
     root: Path
@@ -280,6 +271,11 @@ class Snapshot:
         told = (chosen.oldest > above).all() and (chosen.newest <= to).all()
         versions = None if told else self.versions
         return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions)
+
+    def only(self, which: np.ndarray) -> Snapshot:
+        """Some of its row groups; `rows` is then an upper bound."""
+        groups = self.groups[which]
+        return replace(self, groups=groups, rows=min(self.rows, int(groups.rows.sum())))
 
 
 @dataclass(frozen=True, eq=False)
