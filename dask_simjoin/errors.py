@@ -97,6 +97,10 @@ class ColumnsWarning(SimJoinWarning):
     """By what the data tell, a column that is a coordinate as `on` names none may not be meant to be one."""
 
 
+class ApproximateWarning(SimJoinWarning):
+    """The result was asked for with `approximate=True`, and some of it may be missing."""
+
+
 TABLES = ("left", "right")
 
 

@@ -57,7 +57,7 @@ def join(frame: Frame, asked: Join) -> Frame:
         Columns whose values the result has, of any dtype.  As in `pandas.merge`, those that both tables
         have are told apart by `suffixes`.
     suffixes : pair of str
-    metric, p, return_distance, dropna, method, partitioning, blocksize
+    metric, p, return_distance, dropna, method, approximate, partitioning, blocksize
         As of `self_join`.  "spatial" shuffles both tables into the same regions of space, the right one's
         rows to all regions within `eps` of them.
 

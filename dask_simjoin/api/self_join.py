@@ -65,6 +65,9 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
         "nested_loop": each row with each, "zorder": lists in Z-order, and "kmeans":
         clusters with windows at their borders; as an object it takes options, such as
         ``methods.Grid(indexed=4)``.  All give the same pairs.
+    approximate : bool
+        With ``method="kmeans"``: whether to leave out pairs of rows of two clusters, for which rows
+        near a border are copied otherwise.  `plan` and `profile` tell how many are found.
     partitioning : {"auto", "entity", "spatial", "replicated"}
         Of a Dask DataFrame.  "entity": rows stay with the rows next to them; small partitions
         are joined together and large ones cut, and every chunk meets every other, unless their
@@ -101,9 +104,9 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
 
     Warns
     -----
-    UnitsWarning, ColumnsWarning
+    UnitsWarning, ColumnsWarning, ApproximateWarning
         When planned: the data tell that `eps` or the coordinates are in other units, such as radians,
-        or that integers which no `on` named are no coordinates.
+        or that integers which no `on` named are no coordinates; or pairs may be left out, as was asked for.
 
     Notes
     -----

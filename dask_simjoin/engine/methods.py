@@ -78,6 +78,9 @@ METHODS: dict[str, Method] = {
 DENSE = "tiles"
 """The name of the one that need not find each pair to count or to connect them."""
 
+LOSSY = ("kmeans",)
+"""Those that can leave out pairs that are dear to find, where that is asked for."""
+
 CHOICES = (AUTO, *METHODS)
 """What the option `method` may be."""
 

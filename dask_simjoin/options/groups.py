@@ -38,8 +38,8 @@ ORDER = (
     "other", "eps", "path", "max_eps", "k", "max_distance", "threshold", "how", "min_samples", "name",
     "mode", "grouping", "on", "left_on", "right_on", "id", "left_id", "right_id", "metric", "p", "similarity",
     "comparison", "tokenizer", "allow_empty", "allow_missing", "pairs", "include_self", "return_distance",
-    "return_similarity", "keep", "suffixes", "dropna", "method", "partitioning", "recluster",
-    "row_group", "blocksize",
+    "return_similarity", "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
+    "recluster", "row_group", "blocksize",
 )  # fmt: skip
 """In which order options are listed: what is sought, the columns, the result, and how it is computed."""
 
@@ -102,6 +102,15 @@ class Engine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MayLose(Engine):
+    """Say whether pairs may be left out."""
+
+    approximate: bool = field(
+        default=False, metadata=about("leave out pairs that are dear to find, with method='kmeans'")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Kept:
     """Say which columns of rows the result has."""
 
@@ -124,7 +133,7 @@ class TwoTables(MetricRequest, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paired(MetricRequest, Engine):
+class Paired(MetricRequest, MayLose):
     """Ask for pairs of rows of one table."""
 
     radii: ClassVar[bool] = True

@@ -18,6 +18,7 @@ from dask_simjoin.options.groups import (
     Distance,
     Engine,
     Kept,
+    MayLose,
     MetricRequest,
     Nearest,
     Paired,
@@ -28,7 +29,7 @@ from dask_simjoin.options.groups import (
     about,
 )
 from dask_simjoin.options.messages import did_you_mean, shown
-from dask_simjoin.options.resolve import keeping, resolve
+from dask_simjoin.options.resolve import keeping, losing, resolve
 from dask_simjoin.options.resolve_two import check_one_table, resolve_two
 from dask_simjoin.options.several import check_once, several_of, within_several
 from dask_simjoin.options.spec import JoinSpec, without_ids
@@ -59,7 +60,7 @@ class CountPairs(Paired):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profile(Coordinates, Engine):
+class Profile(Coordinates, MayLose):
     """Ask what a self-join does."""
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
@@ -67,7 +68,8 @@ class Profile(Coordinates, Engine):
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
         same = {option.name: getattr(self, option.name) for option in fields(self)}
-        return NeighborGraph(**same).spec(meta)
+        approximate = same.pop("approximate")
+        return losing(NeighborGraph(**same).spec(meta), approximate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,7 @@ class SelfJoin(Paired, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborCounts(MetricRequest, Engine):
+class NeighborCounts(MetricRequest, MayLose):
     """Ask for each row's number of neighbours."""
 
     radii: ClassVar[bool] = True
@@ -115,7 +117,7 @@ class NeighborGraph(MetricRequest, Engine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Join(TwoTables, Engine):
+class Join(TwoTables, MayLose):
     """Ask for the pairs of two tables, or for the rows of the left one that are in some or in none."""
 
     radii: ClassVar[bool] = True
@@ -245,7 +247,7 @@ class PlannedKnnJoin(KnnJoin, Engine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(TwoTables, Engine):
+class Plan(TwoTables, MayLose):
     """Ask for the plan of a self-join, of a join of two tables, or of one with nearest neighbours."""
 
     eps: Radius | None = field(

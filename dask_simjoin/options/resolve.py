@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.engine.base import library
 from dask_simjoin.engine.ids import check_indexable
 from dask_simjoin.engine.lists import lists_of
-from dask_simjoin.engine.methods import choices_for, is_method, name_of
+from dask_simjoin.engine.methods import LOSSY, choices_for, is_method, name_of
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.metrics.types import DType, Frame
 from dask_simjoin.options.chosen_columns import integers_among
@@ -69,7 +69,19 @@ def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
             f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
         )
     check_dims(spec)
+    spec = losing(spec, getattr(asked, "approximate", False))
     return spec if asked.names_rows else without_ids(spec)
+
+
+def losing(spec: JoinSpec, approximate: object) -> JoinSpec:
+    """Allow a join to leave pairs out, if its method can."""
+    approximate = check_flag("approximate", approximate)
+    if approximate and name_of(spec.method) not in LOSSY:
+        raise OptionError(
+            f"approximate=True is not allowed with method={name_of(spec.method)!r}, which finds all pairs; "
+            f"use method={' or '.join(map(repr, LOSSY))}, or leave it out."
+        )
+    return replace(spec, approximate=approximate)
 
 
 def check_choices(asked: Any, is_method: Callable[[object], bool] = is_method) -> None:

@@ -117,6 +117,8 @@ class JoinSpec(RowSpec):
     method : str or Method
         A name, or an object with its options.
     include_self, return_distance, dropna : bool
+    approximate : bool
+        Whether pairs may be left out.
     partitioning : str
     blocksize : int or None
         Bytes of a chunk; None: from the workers' memory.
@@ -155,6 +157,7 @@ class JoinSpec(RowSpec):
     return_distance: bool = False
     dropna: bool = False
     method: str | Method = "auto"
+    approximate: bool = False
     partitioning: str = "auto"
     blocksize: int | None = None
     settings: Settings = field(default_factory=current_settings)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_simjoin.errors import ColumnsWarning, SimJoinWarning, UnitsWarning
+from dask_simjoin.errors import ApproximateWarning, ColumnsWarning, SimJoinWarning, UnitsWarning
 from dask_simjoin.metrics.distances import Cosine, Haversine
 from dask_simjoin.metrics.norms import add
 from dask_simjoin.options.messages import listed
@@ -71,8 +71,19 @@ def _outside() -> int:
 
 def doubts_of_data(*sides: TableSummary) -> tuple[Doubt, ...]:
     """What the points of some tables tell by themselves."""
-    found = [doubt for side in sides for doubt in (*_radians(side), *_columns(side))]
+    each = (_approximate, _radians, _columns)
+    found = [doubt for side in sides for told in each for doubt in told(side)]
     return tuple({str(doubt.warning): doubt for doubt in found}.values())  # of two tables it may be the same
+
+
+def _approximate(side: TableSummary) -> list[Doubt]:
+    if not side.spec.approximate:
+        return []
+    text = (
+        "approximate=True leaves out pairs of rows of two clusters. profile() with the same options measures "
+        "how many are left, and plan() expects them from a sample; approximate=False finds all."
+    )
+    return [Doubt(ApproximateWarning(text))]
 
 
 def _radians(side: TableSummary) -> list[Doubt]:

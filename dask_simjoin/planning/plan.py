@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.doubts import Doubt
 from dask_simjoin.planning.goal import PAIRS, Goal
 from dask_simjoin.planning.outputs import directions, most_rows, query_slices, rows_found, whole_slices
+from dask_simjoin.planning.recalls import estimate_lossy
 from dask_simjoin.planning.searches import find_searches, sought
 from dask_simjoin.planning.statistics.estimate import Estimate, no_estimate
+from dask_simjoin.planning.statistics.recall import ALL, Recall
 from dask_simjoin.planning.tables import Tables
 from dask_simjoin.planning.task_counts import making_tasks
 
@@ -71,6 +74,8 @@ class Plan(BlockPairs):
         That index a chunk together.
     copies : int
         Workers for each of which every chunk is made: see `Costs.copies`.
+    recall : Recall
+        The share of the true pairs that is expected to be found.
     """
 
     layout: AnyLayout
@@ -92,6 +97,7 @@ class Plan(BlockPairs):
     expected: float = field(kw_only=True)
     threads: int = field(default=1, kw_only=True)
     copies: int = field(default=1, kw_only=True)
+    recall: Recall = field(default=ALL, kw_only=True)
 
     @property
     def rows(self) -> int:
@@ -173,7 +179,11 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget)
     made, blocks = costs.made(*how(chunks)), chunks.blocks()
     # searches give as many pairs as are asked for: how many are near is of no use
-    found = tables.estimate(chunks, blocks, layout) if goal.k is None else no_estimate(blocks)
+    found, recall = no_estimate(blocks), ALL
+    if spec.approximate and goal.k is None:
+        found, recall = estimate_lossy(tables, layout, partial(tables.estimate, chunks, blocks))
+    elif goal.k is None:
+        found = tables.estimate(chunks, blocks, layout)
     # tiles tell of many pairs at once within one distance, and find each within several
     if not tables.spec.several and goal.dense < 2 * found.total / max(1, tables.left.rows):
         layout = tables.layout(dense=True)
@@ -210,6 +220,7 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         threads=have.for_each(len(chunks)),
         copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
         doubts=tables.doubts(found if goal.k is None else None),
+        recall=recall,
     )
     if chunks.method is not None:
         check_moving(chunks.method, have)

@@ -41,6 +41,9 @@ class PlanReport(BlockReport):
     pairs, pairs_low, pairs_high : float
         Rows of the result, as `count_pairs` with the same options counts them: an estimate from a
         sample, and where the true number lies with a chance of 95 %.
+    recall, recall_low, recall_high : float
+        The share of the true pairs that the join finds, of which `pairs` are the number: 1.0 but with
+        `approximate=True`, where it is expected from the sample; NaN where that has too few pairs.
     result_bytes : int
         Memory of the whole result, expected.
     partitioning : {"entity", "spatial"}
@@ -81,6 +84,18 @@ class PlanReport(BlockReport):
     @property
     def pairs_high(self) -> float:
         return self._result_rows(self.plan.estimate.total_high)
+
+    @property
+    def recall(self) -> float:
+        return self.plan.recall.share
+
+    @property
+    def recall_low(self) -> float:
+        return self.plan.recall.low
+
+    @property
+    def recall_high(self) -> float:
+        return self.plan.recall.high
 
     @property
     def result_bytes(self) -> int:
@@ -153,6 +168,7 @@ class PlanReport(BlockReport):
             ("skipped", f"{possible - self.block_pairs:,}, where no pair can be"),
             ("pairs", f"{self.pairs:,.0f}" if exact else f"about {self.pairs:,.0f}"),
             ("95 % interval", f"{self.pairs_low:,.0f} to {self.pairs_high:,.0f}"),
+            *([("recall", self.plan.recall.in_words())] if self.spec.approximate else []),
             ("sampled", f"{found.sampled:,} rows{', which is all of them' * exact}"),
             ("neighbours", f"{self._neighbours():,.3g} of a row, on average"),
             ("result", f"{format_bytes(self.result_bytes)}, {self.plan.pair_bytes:.3g} bytes a pair"),

@@ -22,7 +22,7 @@ COUNTED = (
 )  # fmt: skip
 """Numbers that the picture compares."""
 
-SHARES = ("compared_ratio", "warp_efficiency", "warp_efficiency_model")
+SHARES = ("compared_ratio", "recall", "recall_low", "recall_high", "warp_efficiency", "warp_efficiency_model")
 
 
 @dataclass(frozen=True, repr=False, eq=False)

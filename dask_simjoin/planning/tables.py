@@ -16,6 +16,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
 from dask_simjoin.engine.grid import Grid
+from dask_simjoin.engine.index.clusters import without_copies
 from dask_simjoin.engine.index.grid_choice import fitted
 from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.engine.index.screen import Drawn
@@ -108,7 +109,8 @@ class Tables:
         elif dense and method == AUTO:
             method = DENSE
         drawn = Drawn(self.left.points.x, self.right.points.x, self.right.rows)
-        return joiner.layout(method, lower, upper, mean, variance, spec.threshold, spec.norm, drawn)
+        found = joiner.layout(method, lower, upper, mean, variance, spec.threshold, spec.norm, drawn)
+        return without_copies(found) if spec.approximate else found
 
     def search_layout(self) -> SearchLayout:
         """Choose how chunks are indexed to find nearest neighbours."""

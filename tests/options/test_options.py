@@ -466,9 +466,9 @@ def test_the_sweep_serves_four_columns(how, verb):
 
 OPTIONS = {
     "self_join": "eps, on, id, metric, p, pairs, include_self, return_distance, keep, suffixes, dropna, "
-    "method, partitioning, blocksize",
-    "neighbor_counts": "eps, on, id, metric, p, dropna, method, partitioning, blocksize",
-    "count_pairs": "eps, on, id, metric, p, pairs, include_self, dropna, method, partitioning, blocksize",
+    "method, approximate, partitioning, blocksize",
+    "neighbor_counts": "eps, on, id, metric, p, dropna, method, approximate, partitioning, blocksize",
+    "count_pairs": "eps, on, id, metric, p, pairs, include_self, dropna, method, approximate, partitioning, blocksize",
 }
 
 

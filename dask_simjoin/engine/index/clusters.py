@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.kmeans import KMeans
 from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.types import Array, ArrayModule, Index
 
 SAMPLE = 16_384
 """Points of which clusters are made at most."""
@@ -84,6 +86,8 @@ class KMeansLayout:
         Of the totals that the decision compares.
     bounds : Bounds or None
         Of the float32 filter, where there is one: on GPUs.
+    copies : bool
+        Whether rows near a border are copied; without them pairs of two clusters are left out.
     """
 
     threshold: float
@@ -94,6 +98,7 @@ class KMeansLayout:
     tiles: object
     norm: Norm = 2
     bounds: Bounds | None = None
+    copies: bool = True
 
     @property
     def centres(self) -> np.ndarray:
@@ -114,7 +119,8 @@ class KMeansLayout:
         """Describe it in a plan; `names` calls dimensions by name."""
         asked, number = self.options, len(self.centres)
         inner = "tiles" if asked.inner == "tiles" else "nested loops"
-        return f"{number} k-means cluster{'s' * (number != 1)}; {asked.windows} windows; {inner}"
+        windows = f"{asked.windows} windows" if self.copies else "without windows"
+        return f"{number} k-means cluster{'s' * (number != 1)}; {windows}; {inner}"
 
 
 def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: Norm) -> Windows:
@@ -237,3 +243,18 @@ def make_kmeans_layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, me
     placed = np.clip(np.nan_to_num(placed), lower, upper)
     packed = np.ascontiguousarray(np.unique(placed, axis=0)).tobytes()
     return KMeansLayout(threshold, options, len(lower), packed, windows, tiles, norm)
+
+
+def labels_of(index: Index, layout: KMeansLayout, xp: ArrayModule = np) -> Array:
+    """Return the clusters of an index's rows by position, which decide what joins without copies find."""
+    rows = len(index["y"])
+    labels = xp.empty(rows, xp.int32)
+    places = xp.arange(rows, dtype=index["starts"].dtype)
+    labels[index["order"][:rows]] = xp.searchsorted(index["starts"], places, side="right") - 1
+    return labels
+
+
+def without_copies(layout: Any) -> KMeansLayout:
+    """Return the layout of a join that leaves out pairs of two clusters, from an exact one's."""
+    assert isinstance(layout, KMeansLayout)
+    return replace(layout, copies=False)

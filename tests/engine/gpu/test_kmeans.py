@@ -120,3 +120,16 @@ def test_frames_and_labels():
         found = device.simjoin.self_join(0.1, method=options, return_distance=True).to_pandas()
         assert found.sort_values(key).to_numpy().tolist() == pairs.sort_values(key).to_numpy().tolist()
         assert device.simjoin.profile(0.1, method=options).numbers["pairs"] == len(pairs)
+
+
+@pytest.mark.filterwarnings("ignore::dask_simjoin.errors.ApproximateWarning")
+def test_what_is_left_out_is_what_the_cpu_leaves_out():
+    cudf = pytest.importorskip("cudf")
+    frame = frame_of(make_points("clusters", 12_000, 8, np.random.default_rng(4)))
+    device, same = cudf.DataFrame(frame), {"method": KMeans(clusters=20), "approximate": True}
+    expected = frame.simjoin.self_join(0.3, **same)
+    found = device.simjoin.self_join(0.3, **same).to_pandas()
+    assert sorted(map(tuple, found.to_numpy().tolist())) == sorted(map(tuple, expected.to_numpy().tolist()))
+    told, own = (some.simjoin.profile(0.3, **same).numbers for some in (device, frame))
+    assert [told[k] for k in ("recall", "recall_low")] == [own[k] for k in ("recall", "recall_low")]
+    assert device.simjoin.plan(0.3, **same).recall == pytest.approx(frame.simjoin.plan(0.3, **same).recall)

@@ -10,6 +10,7 @@ import pytest
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.methods import kmeans as on_cpu
 from dask_simjoin.engine.gpu.methods.method import Sink
+from dask_simjoin.engine.index.clusters import labels_of, without_copies
 from dask_simjoin.engine.index.gpu import HOST
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.kmeans import INNER, WINDOWS, KMeans
@@ -108,6 +109,21 @@ def test_labels_and_what_is_told_are_the_cpus(device):
             total[side["order"][:300]] = side["totals"]
         assert totals[0].tolist() == totals[1].tolist()
         assert kmeans.tell(index, layout) == on_cpu.tell(own, same)
+
+
+def test_without_copies_pairs_of_two_clusters_are_left_out(device):
+    cupy, kmeans = device
+    x = make_points("clusters", 150, 2, np.random.default_rng(7))
+    layout = without_copies(laid_out(x, 0.1, KMeans(clusters=9, windows="two-sided"), kmeans))
+    index = kmeans.build(cupy.asarray(x), layout)
+    label = labels_of(index, layout, cupy)
+    every = brute_force(x, 0.1)
+    expected = {(a, b) for a, b in every if label[a] == label[b]}
+    assert expected < every
+    assert_same_pairs(found_of(kmeans, index, index, layout, True), expected)
+    some, rest = (kmeans.build(cupy.asarray(part), layout) for part in (x[:50], x[50:]))
+    across = {(a, b - 50) for a, b in expected if a < 50 <= b}
+    assert_same_pairs(found_of(kmeans, some, rest, layout, False), across)
 
 
 def test_few_clusters_at_a_time(device, monkeypatch):

@@ -79,7 +79,7 @@ def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, show: Show
     Of one index each pair is shown once, whichever of its rows is first.
     """
     told = Told()
-    if same and layout.options.windows != "one-sided":
+    if same and layout.copies and layout.options.windows != "one-sided":
         _two_sided(q, layout, show, told)
         return told
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
@@ -88,11 +88,10 @@ def comparisons(q: Index, d: Index, layout: KMeansLayout, same: bool, show: Show
         if same:
             compare(layout, d["y"][own], places[1][own], d["y"][own], places[1][own], True, show)
             told.compared += (stop - start) * (stop - start - 1) // 2
-            copied = near(q, layout, cluster, cluster, 1.0)
-        else:  # the left rows of the cluster, and of all others
-            first, last = q["starts"][cluster : cluster + 2].tolist()
-            copied = near(q, layout, cluster, len(layout.centres), 1.0)
-            copied = np.concatenate([places[0][first:last], copied])
+        last = (cluster if same else len(layout.centres)) if layout.copies else 0
+        copied = near(q, layout, cluster, last, 1.0)
+        if not same:  # the left rows of the cluster, too
+            copied = np.concatenate([places[0][slice(*q["starts"][cluster : cluster + 2])], copied])
         told.copies += len(copied)
         told.compared += len(copied) * (stop - start)
         compare(layout, q["y"][copied], copied, d["y"][own], places[1][own], False, show)

@@ -82,9 +82,11 @@ def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, 
 def lists(q: Index, d: Index, layout: KMeansLayout, same: bool, rows: Rows | None = None) -> Iterator[Lists]:
     """Give all that meets, some at a time; `rows`: places of the queries that are asked for."""
     one_sided = layout.options.windows == "one-sided"
-    if same and one_sided:
+    if not layout.copies or (same and one_sided):
         own = q["starts"] if rows is None else q["starts"].clip(*rows)
-        yield Lists(None, own, None, d["starts"], 0, True)
+        yield Lists(None, own, None, d["starts"], 0, same)
+    if not layout.copies:
+        return
     share = 0.5 if same and layout.options.windows == "two-sided" else 1.0
     borders = Borders(q, layout, share, after=same and one_sided)
     by_row = borders.by_row() if same and not one_sided else None

@@ -1,0 +1,64 @@
+"""Which share of the true pairs a join is expected to find that may leave some out, as its tables tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import joiner_of_library
+from dask_simjoin.engine.index.clusters import KMeansLayout
+from dask_simjoin.planning.statistics.estimate import Estimate
+from dask_simjoin.planning.statistics.recall import Recall, expected_recall, labelled
+from dask_simjoin.planning.table import TableSummary
+from dask_simjoin.planning.tables import OneTable, Tables, TwoTables
+
+
+def estimate_lossy(tables: Tables, layout: Any,
+                   estimated: Callable[[Any], Estimate]) -> tuple[Estimate, Recall]:  # fmt: skip
+    """Return the pairs that a join by clusters is expected to find, and which share of the true ones.
+
+    `estimated`: the pairs of a join by an exact layout.
+    """
+    assert isinstance(layout, KMeansLayout)
+    found, recall = estimated(replace(layout, copies=True)), recall_of(tables, layout)
+    share, low, high = (1.0, 0.0, 1.0) if math.isnan(recall.share) else recall[:3]
+    expected = replace(
+        found, pairs=found.pairs * share, low=found.low * low, high=found.high * high,
+        total=found.total * share, total_low=found.total_low * low, total_high=found.total_high * high,
+    )  # fmt: skip
+    return expected, recall
+
+
+def recall_of(tables: Tables, layout: KMeansLayout) -> Recall:
+    """Expect the recall of a join by clusters, whose `layout` was made with the tables' samples.
+
+    Rows that clusters were made of lie in them as others do not: pairs of each half of the samples are told
+    by clusters of the other half.
+    """
+    joiner = joiner_of_library(tables.spec.library)
+    if all(len(table.points.x) >= table.rows for table in tables.each):
+        exact = replace(layout, copies=True)
+        return expected_recall([labelled(tables.left.points, tables.right.points, exact, joiner)])
+    halves = [_half(tables, which, layout) for which in range(2)]
+    parts = []
+    for own, other in (halves, halves[::-1]):
+        by = other.layout()
+        assert isinstance(by, KMeansLayout)
+        parts.append(labelled(own.left.points, own.right.points, by, joiner))
+    return expected_recall(parts)
+
+
+def _half(tables: Tables, which: int, layout: KMeansLayout) -> Tables:
+    """Return tables with every other point of their samples, for an exact join by as many clusters."""
+
+    def cut(table: TableSummary) -> TableSummary:
+        order = np.random.default_rng(len(table.points.x)).permutation(len(table.points.x))
+        spec = replace(table.spec, method=layout.options, approximate=False)
+        return replace(table, points=table.points.take(np.sort(order[which::2])), spec=spec)
+
+    left = cut(tables.left)
+    return OneTable(left, left) if tables.right is tables.left else TwoTables(left, cut(tables.right))
