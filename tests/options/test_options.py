@@ -468,7 +468,8 @@ OPTIONS = {
     "self_join": "eps, on, id, metric, p, pairs, include_self, return_distance, keep, suffixes, dropna, "
     "method, approximate, partitioning, blocksize",
     "neighbor_counts": "eps, on, id, metric, p, dropna, method, approximate, partitioning, blocksize",
-    "count_pairs": "eps, on, id, metric, p, pairs, include_self, dropna, method, approximate, partitioning, blocksize",
+    "count_pairs": "eps, on, id, metric, p, pairs, include_self, dropna, method, approximate, partitioning, "
+    "blocksize",
 }
 
 
