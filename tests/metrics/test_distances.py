@@ -253,7 +253,7 @@ def assert_verbs(data, x, eps, metric, p, **options):
 
 
 @settings(max_examples=examples(120))
-@given(metric_cases(), st.sampled_from(["auto", "tiles"]))
+@given(metric_cases(), st.sampled_from(["auto", "tiles", "nested_loop", "zorder", "kmeans"]))
 def test_any_rows(case, method):
     metric, p, x, eps = case
     assert_verbs(frame_of(x), x, eps, metric, p, method=method)

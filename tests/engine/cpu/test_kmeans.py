@@ -74,8 +74,11 @@ def test_any_cut_of_queries_gives_each_pair_once(case, options, a, b):
     assert_same_pairs(set(found), brute_force(x, case.eps))
 
 
-def one_sided(x, labels, centres, eps, share=1.0):
-    """Pairs by one-sided windows of a share of eps, for any labels, as often as they are met."""
+def one_sided(x, labels, centres, eps, share=1.0, beyond=False):
+    """Pairs by one-sided windows of a share of eps, for any labels, as often as they are met.
+
+    `beyond`: windows are wider by as far as rows of the other label lie on this side of the border.
+    """
     d2 = squares(x, centres)
     near = squares(x, x) <= eps**2
     found = []
@@ -84,7 +87,8 @@ def one_sided(x, labels, centres, eps, share=1.0):
         found += [(a, b) for a, b in itertools.combinations(own.tolist(), 2) if near[a, b]]
         for i in range(j):
             h = (d2[:, j] - d2[:, i]) / (2 * np.linalg.norm(centres[i] - centres[j]))
-            copied = np.flatnonzero((labels == i) & (h <= share * eps))
+            more = max(0.0, h[own].max(initial=0.0)) + 1e-9 if beyond else 0.0
+            copied = np.flatnonzero((labels == i) & (h <= share * eps + more))
             found += [(min(p, q), max(p, q)) for p in copied.tolist() for q in own.tolist() if near[p, q]]
     return found
 
@@ -121,25 +125,6 @@ def test_without_an_owner_two_sided_windows_repeat_pairs():
         assert len(met) > 1.05 * expected and abs(len(set(met)) - expected) <= 2
         pairs = JOINER.pairs(index, index, layout, same=True)
         assert len(pairs.left) == expected
-
-
-def test_what_is_compared_is_what_the_specification_measured():
-    """Shares of all pairs and copies of a row, of 50,000 rows and eps = 0.5; here of fewer rows."""
-    x = clus8(20_000)
-    told = {}
-    for number, windows in itertools.product((20, 64, 256), WINDOWS):
-        if number == 256 and windows != "one-sided":
-            continue
-        layout = laid_out(x, 0.5, KMeans(clusters=number, windows=windows))
-        index = JOINER.build(x, layout)
-        every = clusters.comparisons(index, index, layout, True, lambda left, right: None)
-        told[number, windows] = every.compared / (20_000 * 19_999 / 2), every.copies / 20_000
-    assert 0.09 < told[20, "one-sided"][0] < 0.13 and 0.3 < told[20, "one-sided"][1] < 0.6
-    assert told[20, "one-sided"][0] < 0.65 * told[20, "thesis"][0]
-    assert 0.07 < told[64, "one-sided"][0] < 0.10 and 1.8 < told[64, "one-sided"][1] < 2.5
-    assert told[64, "one-sided"][0] < told[64, "two-sided"][0] < told[64, "thesis"][0]
-    assert 0.35 < told[64, "thesis"][0] < 0.5
-    assert told[256, "one-sided"][0] < told[64, "one-sided"][0]
 
 
 def test_auto_takes_about_the_best_number():
