@@ -1,7 +1,8 @@
 """Every exception and warning of the package.
 
 Messages name the value, what is allowed and the remedy.  Each class is also the
-built-in exception that a user of pandas would catch.
+built-in exception that a user of pandas would catch.  What follows "Remedy:" is told in
+docs/reference/errors.md too.
 """
 
 from __future__ import annotations
@@ -15,23 +16,38 @@ class SimJoinError(Exception):
 
 
 class OptionError(SimJoinError, ValueError):
-    """An option has a value that is not allowed."""
+    """An option has a value that is not allowed.
+
+    Remedy: The message names the value, what is allowed and what was likely meant; see `options`.
+    """
 
 
 class OptionTypeError(SimJoinError, TypeError):
-    """An option is unknown, or its value is of the wrong type."""
+    """An option is unknown, or its value is of the wrong type.
+
+    Remedy: The message lists the options of the verb. `help(frame.simjoin.self_join)` explains them.
+    """
 
 
 class ColumnError(SimJoinError, ValueError):
-    """A column is missing, is named twice, or cannot be a coordinate or an id."""
+    """A column is missing, is named twice, or cannot be a coordinate or an id.
+
+    Remedy: Name numeric columns with ``on=``: convert text or dates, or name one column of lists of numbers.
+    """
 
 
 class CoordinateError(SimJoinError, ValueError):
-    """Coordinates are missing, infinite, or no float64 number."""
+    """Coordinates are missing, infinite, or no float64 number.
+
+    Remedy: Mend the rows, or leave them out with ``dropna=True``; scale integers beyond 2**53.
+    """
 
 
 class ListError(CoordinateError):
-    """A row of a column of lists holds none of numbers, or one of another length."""
+    """A row of a column of lists holds none of numbers, or one of another length.
+
+    Remedy: Give every row a list of as many numbers, or leave out those without one by ``dropna=True``.
+    """
 
     def __init__(self, row: int, what: str) -> None:
         super().__init__(row, what)
@@ -42,47 +58,81 @@ class ListError(CoordinateError):
 
 
 class TokenError(SimJoinError, ValueError):
-    """A row holds no set of tokens, or tokens are of several kinds."""
+    """A row holds no set of tokens, or tokens are of several kinds.
+
+    Remedy: Give lists of strings or of integers, or texts with ``tokenizer=``.
+    """
 
 
 class DuplicateIdError(SimJoinError, ValueError):
-    """Ids do not name the rows: some repeat, or are missing."""
+    """Ids do not name the rows: some repeat, or are missing.
+
+    Remedy: Name a column of unique values with ``id=``, or add one by ``frame.simjoin.with_row_id()``.
+    """
 
 
 class PartitionSizeError(SimJoinError, ValueError):
-    """A partition has more rows than can be indexed."""
+    """A partition has more rows than can be indexed.
+
+    Remedy: Split the frame: ``ddf.repartition(partition_size="256MB")``.
+    """
 
 
 class BudgetError(SimJoinError, ValueError):
-    """A chunk, a task or the result needs more memory than there is."""
+    """A chunk, a task or the result needs more memory than there is.
+
+    Remedy: A smaller `eps`, a `blocksize` that the message names, a verb that makes no pairs (`count_pairs`),
+    or a Dask DataFrame, whose result has parts.
+    """
 
 
 class PlanningError(SimJoinError, RuntimeError):
-    """The source failed while a join of it was planned."""
+    """The source failed while a join of it was planned.
+
+    Remedy: Mend what the source raised, which is chained; or build the join where it is computed.
+    """
 
 
 class SourceChangedError(SimJoinError, RuntimeError):
-    """The source gave the join other numbers of rows or other ranges of coordinates than its planning."""
+    """The source gave the join other numbers of rows or other ranges of coordinates than its planning.
+
+    Remedy: Persist the source, or write it to files that stay as they are, and build the join again.
+    """
 
 
 class ScratchError(SimJoinError, OSError):
-    """A temporary file cannot be written, or one of another worker cannot be read."""
+    """A temporary file cannot be written, or one of another worker cannot be read.
+
+    Remedy: Free disk, or set Dask's ``temporary-directory`` to a folder that all workers share.
+    """
 
 
 class IndexConflictError(SimJoinError, RuntimeError):
-    """Other writers made versions of an index again and again while this one worked."""
+    """Other writers made versions of an index again and again while this one worked.
+
+    Remedy: Try again, or let one writer work at a time.
+    """
 
 
 class IndexFormatError(SimJoinError, ValueError):
-    """A folder holds no index, or one that is damaged or of another format."""
+    """A folder holds no index, or one that is damaged or of another format.
+
+    Remedy: Name the folder of an index that all workers see; make a damaged one anew.
+    """
 
 
 class VersionGoneError(SimJoinError, LookupError):
-    """A version of an index is not there any more, or never was."""
+    """A version of an index is not there any more, or never was.
+
+    Remedy: Use a version that ``history()`` names, and keep more of them when old ones are removed.
+    """
 
 
 class UnsupportedFrameError(SimJoinError, TypeError):
-    """The object is no data frame that can be joined."""
+    """The object is no data frame that can be joined.
+
+    Remedy: Give a DataFrame of Dask, pandas or cuDF: ``pd.DataFrame(array)``, ``table.to_pandas()``.
+    """
 
 
 class SimJoinWarning(UserWarning):
@@ -90,11 +140,18 @@ class SimJoinWarning(UserWarning):
 
 
 class UnitsWarning(SimJoinWarning):
-    """By what the data tell, `eps` or coordinates are in other units than those of the metric."""
+    """Latitudes look like radians, `eps` like kilometres or a similarity, or most rows are within `eps`.
+
+    Remedy: Look at the unit of `eps`: metres of "haversine", one minus the cosine of "cosine", else that of the
+    columns.
+    """
 
 
 class ColumnsWarning(SimJoinWarning):
-    """By what the data tell, a column that is a coordinate as `on` names none may not be meant to be one."""
+    """Without ``on=``, an integer column counts the rows, or is a hundred times as wide as all others.
+
+    Remedy: Name the coordinates with ``on=``.
+    """
 
 
 class ApproximateWarning(SimJoinWarning):

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import tables
+from dask_simjoin import errors
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import CODES
-from tests.checks import command_table, option_table, set_option_table
+from tests.checks import command_table, error_table, option_table, set_option_table
 from tests.support.paths import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -171,6 +172,13 @@ def test_the_tables_of_commands_are_those_of_the_program():
         assert command_table.written(page, table) == page, "python -m tests.checks.command_table"
     codes = rows(command_table.PAGE, "| exit code | means |")
     assert codes == [[str(code), text] for code, text in CODES.items()]
+
+
+def test_errors_and_their_remedies_are_those_of_the_classes():
+    page = error_table.PAGE.read_text()
+    assert error_table.written(page) == page, "python -m tests.checks.error_table"
+    kinds = [*error_table.classes(errors.SimJoinError), *error_table.classes(errors.SimJoinWarning)]
+    assert [kind.__name__ for kind in kinds if "\n\nRemedy: " not in inspect.getdoc(kind)] == []
 
 
 @pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: str(page.relative_to(ROOT)))
