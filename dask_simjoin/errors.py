@@ -142,8 +142,8 @@ class SimJoinWarning(UserWarning):
 class UnitsWarning(SimJoinWarning):
     """Latitudes look like radians, `eps` like kilometres or a similarity, or most rows are within `eps`.
 
-    Remedy: Look at the unit of `eps`: metres of "haversine", one minus the cosine of "cosine", else that of the
-    columns.
+    Remedy: Look at the unit of `eps`: metres of "haversine", one minus the cosine of "cosine", else the
+    unit of the columns.
     """
 
 

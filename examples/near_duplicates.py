@@ -136,3 +136,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+# sphinx_gallery_thumbnail_path = 'images/thumbnails/near_duplicates.png'
