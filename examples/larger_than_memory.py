@@ -101,9 +101,9 @@ def main() -> None:
 # %%
 # What it prints
 # --------------
-# It takes minutes, and so does not run where these pages are built. On two cores, with the default options, it wrote
-# 354,496,157 pairs (5.3 GiB) of 60,000,000 points (1.3 GiB, 1,800 trillion candidate pairs) in 135 seconds. The plan had
-# said 355,100,586.
+# It takes minutes, and so does not run where these pages are built. On two cores, with the default options,
+# it wrote 354,496,157 pairs (5.3 GiB) of 60,000,000 points (1.3 GiB, 1,800 trillion candidate pairs) in 135
+# seconds. The plan had said 355,100,586.
 
 if __name__ == "__main__":
     main()

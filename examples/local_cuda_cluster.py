@@ -89,8 +89,8 @@ def main() -> None:
 # %%
 # What it prints
 # --------------
-# It needs GPUs, and so does not run where these pages are built. It prints the plan, how many pairs were found in how many
-# seconds and partitions, and how many neighbours a point has on average and at most.
+# It needs GPUs, and so does not run where these pages are built. It prints the plan, how many pairs were
+# found in how many seconds and partitions, and how many neighbours a point has on average and at most.
 
 if __name__ == "__main__":
     main()

@@ -118,7 +118,7 @@ def test_the_readme_is_short():
 
 
 def test_pictures_are_small():
-    pictures = list((ROOT / "docs" / "images").iterdir())
+    pictures = list((ROOT / "docs" / "images").rglob("*.png"))
     assert pictures and all(picture.stat().st_size < 150_000 for picture in pictures)
 
 
