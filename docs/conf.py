@@ -71,6 +71,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 html_theme = "pydata_sphinx_theme"
+html_context = {"default_mode": "auto"}
 html_title = "dask-simjoin"
 html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"

@@ -9,7 +9,7 @@ pairs lie across a border, and which places of the same name are near-duplicates
 
 ::
 
-    python examples/analytics.py                  # threads of this process, with a progress bar
+    python examples/analytics.py                  # threads of this process, with progress bars
     python examples/analytics.py --distributed    # a LocalCluster of two worker processes
 """
 
@@ -106,7 +106,7 @@ def main() -> None:
             stack.enter_context(cluster)
             stack.enter_context(Client(cluster))
         else:
-            stack.enter_context(ProgressBar())
+            stack.enter_context(ProgressBar(minimum=1))  # none for what takes less than a second
         # labels from the column geonameid; the file's statistics tell the divisions
         places = dd.read_parquet(
             options.data, index="geonameid", split_row_groups=True, calculate_divisions=True

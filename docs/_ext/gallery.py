@@ -68,5 +68,5 @@ def gallery_conf():
         "within_subsection_order": "gallery.place",
         "show_memory": False,
         "show_signature": False,
-        "min_reported_time": 1000,
+        "write_computation_times": False,
     }
