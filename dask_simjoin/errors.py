@@ -155,7 +155,10 @@ class ColumnsWarning(SimJoinWarning):
 
 
 class ApproximateWarning(SimJoinWarning):
-    """The result was asked for with `approximate=True`, and some of it may be missing."""
+    """The result was asked for with `approximate=True`, and some of it may be missing.
+
+    Remedy: Leave ``approximate=True`` out where every pair matters; else this is as it should be.
+    """
 
 
 TABLES = ("left", "right")
