@@ -75,9 +75,9 @@ def schema_of(rows: Frame) -> pa.Schema:
 
 def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
     """Rows, with `SEQ` and `VERSION`, as row files have them; refuses other types of columns."""
-    table = arrow_of(rows)
+    table = arrow_of(rows[schema.names])
     check_types(table.schema, schema, where)
-    return table.select(schema.names).cast(schema)
+    return table.cast(schema)
 
 
 def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 
@@ -26,7 +27,8 @@ def stored_rows(rows: Snapshot) -> Frame:
     """All rows, lazily, as they were given."""
     parts = list(parts_of(rows))
     meta = _rows(rows.part(np.zeros(0, np.int64)))
-    return dd.from_map(_rows, parts, meta=meta, label="simjoin_rows", enforce_metadata=False)
+    with dask.config.set({"dataframe.convert-string": False}):  # texts as they were given
+        return dd.from_map(_rows, parts, meta=meta, label="simjoin_rows", enforce_metadata=False)
 
 
 def _rows(part: Part) -> Frame:

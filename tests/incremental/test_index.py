@@ -1,0 +1,238 @@
+"""Indexes of every metric, of lists, of all kinds of ids and columns, however rows lie in frames."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dask_simjoin
+from dask_simjoin.incremental import loading
+from tests.support.frames import lay
+from tests.support.growing import Model
+from tests.support.oracle import as_set, assert_same_pairs, brute_force, totals
+
+N, KNOWN = 90, 60
+GONE = [3, 17, 40]
+
+METRICS = {
+    "euclidean": (2, 2.0),
+    "sqeuclidean": (2, 2.0),
+    "manhattan": (2, 2.0),
+    "chebyshev": (2, 1.0),
+    "minkowski": (3, 2.0),
+    "cosine": (2, 0.005),
+    "haversine": (2, 300_000.0),
+}
+
+
+def points(metric, d=2):
+    """Points on a grid, so that many distances are equal to `eps`."""
+    x = np.random.default_rng(5).integers(1, 24, (N, d)).astype(float)
+    return x - [11, 50] if metric == "haversine" else x
+
+
+def table(x, lists=False):
+    """Rows named by a column that counts down."""
+    names = np.arange(1000, 1000 - len(x), -1)
+    if lists:
+        return pd.DataFrame({"key": names, "v": list(x)})
+    return pd.DataFrame({"key": names} | {f"x{k}": column for k, column in enumerate(x.T)})
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_metric(metric, tmp_path):
+    """Some rows come and others go, and the index tells the pairs and their distances before and after."""
+    p, eps = METRICS[metric]
+    frame = table(points(metric))
+    how = {"on": ["x0", "x1"], "id": "key", "metric": metric} | ({"p": p} if metric == "minkowski" else {})
+    told = {"return_distance": True, **how}
+    index = frame.iloc[:KNOWN].simjoin.index(eps, tmp_path / "index", row_group=8, **told)
+    gone = frame["key"].iloc[GONE]
+    changes = index.update(lay(frame.iloc[KNOWN:], "dask-3"), delete=gone)
+    before = frame.iloc[:KNOWN].simjoin.self_join(eps, **told)
+    after = frame.drop(GONE).simjoin.self_join(eps, **told)
+    assert as_set(before) and as_set(after) - as_set(before) and as_set(before) - as_set(after)
+    assert_same_pairs(as_set(index.pairs().compute()), as_set(after))
+    assert_same_pairs(as_set(changes.added.compute()), as_set(after) - as_set(before))
+    assert_same_pairs(as_set(changes.removed.compute()), as_set(before) - as_set(after))
+    keys = ["left", "right"]
+    found = index.pairs().compute().sort_values(keys, ignore_index=True)
+    pd.testing.assert_frame_equal(found, after.sort_values(keys, ignore_index=True))
+    assert_same_pairs(
+        as_set(index.pairs(eps / 2).compute()), as_set(frame.drop(GONE).simjoin.self_join(eps / 2, **how))
+    )
+
+
+@pytest.mark.parametrize("kind", ["objects", "arrow"])
+def test_lists(kind, tmp_path):
+    """Of 24 numbers, of which boxes tell 16."""
+    x = np.random.default_rng(0).normal(size=(N, 24))
+    x[KNOWN:] = x[: N - KNOWN] + np.random.default_rng(1).normal(scale=0.05, size=(N - KNOWN, 24))
+    frame = table(x, lists=True)
+    if kind == "arrow":
+        frame["v"] = frame["v"].astype(pd.ArrowDtype(pa.list_(pa.float64())))
+    index = frame.iloc[:KNOWN].simjoin.index(
+        0.01, tmp_path / "index", on="v", id="key", metric="cosine", row_group=8
+    )
+    assert len(index.options.cut) == 16
+    changes = index.update(frame.iloc[KNOWN:], delete=frame["key"].iloc[GONE].tolist())
+    names = frame["key"].tolist()
+    want = {
+        (names[i], names[j]) for i, j in brute_force(x, 0.01, "cosine") if i not in GONE and j not in GONE
+    }
+    assert len(want) > 20
+    assert_same_pairs(as_set(changes.added.compute()), want)
+    assert_same_pairs(as_set(index.pairs().compute()), want)
+    rows = index.rows().compute().set_index("key")["v"]
+    assert np.array_equal(np.stack(rows.loc[names[:3]].map(np.asarray)), x[:3])
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_neither_partitions_nor_batches_change_pairs(batches, how, tmp_path, monkeypatch):
+    """Nor that rows are shuffled into files of regions, as many are."""
+    monkeypatch.setattr(loading, "FILE_ROWS", 16)
+    frame = table(points("euclidean"))
+    index = lay(frame.iloc[:40], how).simjoin.index(
+        2.0, tmp_path / "index", on=["x0", "x1"], id="key", row_group=4
+    )
+    files = {"pandas": 1, "dask-1": 1, "dask-3": 3}[how]
+    assert (
+        len(list((tmp_path / "index" / "boxes").iterdir())),
+        index.history()["files"].iloc[0] >= files,
+    ) == (1, True)
+    step = -(-(N - 40) // batches)
+    for start in range(40, N, step):
+        index.update(lay(frame.iloc[start : start + step], how))
+    want = as_set(frame.simjoin.self_join(2.0, on=["x0", "x1"], id="key"))
+    assert_same_pairs(as_set(index.pairs().compute()), want)
+    changes = index.changes(1).compute()
+    assert (changes["diff"] == 1).all() and changes["diff"].dtype == np.int8
+    old = as_set(frame.iloc[:40].simjoin.self_join(2.0, on=["x0", "x1"], id="key"))
+    assert_same_pairs(as_set(changes), want - old)
+
+
+STARTED = datetime.datetime(2026, 1, 1)
+NAMES = {
+    "negative": np.arange(N) - 20,
+    "uint64": np.arange(N, dtype=np.uint64) + np.uint64(2**63),
+    "int32": np.arange(N, dtype=np.int32)[::-1].copy(),
+    "float": np.arange(N) / 4 - 3,
+    "texts": np.array([f"row {k}" for k in range(N)], object),
+    "arrow": pd.array([f"row {k}" for k in range(N)], "string[pyarrow]"),
+    "dates": pd.date_range(STARTED, periods=N, freq="h"),
+    "nullable": pd.array(np.arange(N), "Int64"),
+}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("column", [True, False])
+def test_ids_of_every_kind(kind, column, tmp_path):
+    """As a column, or as the frame's index: their dtype, look-ups, and refusals that name them."""
+    x = points("euclidean")
+    names = pd.Index(NAMES[kind])
+    frame = pd.DataFrame({"x0": x[:, 0], "x1": x[:, 1]}, index=names)
+    id = None
+    if column:
+        frame, id = frame.rename_axis("who").reset_index(), "who"
+    index = frame.iloc[:KNOWN].simjoin.index(2.0, tmp_path / "index", on=["x0", "x1"], id=id, row_group=8)
+    moved = frame.iloc[50:].copy()
+    moved["x0"] += 1
+    changes = index.update(moved, delete=names[GONE], if_exists="replace")
+    assert (changes.report.inserted, changes.report.replaced, changes.report.deleted) == (30, 10, 3)
+    x[50:, 0] += 1
+    want = {(names[i], names[j]) for i, j in brute_force(x, 2.0) if i not in GONE and j not in GONE}
+    found = index.pairs().compute()
+    assert_same_pairs(as_set(found), want)
+    assert found["left"].dtype == names.dtype
+    rows = index.rows().compute()
+    kept = rows["who"] if column else rows.index
+    assert set(kept) == set(names.delete(GONE)) and kept.dtype == names.dtype
+    with pytest.raises(
+        dask_simjoin.errors.OptionError, match="delete= names 1 id that no row of the index has"
+    ):
+        index.delete(names[GONE[:1]])
+
+
+def test_kept_columns_of_every_kind(tmp_path):
+    """Their values and dtypes come back, but for categories, which become their values."""
+    x = np.zeros((4, 1))
+    kept = {
+        "text": ["a", None, "c", "d"],
+        "number": pd.array([1, None, 3, 4], "Int64"),
+        "when": pd.date_range("2026-01-01", periods=4, tz="UTC"),
+        "list": [[1], [1, 2], [], [3]],
+        "kind": pd.Categorical(["u", "v", "u", "v"]),
+        "flag": [True, False, True, False],
+    }
+    frame = pd.DataFrame({"key": range(4), "x": x[:, 0]} | kept)
+    index = frame.iloc[:2].simjoin.index(0, tmp_path / "index", on="x", id="key", keep=list(kept))
+    index.update(frame.iloc[2:])
+    found = index.pairs().compute().sort_values(["left", "right"], ignore_index=True)
+    want = frame.simjoin.self_join(0, on="x", id="key", keep=list(kept))
+    want = want.sort_values(["left", "right"], ignore_index=True)
+    assert list(found.columns) == list(want.columns)
+    for name in found.columns:
+        if name.startswith("kind"):
+            assert found[name].tolist() == want[name].tolist()
+        elif name.startswith("list"):
+            assert [list(some) for some in found[name]] == [list(some) for some in want[name]]
+        else:
+            pd.testing.assert_series_equal(found[name], want[name])
+
+
+def test_a_foreign_table(how, tmp_path):
+    """Joined with the index without being taken in; it may have ids of its own."""
+    x = points("euclidean")
+    frame = table(x)
+    index = frame.iloc[:KNOWN].simjoin.index(2.0, tmp_path / "index", on=["x0", "x1"], id="key", row_group=8)
+    index.delete([1000])
+    other = frame.iloc[KNOWN:].assign(key=[f"guest {k}" for k in range(KNOWN, N)])
+    found = as_set(index.join(lay(other, how)).compute())
+    near = totals(x[KNOWN:], x[:KNOWN]) <= 4
+    want = {(f"guest {KNOWN + i}", 1000 - j) for i, j in zip(*np.nonzero(near), strict=True) if j}
+    assert_same_pairs(found, want)
+    assert index.version == 2
+
+
+def test_rows_left_out(tmp_path):
+    """`dropna` leaves rows out of every update, and their ids are free."""
+    frame = pd.DataFrame({"key": range(6), "x": [0.0, np.nan, 1.0, 2.0, np.inf, 3.0]})
+    index = lay(frame.iloc[:3], "dask-3").simjoin.index(
+        1.0, tmp_path / "index", on="x", id="key", dropna=True
+    )
+    assert len(index) == 2
+    index.update(frame.iloc[3:])
+    assert as_set(index.pairs().compute()) == {(0, 2), (2, 3), (3, 5)}
+    changes = index.update(pd.DataFrame({"key": [1, 4], "x": [0.5, np.nan]}))
+    assert changes.report.inserted == 1
+    assert as_set(changes.added.compute()) == {(0, 1), (2, 1)}
+
+
+def test_a_version_that_is_opened_stays(tmp_path):
+    frame = table(points("euclidean"))
+    made = frame.iloc[:KNOWN].simjoin.index(2.0, tmp_path / "index", on=["x0", "x1"], id="key")
+    first = dask_simjoin.open_index(tmp_path / "index", version=1)
+    last = dask_simjoin.open_index(str(tmp_path / "index"))
+    made.update(frame.iloc[KNOWN:])
+    assert (first.version, last.version, len(first), len(last)) == (1, 2, KNOWN, N)
+    assert_same_pairs(
+        as_set(first.pairs().compute()),
+        as_set(frame.iloc[:KNOWN].simjoin.self_join(2.0, on=["x0", "x1"], id="key")),
+    )
+    with pytest.raises(dask_simjoin.errors.OptionError, match="opened at version 1, which never changes"):
+        first.delete([1000])
+
+
+def test_updates_on_a_cluster(client, tmp_path):
+    """Workers read and write; the client only decides."""
+    frame = table(points("euclidean"))
+    index = lay(frame.iloc[:KNOWN], "dask-3").simjoin.index(
+        2.0, tmp_path / "index", on=["x0", "x1"], id="key", row_group=8
+    )
+    changes = index.update(lay(frame.iloc[KNOWN:], "dask-3"), delete=frame["key"].iloc[GONE])
+    model = Model(2.0, {key: tuple(x) for key, x in zip(frame["key"], points("euclidean"), strict=True)})
+    model.update({}, frame["key"].iloc[GONE].tolist())
+    assert_same_pairs(as_set(index.pairs().compute()), model.pairs())
+    assert as_set(changes.added.compute()) and as_set(changes.removed.compute())
