@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from dask_simjoin.errors import OptionError
 
 FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
 """What an index has: manifests, rows, their boxes, deletions, keys of ids."""
+
+
+KNOWN = 1024
+"""Small files whose contents are kept: boxes and deletions of so many updates."""
 
 
 def new_name(ending: str = "parquet") -> str:
@@ -26,6 +34,13 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
         file.flush()
         os.fsync(file.fileno())
         return file.tell()
+
+
+@functools.lru_cache(KNOWN)
+def read_whole(path: Path) -> pa.Table:
+    """Read a small file of Parquet; files never change, and so the last ones are kept."""
+    with pq.ParquetFile(path) as file:
+        return file.read()
 
 
 def sync_folder(path: Path) -> None:

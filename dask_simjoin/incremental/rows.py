@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
-from dask_simjoin.incremental.files import new_name, write_new
+from dask_simjoin.incremental.files import new_name, read_whole, write_new
 from dask_simjoin.incremental.keys import write_keys
 from dask_simjoin.incremental.schema import as_frame, as_written
 from dask_simjoin.incremental.types import SEQ, VERSION, Groups, KeyFile, Options, Part
@@ -130,4 +130,4 @@ def write_example(root: Path, schema: pa.Schema) -> str:
 
 def example_table(root: Path, options: Options) -> pa.Table:
     """The file without rows."""
-    return pq.read_table(root / "rows" / options.example)
+    return read_whole(root / "rows" / options.example)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.incremental.files import new_name, write_new
+from dask_simjoin.incremental.files import new_name, read_whole, write_new
 from dask_simjoin.incremental.keys import Finder
 from dask_simjoin.incremental.manifests import back_to, latest, read_manifest
 from dask_simjoin.incremental.types import DeletedFile, Delta, Groups, Manifest, Options, RowFile, Snapshot
@@ -41,7 +41,7 @@ def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[
     """Read the row groups of files; tells the files' names, which `Groups.file` counts, too."""
     files = list(files)
     number = {one.name: n for n, one in enumerate(files)}
-    tables = [pq.read_table(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
+    tables = [read_whole(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
     boxes = range(len(options.cut))
     parts: list[dict[str, np.ndarray]] = [
         {
@@ -78,7 +78,7 @@ def read_deleted(root: Path, deleted: Iterable[DeletedFile]) -> dict[str, np.nda
     """The places of deleted rows of files, ascending, by their names."""
     found: dict[str, list[np.ndarray]] = {}
     for one in deleted:
-        table = pq.read_table(root / "deleted" / one.name)
+        table = read_whole(root / "deleted" / one.name)
         at = table[POSITION].to_numpy()
         names = table[FILE].cast(pa.string()).to_pandas()
         for name, rows in names.groupby(names, sort=False).indices.items():
