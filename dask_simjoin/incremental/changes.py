@@ -28,12 +28,14 @@ class Changes:
 
     delta: Delta
     distance: bool
+    numbered: bool = False
+    """Whether rows are named by their numbers, and nothing of them is kept."""
 
     @functools.cached_property
     def blocks(self) -> tuple[Blocks, Blocks]:
         """What is compared for the pairs that came, and for those that went."""
         delta = self.delta
-        spec = spec_of(delta.same, None, self.distance)
+        spec = spec_of(delta.same, None, self.distance, self.numbered)
         size = sizes(delta.same, spec)
         snapshots = delta.inserted, delta.deleted
         came, went = (read_side(own, spec, size, bool(len(delta.same.groups))) for own in snapshots)

@@ -11,7 +11,7 @@ from dask_simjoin.expressions.examples import pairs_example
 from dask_simjoin.incremental.blocks import Blocks
 from dask_simjoin.incremental.graph import Pairs, Rows
 from dask_simjoin.incremental.rows import read_part
-from dask_simjoin.incremental.types import Snapshot
+from dask_simjoin.incremental.types import SEQ, Snapshot
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.spec import JoinSpec
 
@@ -21,9 +21,10 @@ def example_of_rows(rows: Snapshot) -> Frame:
     return read_part(rows.part(np.zeros(0, np.int64)))
 
 
-def spec_of(rows: Snapshot, eps: float | None, distance: bool) -> JoinSpec:
-    """Make what a join of rows of an index is asked for."""
-    return replace(rows.options.spec(rows.library, eps), return_distance=distance)
+def spec_of(rows: Snapshot, eps: float | None, distance: bool, numbered: bool = False) -> JoinSpec:
+    """Make what a join of rows of an index is asked for; `numbered`: it names them by their numbers alone."""
+    spec = replace(rows.options.spec(rows.library, eps), return_distance=distance)
+    return replace(spec, id=SEQ, keep=(), names=()) if numbered else spec
 
 
 def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:

@@ -59,7 +59,7 @@ def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> Loaded:
 
 def load(part: Part, spec: JoinSpec) -> Loaded:
     """Read row groups."""
-    frame = read_part(part, [SEQ, *part.options.columns])
+    frame = read_part(part, list(dict.fromkeys([SEQ, *map(str, spec.columns)])))
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 

@@ -1,0 +1,87 @@
+"""When to put rows in order anew: each time, never, by the scan ratio, or as one rents and buys.
+
+Rent or buy (Karlin, Manasse, Rudolph & Sleator 1988, "Competitive snoopy caching"): each update adds the rows
+that it read in vain to what was read so before; once that is as much as putting rows in order costs, they
+are.  So at most twice is paid of what the best schedule, which knows the future, would pay.
+"""
+
+from __future__ import annotations
+
+from dask_simjoin.incremental.blocks import boxes_of
+from dask_simjoin.incremental.quality import EXCESS, SMALL_PART, quality_of
+from dask_simjoin.incremental.scans import excess
+from dask_simjoin.incremental.snapshots import Version
+from dask_simjoin.incremental.types import Groups, Manifest, RowFile
+
+REWRITE = 8.0
+"""Rows that are read and compared in the time in which one is put in order and written, as measured."""
+
+MOST_SMALL = 8
+"""Files of about as many rows each that are made one, whatever lies in them."""
+
+MOST_DELETED = 0.3
+"""The share of a file's rows from which on those that are deleted are left out of it."""
+
+
+def worn(version: Version, written: list[Groups], number: int) -> dict[str, float]:
+    """Tell what an update adds to the counters, before it is made a version."""
+    manifest = version.manifest
+    if manifest.options.recluster != "auto":
+        return {}
+    before = float(manifest.counters.get(EXCESS, 0.0))
+    return {EXCESS: before + sum(excess(version.rows, groups, number) for groups in written)}
+
+
+def to_rewrite(version: Version, full: int) -> frozenset[str]:
+    """Choose the files to rewrite after an update, by the index's policy; `full`: rows of a full file."""
+    manifest, policy = version.manifest, version.manifest.options.recluster
+    every = frozenset(one.name for one in manifest.files)
+    if policy == "never" or not every:
+        return frozenset()
+    if policy == "always":
+        return every
+    if isinstance(policy, (int, float)):
+        return every if quality_of(version, full).scan_ratio > policy else frozenset()
+    near = near_small(version, full)
+    if manifest.counters.get(EXCESS, 0.0) > REWRITE * sum(o.rows for o in manifest.files if o.name in near):
+        return near
+    return together(version, full) | holed(version)
+
+
+def near_small(version: Version, full: int) -> frozenset[str]:
+    """List files of updates, and those whose boxes meet theirs: what is not in order."""
+    rows, names = version.rows, version.rows.files
+    boxes = boxes_of(rows)
+    sizes = {one.name: one.rows for one in version.manifest.files}
+    small = [n for n, name in enumerate(names) if SMALL_PART * sizes[name] < full]
+    of_small = [rows.groups.file == n for n in small]
+    found = {names[n] for n in small}
+    for n, name in enumerate(names):
+        own = rows.groups.file == n
+        if n in small or not own.any():
+            continue
+        low, high = boxes.lower[own].min(axis=0), boxes.upper[own].max(axis=0)
+        for other in of_small:
+            apart = (boxes.lower[other] > high).any(axis=1) | (boxes.upper[other] < low).any(axis=1)
+            if not apart.all():
+                found.add(name)
+                break
+    return frozenset(found) if small else frozenset(names)
+
+
+def together(version: Version, full: int) -> frozenset[str]:
+    """List files of about as many rows each, if they are many: they become one."""
+    tiers: dict[int, list[RowFile]] = {}
+    for one in version.manifest.files:
+        if SMALL_PART * one.rows < full:
+            tiers.setdefault((one.rows.bit_length() + 1) // 3, []).append(one)
+    many = (files for files in tiers.values() if len(files) >= MOST_SMALL)
+    return frozenset(one.name for files in many for one in files)
+
+
+def holed(version: Version) -> frozenset[str]:
+    """List files of whose rows many are deleted."""
+    sizes: Manifest = version.manifest
+    return frozenset(
+        one.name for one in sizes.files if len(version.deleted.get(one.name, ())) > MOST_DELETED * one.rows
+    )
