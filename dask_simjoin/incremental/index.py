@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from dask_simjoin.incremental import joins
 from dask_simjoin.incremental.changes import Changes as PairChanges
 from dask_simjoin.incremental.commits import Change, commit, next_version
 from dask_simjoin.incremental.history import history_of, vacuumed
-from dask_simjoin.incremental.loading import coordinates_of
+from dask_simjoin.incremental.loading import FILE_ROWS, coordinates_of
 from dask_simjoin.incremental.manifests import read_manifest
+from dask_simjoin.incremental.quality import Quality, quality_of
+from dask_simjoin.incremental.reclustering import worn
 from dask_simjoin.incremental.report import ChangeReport, UpdatePlan
 from dask_simjoin.incremental.requests import IF_EXISTS, check_batch, check_version
 from dask_simjoin.incremental.restoring import restored
@@ -24,6 +27,7 @@ from dask_simjoin.incremental.snapshots import Version, last_version, version_of
 from dask_simjoin.incremental.stored import stored_rows
 from dask_simjoin.incremental.types import Manifest, Options
 from dask_simjoin.incremental.updating import Report, Update, changed_by, incoming_rows, lazy_frame
+from dask_simjoin.incremental.upkeep import HOW, Upkeep, keep_up, optimize
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.validate import check_choice, check_eps, check_whole
@@ -41,11 +45,14 @@ class Changes:
         The two versions; pairs of `since`, less `removed`, with `added`, are those of `version`.
     report : Report
         What the update took in and wrote, in numbers.
+    upkeep : Upkeep or None
+        What putting rows in order after it did, by the index's policy; None: nothing is done after it.
     """
 
-    def __init__(self, index: Index, since: int, version: int, report: Report) -> None:
+    def __init__(self, index: Index, since: int, version: int, report: Report,
+                 upkeep: Upkeep | None = None) -> None:  # fmt: skip
         self._index = index
-        self.since, self.version, self.report = since, version, report
+        self.since, self.version, self.report, self.upkeep = since, version, report, upkeep
 
     @functools.cached_property
     def _pairs(self) -> PairChanges:
@@ -160,10 +167,11 @@ class Index:
                 return self._known_batch(now.manifest, now.manifest.batches[batch])
             version = next_version(self._root, now.manifest)
             change, report = changed_by(asked, now, version)
+            change = replace(change, counters=worn(now, [one.groups for one in change.written]))
             size = self._commit(now.manifest, version, change)
             if size is not None:
-                done = Report(**vars(report) | {"bytes_written": report.bytes_written + size})
-                return Changes(self, now.number, version, done)
+                done = replace(report, bytes_written=report.bytes_written + size)
+                return Changes(self, now.number, version, done, keep_up(self._now()))
         raise self._conflict()
 
     def delete(self, ids: Any, *, batch: str | None = None) -> Changes:
@@ -230,9 +238,30 @@ class Index:
             change, report = restored(now, wanted, number)
             size = self._commit(now.manifest, number, change)
             if size is not None:
-                done = Report(**vars(report) | {"bytes_written": report.bytes_written + size})
+                done = replace(report, bytes_written=report.bytes_written + size)
                 return Changes(self, now.number, number, done)
         raise self._conflict()
+
+    def optimize(self, how: str = "auto") -> Upkeep:
+        """Put rows in order on disk, as a version that changes no row and no pair.
+
+        Parameters
+        ----------
+        how : {"auto", "all", "small"}
+            Rewrite what the index's policy (`recluster`) finds worth it now, all files, or those that updates
+            wrote.
+
+        Returns
+        -------
+        Upkeep
+            What was written; of `auto` it may be nothing.
+        """
+        check_choice("how", how, HOW)
+        return optimize(self._root, self._library, self._latest("optimize"), how)
+
+    def quality(self) -> Quality:
+        """Tell how well rows lie on disk, from the boxes of row groups: pairs do not depend on it."""
+        return quality_of(self._now(), FILE_ROWS)
 
     def vacuum(self, keep: int = 10) -> int:
         """Remove all but the last `keep` versions, and files that no version has; tells the bytes.

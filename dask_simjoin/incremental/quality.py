@@ -83,7 +83,7 @@ def quality_of(version: Version, full: int) -> Quality:
     drift = centroid_drift(rows.groups, int(manifest.counters.get(BASIS, 1)))
     return Quality(
         manifest.rows, len(manifest.files), len(rows.groups), len(small), few / max(1, size),
-        1 - manifest.rows / max(1, size), scan, max(1.0, ratio), drift,
+        (size - manifest.rows) / max(1, size), scan, max(1.0, ratio), drift,
         drift / options.eps if options.eps > 0 else float("inf") if drift else 0.0,
         float(manifest.counters.get(EXCESS, 0.0)),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from dask_simjoin.incremental.blocks import boxes_of
 from dask_simjoin.incremental.quality import EXCESS, SMALL_PART, quality_of
 from dask_simjoin.incremental.scans import excess
 from dask_simjoin.incremental.snapshots import Version
-from dask_simjoin.incremental.types import Groups, Manifest, RowFile
+from dask_simjoin.incremental.types import Groups, RowFile
 
 REWRITE = 8.0
 """Rows that are read and compared in the time in which one is put in order and written, as measured."""
@@ -23,13 +23,13 @@ MOST_DELETED = 0.3
 """The share of a file's rows from which on those that are deleted are left out of it."""
 
 
-def worn(version: Version, written: list[Groups], number: int) -> dict[str, float]:
+def worn(version: Version, written: list[Groups]) -> dict[str, float]:
     """Tell what an update adds to the counters, before it is made a version."""
     manifest = version.manifest
     if manifest.options.recluster != "auto":
         return {}
     before = float(manifest.counters.get(EXCESS, 0.0))
-    return {EXCESS: before + sum(excess(version.rows, groups, number) for groups in written)}
+    return {EXCESS: before + sum(excess(version.rows, new) for new in written)}
 
 
 def to_rewrite(version: Version, full: int) -> frozenset[str]:
@@ -80,8 +80,11 @@ def together(version: Version, full: int) -> frozenset[str]:
 
 
 def holed(version: Version) -> frozenset[str]:
-    """List files of whose rows many are deleted."""
-    sizes: Manifest = version.manifest
+    """List files of whose rows many are deleted, and more than a row group has."""
+    manifest = version.manifest
+    gone = {one.name: len(version.deleted.get(one.name, ())) for one in manifest.files}
     return frozenset(
-        one.name for one in sizes.files if len(version.deleted.get(one.name, ())) > MOST_DELETED * one.rows
+        one.name
+        for one in manifest.files
+        if gone[one.name] > max(MOST_DELETED * one.rows, manifest.options.group)
     )

@@ -68,11 +68,12 @@ def scanned(x: np.ndarray, boxes: Boxes, rows: np.ndarray, options: Options) -> 
     return total / max(1, len(x))
 
 
-def excess(rows: Snapshot, new: Groups, number: int) -> float:
+def excess(rows: Snapshot, new: Groups) -> float:
     """Count the rows that are read for some new ones besides those that would be, were all in order.
 
-    `new`: the row groups that they were written as; `number`: how many rows they are.
+    `new`: the row groups that they were written as.
     """
+    number = int(new.rows.sum())
     if not len(rows.groups) or not number:
         return 0.0
     x = drawn(new, rows.options, min(number, POINTS))

@@ -50,10 +50,9 @@ def keep_up(version: Version) -> Upkeep:
     return done or Upkeep(version.number, 0, 0, 0, 0)
 
 
-def optimize(root: Path, library: str, how: str) -> Upkeep:
-    """Put the rows of the last version in order."""
+def optimize(root: Path, library: str, version: Version, how: str) -> Upkeep:
+    """Put the rows of a version, the last one, in order."""
     for _ in range(TRIES):
-        version = last_version(root, library)
         names = [one.name for one in version.manifest.files]
         files = to_rewrite(version, FILE_ROWS) if how == "auto" else frozenset(names)
         if how == "small":
@@ -61,6 +60,7 @@ def optimize(root: Path, library: str, how: str) -> Upkeep:
         done = _rewrite(version, files)
         if done is not None:
             return done
+        version = last_version(root, library)
     raise IndexConflictError(
         f"Other writers made versions of the index at {str(root)!r} {TRIES} times while its rows were put in "
         "order; nothing was changed. Let one process do so at a time, or try again."

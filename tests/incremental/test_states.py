@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import dask_simjoin
 from dask_simjoin.errors import DuplicateIdError, OptionError, VersionGoneError
+from dask_simjoin.incremental.upkeep import HOW as OPTIMIZE
 from tests.support.frames import lay
 from tests.support.growing import Model
 from tests.support.oracle import as_set, assert_same_pairs
@@ -64,7 +65,8 @@ class Growing(RuleBasedStateMachine):
         added, removed = (as_set(side.compute()) for side in (changes.added, changes.removed))
         assert_same_pairs(added, self.model.pairs() - before[1])
         assert_same_pairs(removed, before[1] - self.model.pairs())
-        assert (changes.since, changes.version) == (before[0], self.index.version)
+        assert changes.since == before[0] < changes.version == self.model.version
+        self.model.keep_up(self.index.version)
         if batch is not None:
             self.batches[batch] = changes.version, added, removed
 
@@ -113,6 +115,15 @@ class Growing(RuleBasedStateMachine):
     def vacuum(self, keep):
         self.index.vacuum(keep)
         self.model.forget(keep)
+
+    @rule(how=st.sampled_from(OPTIMIZE))
+    def optimize(self, how):
+        done, before = self.index.optimize(how), self.index.version
+        assert done.version == before
+        self.model.keep_up(before)
+        if how == "all":
+            assert done.rows == len(self.model.rows)
+            assert self.index.quality().deleted_share == 0
 
     @rule()
     def reopen(self):

@@ -30,6 +30,11 @@ class Model:
         self.rows = self.versions[version]
         self._made()
 
+    def keep_up(self, version):
+        """Do as what puts rows in order, which makes versions of the same rows."""
+        while self.version < version:
+            self._made()
+
     def forget(self, keep):
         """Do as `Index.vacuum`."""
         self.versions = {v: rows for v, rows in self.versions.items() if v > self.version - keep}
