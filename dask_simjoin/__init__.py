@@ -15,6 +15,7 @@ from dask_simjoin.api.plan import plan
 from dask_simjoin.api.profile import profile
 from dask_simjoin.api.row_id import with_row_id
 from dask_simjoin.api.self_join import self_join
+from dask_simjoin.cluster.hierarchy_verbs import hdbscan, spanning_tree
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
 from dask_simjoin.incremental.making import index, open_index
 from dask_simjoin.sets.reports import set_plan, set_profile
@@ -30,6 +31,7 @@ __all__ = [
     "count_set_pairs",
     "dbscan",
     "drop_near_duplicates",
+    "hdbscan",
     "index",
     "join",
     "k_distances",
@@ -48,6 +50,7 @@ __all__ = [
     "set_plan",
     "set_profile",
     "set_self_join",
+    "spanning_tree",
     "with_row_id",
 ]
 

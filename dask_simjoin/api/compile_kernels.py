@@ -37,6 +37,8 @@ _WITH_EPS = {
 }
 OPTIONS: dict[str, dict[str, Any]] = _WITH_EPS | {
     "optics": {"max_eps": True},
+    "hdbscan": {},
+    "spanning_tree": {},
     "neighbor_graph": {"eps": True},
     "knn_join": {"k": NEIGHBORS},
     "k_distances": {"k": NEIGHBORS},

@@ -15,10 +15,11 @@ from dask_simjoin.api.plan import plan
 from dask_simjoin.api.profile import profile
 from dask_simjoin.api.row_id import with_row_id
 from dask_simjoin.api.self_join import self_join
+from dask_simjoin.cluster.hierarchy_verbs import hdbscan, spanning_tree
 from dask_simjoin.cluster.verbs import dbscan, optics
 from dask_simjoin.incremental.making import index
 from dask_simjoin.incremental.requests import MakeIndex
-from dask_simjoin.options import requests
+from dask_simjoin.options import cluster_requests, requests
 from dask_simjoin.options.groups import Coordinates
 from dask_simjoin.options.near_duplicates import NearDuplicated
 from dask_simjoin.sets import requests as sets
@@ -59,6 +60,8 @@ VERBS = {
         Verb(NearDuplicated, drop_near_duplicates),
         Verb(requests.Dbscan, dbscan),
         Verb(requests.Optics, optics),
+        Verb(cluster_requests.Hdbscan, hdbscan),
+        Verb(cluster_requests.SpanningTree, spanning_tree),
         Verb(requests.KDistances, k_distances),
         Verb(requests.NeighborGraph, neighbor_graph),
         Verb(sets.SetSelfJoin, set_self_join),

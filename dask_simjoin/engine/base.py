@@ -12,7 +12,7 @@ import numpy as np
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.engine.profile import Profiler
-from dask_simjoin.engine.protocols import Frames, Joiner, Searcher
+from dask_simjoin.engine.protocols import Frames, Joiner, Searcher, Spanner
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.types import Array, Frame
 
@@ -23,6 +23,7 @@ MODULES = {
     (HOME, "frames"): "dask_simjoin.engine.cpu.frames",
     (HOME, "join"): "dask_simjoin.engine.cpu.joiner",
     (HOME, "search"): "dask_simjoin.engine.cpu.nearest",
+    (HOME, "span"): "dask_simjoin.engine.cpu.spanning",
     (HOME, "profile"): "dask_simjoin.engine.cpu.profile",
     (HOME, "sets"): "dask_simjoin.sets.algorithms.cpu.joiner",
     (HOME, "encoding"): "dask_simjoin.sets.algorithms.cpu.kernels.encoding",
@@ -32,7 +33,7 @@ MODULES = {
     ("cudf", "profile"): "dask_simjoin.engine.gpu.profile",
     ("cudf", "sets"): "dask_simjoin.sets.algorithms.gpu.joiner",
 }
-"""What does a job for a data frame library: its module's FRAMES, JOINER, SEARCHER or PROFILER; or kernels."""
+"""What does a job for a data frame library: its module's FRAMES, JOINER, ..., or kernels."""
 
 LIBRARIES = tuple(name for name, job in MODULES if job == "frames")
 
@@ -74,6 +75,18 @@ def searcher_of_library(name: str) -> Searcher:
 def searcher_for(frame: Frame) -> Searcher:
     """What searches chunks of frames like one for nearest neighbours."""
     return searcher_of_library(library(frame))
+
+
+def spanner_for(frame: Frame) -> Spanner:
+    """What finds spanning trees of chunks of frames like one; refuses those of which it does not."""
+    name = library(frame)
+    if name in LIBRARIES and (name, "span") not in MODULES:
+        raise UnsupportedFrameError(
+            f"Spanning trees of frames of {name!r} cannot be found, only those of pandas; use "
+            "ddf.to_backend('pandas'), or frame.to_pandas() of a plain one."
+        )
+    spanner: Spanner = _module(name, "span").SPANNER
+    return spanner
 
 
 def profiler_of_library(name: str) -> Profiler:

@@ -1,4 +1,4 @@
-"""What a library of arrays and data frames must offer: `Frames`, `Joiner` and `Searcher`."""
+"""What a library of arrays and data frames must offer: `Frames`, `Joiner` and `Searcher`; and `Spanner`."""
 
 from __future__ import annotations
 
@@ -278,3 +278,18 @@ class Searcher(Protocol):
 
     def part(self, index: Index, start: int, stop: int) -> Index:
         """The places start ... stop-1 of an index, as queries; there, where `grain` is a number."""
+
+
+Edges = tuple[Array, Array, Array]
+"""Weights (n,) of edges, and the names of both ends, the smaller first."""
+
+
+class Spanner(Protocol):
+    """Finds minimum spanning trees of mutual reachability; chunks are indexed as by a `Searcher`."""
+
+    def tree_of(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...]) -> Edges:
+        """The tree of the points of an index, by their names; see the CPU's."""
+
+    def edges_between(self, sides: Sequence[Index], layout: SearchLayout, cores: Sequence[Array],
+                      trees: Sequence[Edges]) -> Edges:  # fmt: skip
+        """The edges between two indexes that are in the tree of both; `trees`: of each of them."""

@@ -38,6 +38,9 @@ EDGE_BYTES = 16
 RANK_BYTES = 8
 """Of a row of a join with nearest neighbours, besides ids, kept columns and its distance."""
 
+TREE_BYTES = 300
+"""Of a row on the worker where all of a spanning tree is merged, and clusters are made of it."""
+
 MAX_TASKS = 1_000_000
 """Block pairs, and partitions of a result: Dask needs about a millisecond for each."""
 
@@ -165,6 +168,18 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
         raise BudgetError(
             f"One task puts all {rows:,} rows in order, which takes {format_bytes(need)}, and the smallest "
             f"worker has {limit}; at most {MAX_ROWS:,} rows can be ordered. Use larger workers."
+        )
+
+
+def check_tree(rows: int, resources: Resources) -> None:
+    """Refuse rows whose minimum spanning tree one worker cannot hold."""
+    need = TREE_BYTES * rows
+    if rows > MAX_ROWS or (resources.limit is not None and need > resources.limit):
+        limit = "no limit" if resources.limit is None else format_bytes(resources.limit)
+        raise BudgetError(
+            f"One task is given the spanning tree of all {rows:,} rows, which takes {format_bytes(need)}, "
+            f"and the smallest worker has {limit}; at most {MAX_ROWS:,} rows can have one. Use larger "
+            "workers."
         )
 
 

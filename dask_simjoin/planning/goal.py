@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Goal:
         once what is asked of them.
     joins : int
         How often block pairs are gone through.
+    spanning : bool
+        Whether, besides neighbours, a minimum spanning tree is sought.
     """
 
     with_ids: bool = False
@@ -43,6 +45,7 @@ class Goal:
     max_total: float = math.inf
     dense: float = math.inf
     joins: int = 1
+    spanning: bool = False
 
     def found_bytes(self, rows: int) -> int:
         """Bytes that tasks find out of each row of a table of so many."""
@@ -62,3 +65,12 @@ PAIRS = Goal(with_ids=True, materialise=True)
 def nearest_goal(k: int, with_ids: bool = False, max_total: float = math.inf) -> Goal:
     """Seek so many nearest neighbours of each row; tasks hold them before and after each search."""
     return Goal(with_ids, False, 40, 32, k, True, k, max_total)
+
+
+TREE_BYTES = 160
+"""Of a row while the tree of two chunks is found."""
+
+
+def tree_goal(k: int) -> Goal:
+    """Seek so many nearest neighbours of each row, and then a minimum spanning tree."""
+    return replace(nearest_goal(k), result_bytes_per_row=40 + TREE_BYTES, spanning=True)

@@ -23,6 +23,7 @@ from dask_simjoin.planning.goal import PAIRS, Goal
 from dask_simjoin.planning.outputs import directions, most_rows, query_slices, rows_found, whole_slices
 from dask_simjoin.planning.recalls import estimate_lossy
 from dask_simjoin.planning.searches import find_searches, sought
+from dask_simjoin.planning.spanning import find_joined
 from dask_simjoin.planning.statistics.estimate import Estimate, no_estimate
 from dask_simjoin.planning.statistics.recall import ALL, Recall
 from dask_simjoin.planning.tables import Tables
@@ -63,6 +64,8 @@ class Plan(BlockPairs):
     searches : tuple of array, int64
         For each chunk of rows whose nearest neighbours are sought, the chunks in which they may be: itself
         first, then the nearest first.
+    joined : array (block pairs, 2), int32
+        Pairs of chunks between which there may be edges of a minimum spanning tree; none if it is not sought.
     parts : array (block pairs,) or (chunks,), int64
         Pieces into which the work of block pairs is cut where it gives no rows; or that of searches for the
         neighbours of each chunk's rows.
@@ -92,6 +95,7 @@ class Plan(BlockPairs):
     budget: Budget
     doubts: tuple[Doubt, ...] = field(default=(), kw_only=True)
     searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
+    joined: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True)
     parts: np.ndarray = field(kw_only=True)
     seconds: np.ndarray = field(kw_only=True)
     expected: float = field(kw_only=True)
@@ -137,7 +141,7 @@ class Plan(BlockPairs):
     def __dask_tokenize__(self) -> Any:
         content = (
             repr(self.layout), self.sources, self.chunks.identity, self.blocks, self.slices, self.even,
-            self.searches, self.parts, self.copies,
+            self.searches, self.joined, self.parts, self.copies,
         )  # fmt: skip
         return normalize_token((type(self).__qualname__, *content))
 
@@ -244,6 +248,8 @@ def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float)
     pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
     slices = np.ones(len(blocks), np.int64)
+    joined = find_joined(tables, goal.k or 1, plan.chunks) if goal.spanning else plan.joined
+    check_blocks(len(joined), plan.chunks.rows, plan.row_bytes, plan.budget)
     rows = plan.chunks.rows
     met = np.array([float(rows[found].sum()) for found in searches])
     seconds = costs.searches(rows[: len(searches)], met)
@@ -251,6 +257,5 @@ def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float)
     if searcher_of_library(tables.spec.library).grain is not None:
         parts = costs.pieces(seconds, rows[: len(searches)], None)
     return replace(
-        plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, parts=parts,
-        seconds=seconds, expected=costs.expected(made, seconds), copies=1,
+            self.searches, self.joined, self.parts, self.copies,
     )  # fmt: skip

@@ -60,7 +60,7 @@ def find_searches(tables: Tables, goal: Goal, chunks: JoinChunks) -> tuple[np.nd
     lower, upper, filled = queries.boxes()
     others = chunks.sides[-1].boxes()
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(queries)
-    limits = np.minimum(_limits(tables.right.points.x, lower, upper, goal.k, norm), goal.max_total)
+    limits = np.minimum(largest_totals(tables.right.points.x, lower, upper, goal.k, norm), goal.max_total)
     for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
         if not first:
@@ -70,7 +70,7 @@ def find_searches(tables: Tables, goal: Goal, chunks: JoinChunks) -> tuple[np.nd
     return tuple(found)
 
 
-def _limits(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
+def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
             norm: Norm = 2) -> np.ndarray:  # fmt: skip
     """For each box the largest total that a point in it can have with one of its neighbours.
 

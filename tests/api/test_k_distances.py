@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.errors import CoordinateError, OptionError
-from dask_simjoin.planning.searches import _limits
+from dask_simjoin.planning.searches import largest_totals
 from tests.support.frames import split
 from tests.support.oracle import squared_distances, totals
 from tests.support.points import cases, frame_of
@@ -81,13 +81,13 @@ def test_limits_hold_for_any_point_of_a_box():
     lower = rng.normal(size=(40, 3))
     upper = lower + rng.uniform(0, 1, (40, 3))
     for k, norm in ((1, 2), (5, 2), (299, 2), (5, 1), (5, 3), (5, np.inf)):
-        limits = _limits(x, lower, upper, k, norm)
+        limits = largest_totals(x, lower, upper, k, norm)
         p = {"metric": "minkowski", "p": norm}
         inside = lower[:, None] + rng.uniform(size=(40, 50, 3)) * (upper - lower)[:, None]
         inside = np.concatenate([inside, lower[:, None], upper[:, None]], axis=1)
         for box, limit in zip(inside, limits, strict=True):
             assert (np.sort(totals(box, x, **p), axis=1)[:, k] <= limit).all()
-    assert np.isinf(_limits(x, lower, upper, 300, 2)).all()
+    assert np.isinf(largest_totals(x, lower, upper, 300, 2)).all()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 5])

@@ -385,7 +385,7 @@ def test_far_ends_of_boxes_bound_neighbours(norm):
     np.fill_diagonal(total, -1.0)
     total.sort(axis=1)
     for k in (1, 7):
-        for box, limit in zip(boxes, searches._limits(x[some], lower, upper, k, norm), strict=True):
+        for box, limit in zip(boxes, searches.largest_totals(x[some], lower, upper, k, norm), strict=True):
             assert (total[box, k] <= limit).all()
 
 

@@ -35,6 +35,8 @@ VERBS = {
     "dbscan": {"eps": 1.0},
     "near_duplicated": {"eps": 1.0},
     "optics": {"max_eps": 1.0},
+    "hdbscan": {},
+    "spanning_tree": {},
     "k_distances": {"k": 2},
     "neighbor_graph": {"eps": 1.0},
     "plan": {"eps": 1.0},

@@ -26,7 +26,7 @@ from dask_simjoin.engine.cpu.kernels.annotations import (
 )
 from dask_simjoin.engine.cpu.kernels.tile_simd import REGISTER
 from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, larger, zeros
-from dask_simjoin.engine.cpu.kernels.vectors import F32, F64, bits, const, load, splat, store
+from dask_simjoin.engine.cpu.kernels.vectors import F32, F64, I32, bits, const, load, splat, store
 from dask_simjoin.engine.index.tiles import TILE
 
 VECTORS = 4
@@ -131,6 +131,24 @@ def lanes_within(typingctx: TypingContext, numbers: NumbaType, limit: NumbaType)
             number = load(builder, builder.add(args[0], const(g * REGISTER)), vector, 8)
             near = bits(builder, builder.fcmp_ordered("<=", number, bound))
             mask = builder.or_(mask, builder.shl(near, const(g * vector.count)))
+        return mask
+
+    return sig, codegen
+
+
+@intrinsic
+def lanes_other(typingctx: TypingContext, numbers: NumbaType, number: NumbaType) -> Intrinsic:
+    """Mask of those of 64 int32, at an address, that are not `number`."""
+    sig = types.uint64(types.int64, types.int32)
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        vector = ir.VectorType(I32, REGISTER // 4)
+        own = splat(builder, args[1], vector)
+        mask: Any = const(0)
+        for g in range(TILE // vector.count):
+            some = load(builder, builder.add(args[0], const(g * REGISTER)), vector, 4)
+            other = bits(builder, builder.icmp_signed("!=", some, own))
+            mask = builder.or_(mask, builder.shl(other, const(g * vector.count)))
         return mask
 
     return sig, codegen

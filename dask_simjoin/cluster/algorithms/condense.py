@@ -1,0 +1,100 @@
+"""Clusters of a minimum spanning tree of mutual reachability: the condensed tree, and what is chosen of it.
+
+Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering, visualization,
+and outlier detection", ACM Transactions on Knowledge Discovery from Data 10: edges of one weight are removed
+together, so that clusters do not depend on the order of rows.  Clusters that are born within a distance are
+merged as Malzer & Baum (2020), "A hybrid approach to hierarchical density-based cluster selection", say.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_simjoin.engine.base import host_kernels
+from dask_simjoin.options.cluster_requests import Choice
+
+
+class Condensed(NamedTuple):
+    """Hold the clusters of enough rows, of which the first is that of all rows.
+
+    Attributes
+    ----------
+    row_parent, row_lambda : array (n,)
+        The cluster that each row falls out of, and at which 1 / distance.
+    parent, birth, rows : array (clusters,)
+        Of each cluster the one that it splits from, at which 1 / distance, and its rows.
+    """
+
+    row_parent: np.ndarray
+    row_lambda: np.ndarray
+    parent: np.ndarray
+    birth: np.ndarray
+    rows: np.ndarray
+
+
+def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Condensed:
+    """Condense a spanning tree of n rows to its clusters of at least `least` rows.
+
+    Parameters
+    ----------
+    start, end : array (n - 1,), int
+        Rows that edges join, those of the smallest distance first; of equal ones in a certain order.
+    away : array (n - 1,), float64
+        The distances.
+    least : int
+    """
+    n = len(start) + 1
+    kernels = host_kernels("hierarchy")
+    left, right, size = (np.empty(n - 1, np.int32) for _ in range(3))
+    room = np.empty(n, np.int32), np.empty(n, np.int32)
+    kernels.merge_rows(start.astype(np.int32), end.astype(np.int32), *room, left, right, size)
+    most = 2 * (n // least) + 1
+    parent, birth, rows = np.empty(most, np.int32), np.empty(most), np.empty(most, np.int32)
+    row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
+    if n == 1:
+        parent[0], birth[0], rows[0], number = -1, 0.0, 1, 1
+    else:
+        # owners and heights of merges take the place of what merging needed
+        number = kernels.condense(
+            left, right, size, away, least, room[0][:-1], np.empty(n - 1), room[1], row_parent, row_lambda,
+            parent, birth, rows,
+        )  # fmt: skip
+    return Condensed(row_parent, row_lambda, parent[:number], birth[:number], rows[:number])
+
+
+def choose(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Label rows (n,) by the chosen clusters, with probabilities and outlier scores."""
+    kernels = host_kernels("hierarchy")
+    n, number = len(tree.row_parent), len(tree.parent)
+    stability, death, deepest = (np.empty(number) for _ in range(3))
+    kernels.measure(*tree, stability, death, deepest)
+    chosen = np.zeros(number, np.bool_)
+    single, eps = choice.allow_single_cluster, choice.cluster_selection_epsilon
+    if choice.cluster_selection_method == "eom":
+        kernels.most_stable(
+            tree.parent, tree.rows, stability, choice.max_cluster_size, single, np.zeros(number), chosen
+        )
+    elif number > 1:
+        chosen[:] = True
+        chosen[tree.parent[1:]] = False
+    if eps > 0 and number > 1 and not chosen[0]:
+        found = np.empty(number, np.bool_)
+        kernels.widen(tree.parent, tree.birth, eps, single, chosen, np.zeros(number, np.bool_), found)
+        chosen = found
+        chosen[0] &= chosen.sum() == 1  # beside others it is none
+    enough = 1 / eps if eps > 0 else float(death[0])
+    label, probability, score = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    room = np.empty(number, np.int32), np.empty(number, np.int64)
+    kernels.label_rows(
+        tree.row_parent, tree.row_lambda, tree.parent, chosen, death, deepest, enough, *room, label,
+        probability, score,
+    )  # fmt: skip
+    return label, probability, score
+
+
+def told_of_rows(tree: Condensed, choice: Choice) -> np.ndarray:
+    """Stack what is told of rows, see `choose`, (n, 3), int64; floats as their bits."""
+    label, probability, score = choose(tree, choice)
+    return np.stack([label, probability.view(np.int64), score.view(np.int64)], axis=1)

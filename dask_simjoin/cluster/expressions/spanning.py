@@ -1,0 +1,170 @@
+"""Make the expressions of lazy minimum spanning trees, and of clusters of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.cluster.algorithms.condense import condense, told_of_rows
+from dask_simjoin.cluster.algorithms.forest import Edges, merge_forests, numbers_of_rows
+from dask_simjoin.cluster.algorithms.spanning import (
+    edges_between,
+    in_order,
+    known_of_state,
+    sought,
+    tree_of_chunk,
+)
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.expressions.base import LabelledExpr
+from dask_simjoin.expressions.chunks import Chunks
+from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.lazy_join import LazyJoin
+from dask_simjoin.expressions.row_values import FoundByChunk
+from dask_simjoin.expressions.searches import add_searches
+from dask_simjoin.expressions.source import pick
+from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.expressions.work import chunk_ref
+from dask_simjoin.metrics.distances import Metric
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.cluster_requests import Choice
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.checks import check_tree
+from dask_simjoin.planning.goal import Goal, tree_goal
+from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.resources import resources
+
+TREES = 4
+"""Trees that one task merges: each may be of all rows."""
+
+
+def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int) -> tuple[list[TaskRef], TaskRef]:
+    """Add the tasks that find the tree: the numbers of each chunk's rows, and its edges.
+
+    Searches of nearest rows give core distances; each chunk's tree and the edges between two chunks are
+    merged in a tree of tasks.
+    """
+    add, layout = steps.add, plan.layout
+    refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
+    own = steps.row_numbers(plan, refs)
+    number = max(1, min(sought(samples), plan.rows))
+    known, trees = [], []
+    for c, others in enumerate(plan.searches):
+        options = layout, number, True, np.inf
+        state = add_searches(steps, c, others.tolist() or [c], refs, own, options, int(plan.parts[c]))
+        known.append(add("known", c, known_of_state, refs[c], own[c], state, samples, plan.rows))
+        trees.append(add("tree", c, tree_of_chunk, refs[c], own[c], layout, known[c]))
+    between = [
+        add("between", b, edges_between, List(refs[i], refs[j]), List(own[i], own[j]), layout,
+            List(known[i], known[j]), List(trees[i], trees[j]))
+        for b, (i, j) in enumerate(plan.joined.tolist())
+    ]  # fmt: skip
+    numbers = [add("rows", c, numbers_of_rows, refs[c], some) for c, some in enumerate(own)]
+    return numbers, steps.merged("merge", merge_forests, [*trees, *between], fan_in=TREES)
+
+
+def check_place(plan: Plan, spec: JoinSpec) -> None:
+    """Refuse a tree that the worker that it comes to cannot hold."""
+    check_tree(plan.rows, resources(spec.library))
+
+
+class Hierarchy(FoundByChunk):
+    """Stand for clusters before they are planned."""
+
+    _label = "simjoin_hdbscan"
+    _parameters = ["frame", "source", "spec", "least", "samples", "choice", "meta", "chosen"]
+
+    @property
+    def goal(self) -> Goal:
+        """The nearest rows of each row, and a tree."""
+        return tree_goal(sought(self.operand("samples")))
+
+    def _found(self, chunks: Chunks, plan: Plan) -> Expr:
+        check_place(plan, self.operand("spec"))
+        how = self.operand("least"), self.operand("samples"), self.operand("choice")
+        return ChunkClusters(chunks, plan, self.operand("spec").measure, *how)
+
+
+class ChunkClusters(LabelledExpr):
+    """Tell of the rows of each chunk their clusters, as the bits of numbers (n, 3)."""
+
+    _label = "simjoin_hdbscan_clusters"
+    _parameters = ["chunks", "plan", "metric", "least", "samples", "choice"]
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").chunks) + 1)
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        steps = Steps("simjoin_hdbscan", self.deterministic_token)
+        numbers, tree = add_tree(steps, self.chunks, plan, self.operand("samples"))
+        how = self.operand("metric"), self.operand("least"), self.operand("choice")
+        found = steps.add("choose", 0, _clusters, List(*numbers), tree, *how)
+        for c in range(len(plan.chunks)):
+            steps.layer[(self._name, c)] = Task((self._name, c), pick, found, c)
+        return steps.layer
+
+
+def _clusters(
+    numbers: list[np.ndarray], tree: Edges, metric: Metric, least: int, choice: Choice
+) -> list[np.ndarray]:
+    every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
+    weight, start, end = in_order(every, tree)
+    if not len(every):
+        return [np.zeros((0, 3), np.int64) for _ in numbers]
+    told = told_of_rows(condense(start, end, metric.distance(weight, np), least), choice)
+    return [told[np.searchsorted(every, some)] for some in numbers]
+
+
+class Tree(PartitionsFiltered, LazyJoin):
+    """Stand for a spanning tree before it is planned: of one partition."""
+
+    _label = "simjoin_spanning_tree"
+    _parameters = ["source", "spec", "samples", "meta", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    @property
+    def goal(self) -> Goal:
+        """The nearest rows of each row, and a tree."""
+        return tree_goal(sought(self.operand("samples")))
+
+    def _divisions(self) -> tuple[None, None]:
+        return None, None
+
+    def _lower(self) -> Expr:
+        check_place(self.plan, self.operand("spec"))
+        how = self.operand("spec").measure, self.operand("samples"), self.operand("meta")
+        return TreeEdges(self._chunks(), self.plan, *how, self.operand("_partitions"))
+
+
+class TreeEdges(PartitionsFiltered, LabelledExpr):
+    """Find the edges of a spanning tree, as one partition."""
+
+    _label = "simjoin_spanning_tree_edges"
+    _parameters = ["chunks", "plan", "metric", "samples", "meta", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    def _divisions(self) -> tuple[None, None]:
+        return None, None
+
+    def _layer(self) -> dict[Any, Any]:
+        plan: Plan = self.operand("plan")
+        steps = Steps("simjoin_spanning", self.deterministic_token)
+        numbers, tree = add_tree(steps, self.chunks, plan, self.operand("samples"))
+        for place, _ in enumerate(self._partitions):
+            key = (self._name, place)
+            how = List(*numbers), tree, self.operand("metric"), self.operand("meta")
+            steps.layer[key] = Task(key, _edges, *how)
+        return steps.layer
+
+
+def _edges(numbers: list[np.ndarray], tree: Edges, metric: Metric, example: Frame) -> Frame:
+    every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
+    return edges_frame(in_order(every, tree), metric, example)
+
+
+def edges_frame(tree: Edges, metric: Metric, example: Frame) -> Frame:
+    """Make a frame of a tree in order."""
+    weight, start, end = tree
+    columns = dict(zip(example.columns, (start, end, metric.distance(weight, np)), strict=True))
+    return frames_for(example).result(columns, len(start))

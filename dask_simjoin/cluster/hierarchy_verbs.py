@@ -1,0 +1,168 @@
+"""Cluster the rows of a frame by density without a distance, and give the trees that clusters are of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dask.base import is_dask_collection
+
+from dask_simjoin.cluster.algorithms.condense import condense, told_of_rows
+from dask_simjoin.cluster.algorithms.forest import Edges
+from dask_simjoin.cluster.algorithms.spanning import in_order, known_of_whole, sought, tree_of_chunk
+from dask_simjoin.cluster.expressions.spanning import Hierarchy, Tree, edges_frame
+from dask_simjoin.engine.base import frames_for, spanner_for
+from dask_simjoin.expressions.dask_private import new_collection
+from dask_simjoin.expressions.source import freeze
+from dask_simjoin.metrics.types import Frame, Ids
+from dask_simjoin.options.calls import verb
+from dask_simjoin.options.cluster_requests import Hdbscan, SpanningTree
+from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.goal import tree_goal
+from dask_simjoin.tasks.whole import whole_chunk
+
+CLUSTERS: dict[str, Any] = {"label": np.int64, "probability": np.float64, "outlier_score": np.float64}
+"""The columns of clusters."""
+
+EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.float64}
+"""The columns of a spanning tree."""
+
+
+@verb(Hdbscan)
+def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
+    """Clusters of rows by density, each at distances of its own: HDBSCAN.
+
+    The clusters of ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, found by an exact minimum
+    spanning tree, and the outlier scores of the package hdbscan (GLOSH). Where several trees are least, as
+    ties allow, one is chosen by the rows' order, and so results do not depend on partitions.
+
+    Parameters
+    ----------
+    min_cluster_size : int
+        How many rows a cluster has at least; at least 2.
+    min_samples : int, optional
+        A row's core distance is that of the nearest so many rows, itself included, as scikit-learn counts
+        them and `dbscan` does; the package hdbscan counts others only, so that its 4 is 5 here. By default
+        `min_cluster_size`.
+    cluster_selection_method : {"eom", "leaf"}
+        Whether clusters are those of the largest total stability ("excess of mass"), or the smallest ones.
+    cluster_selection_epsilon : float
+        Clusters are not split at distances below this, in the units of the metric.
+    max_cluster_size : int, optional
+        Larger clusters are not chosen by "eom", but what they split into.
+    allow_single_cluster : bool
+        Whether all rows may be one cluster.
+    on, id, metric, p, dropna, partitioning, blocksize
+        As in `self_join`; `id` only says which column is no coordinate.
+
+    Returns
+    -------
+    DataFrame
+        With the frame's index and partitions, and a row for each of its rows (but for those that `dropna`
+        leaves out): ``label`` (int64), the cluster, numbered by their first rows from 0, or -1 for noise;
+        ``probability`` (float64), how well the row belongs to it, from 0 to 1; ``outlier_score`` (float64),
+        from 0 to 1.
+
+    Raises
+    ------
+    BudgetError
+        When planned: the tree does not fit one worker.
+    UnsupportedFrameError
+        The frame is of cuDF: use ``frame.to_pandas()``, or ``ddf.to_backend("pandas")``.
+
+    Notes
+    -----
+    Campello, Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates";
+    Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering,
+    visualization, and outlier detection". What comes to one worker is the tree, not the rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.5, 40.0, 41.0, 42.5, 90.0]})
+    >>> df.simjoin.hdbscan(3, min_samples=2)["label"].tolist()
+    [0, 0, 0, 1, 1, 1, -1]
+    """
+    meta = example_of(frame)
+    least, samples, choice = asked.least(), asked.samples(), asked.choice()
+    spec = asked.spec(meta)
+    spanner_for(meta)
+    none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in CLUSTERS.items()}, 0)
+    example = none.copy()
+    example.index = meta.index[:0]
+    if is_dask_collection(frame):
+        source = freeze(frame, spec.columns)
+        return new_collection(Hierarchy(source.inner, source, spec, least, samples, choice, example))
+    (weight, start, end), ids = _whole_tree(frame, spec, samples)
+    if not len(ids):
+        return example
+    tree = condense(start, end, spec.measure.distance(weight, np), least)
+    return frames_for(meta).rows(told_of_rows(tree, choice), ids, example)
+
+
+@verb(SpanningTree)
+def spanning_tree(frame: Frame, asked: SpanningTree) -> Frame:
+    """The minimum spanning tree of all rows: single linkage, and friends of friends at every distance.
+
+    With `min_samples` it is that of mutual reachability, from which `hdbscan` finds its clusters:
+    `dask_simjoin.cluster.condensed_tree` makes them of it.
+
+    Parameters
+    ----------
+    min_samples : int
+        An edge is no shorter than either row's distance to the nearest so many rows, itself included; with
+        1, the default, it is the distance of both.
+    on, id, metric, p, dropna, partitioning, blocksize
+        As in `self_join`; `id` only says which column is no coordinate.
+
+    Returns
+    -------
+    DataFrame
+        An edge a row, the shortest first, one less than there are rows: ``left`` and ``right`` (int64), the
+        rows' numbers, counted from 0 without those that `dropna` leaves out, the smaller one first;
+        ``distance`` (float64). Of a Dask DataFrame it is lazy and has one partition. Edges are ordered by
+        (distance, left, right), and those whose order is first are taken, so that there is one tree.
+
+    Raises
+    ------
+    BudgetError
+        When planned: the tree does not fit one worker.
+    UnsupportedFrameError
+        The frame is of cuDF: use ``frame.to_pandas()``, or ``ddf.to_backend("pandas")``.
+
+    Notes
+    -----
+    March, Ram & Gray (2010), "Fast Euclidean minimum spanning tree: algorithm, analysis, and applications":
+    Boruvka's rounds, in which each component finds its nearest row outside by trees of boxes.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"x": [0.0, 5.0, 1.0, 7.0]})
+    >>> df.simjoin.spanning_tree()
+       left  right  distance
+    0     0      2       1.0
+    1     1      3       2.0
+    2     1      2       4.0
+    """
+    meta = example_of(frame)
+    samples = asked.samples()
+    spec = asked.spec(meta)
+    spanner_for(meta)
+    example = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in EDGES.items()}, 0)
+    if is_dask_collection(frame):
+        return new_collection(Tree(freeze(frame, spec.columns), spec, samples, example))
+    tree, ids = _whole_tree(frame, spec, samples)
+    return edges_frame(tree, spec.measure, example) if len(ids) else example
+
+
+def _whole_tree(frame: Frame, spec: JoinSpec, samples: int) -> tuple[Edges, Ids]:
+    """Find the tree of a plain frame, by places of its rows, and what the rows are called."""
+    chunk, plan = whole_chunk(frame, spec, tree_goal(sought(samples)))
+    if not len(chunk["ids"]):
+        return in_order(None, (np.zeros(0), *(np.zeros(0, np.int64),) * 2)), chunk["ids"]
+    known = known_of_whole(chunk, plan.layout, samples)
+    return in_order(None, tree_of_chunk(chunk, 0, plan.layout, known)), chunk["ids"]

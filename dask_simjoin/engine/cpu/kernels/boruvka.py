@@ -1,0 +1,202 @@
+"""The rounds of Boruvka's algorithm: what each component knows of its least edge, and how they are joined.
+
+Nodes are places of indexes.  Of each is known `least`, below which no edge leaves its component, and an
+edge that did, `to`, of weight `found`; it is the node's first one if it is `settled`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.components import find
+from dask_simjoin.engine.cpu.kernels.spanning_scan import offer
+from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.metrics.types import Array
+
+
+@kernel
+def offer_listed(component: Array, core: Array, names: Array, near: Array, away: Array, beyond: Array,
+                 least: Array, to: Array, found: Array, settled: Array, best: Any) -> None:  # fmt: skip
+    """Offer what nodes know: edges found before, and those to their nearest nodes.
+
+    `near` (n, k): the nearest nodes, -1: none; `away` (n, k or 0): their totals, if these may exceed the
+    core distance; `beyond` (n,): what totals of all others are at least; -1 when none of `near` is left.
+    """
+    k = near.shape[1]
+    for i in range(len(to)):
+        c = component[i]
+        if c < 0:
+            continue
+        if to[i] >= 0:
+            if component[to[i]] != c:
+                offer(best, c, found[i], names[i], names[to[i]], i, to[i])
+                if settled[i]:
+                    continue
+            else:
+                to[i] = -1
+        settled[i] = False
+        if beyond[i] < 0:
+            continue
+        chosen, weight = np.int32(-1), np.inf
+        for s in range(k):
+            j = near[i, s]
+            if j < 0 or component[j] == c:
+                continue
+            w = max(core[i], core[j])
+            if away.shape[1]:
+                w = max(w, away[i, s])
+            if chosen < 0 or w < weight or (w == weight and names[j] < names[chosen]):
+                chosen, weight = j, w
+        least[i] = max(least[i], beyond[i])
+        if chosen < 0:
+            beyond[i] = -1.0
+            continue
+        offer(best, c, weight, names[i], names[chosen], i, chosen)
+        if to[i] < 0 or weight < found[i] or weight < beyond[i]:
+            to[i], found[i] = chosen, weight
+        settled[i] = weight < beyond[i]
+        if settled[i]:
+            least[i] = weight
+
+
+@kernel
+def offer_edges(component: Array, names: Array, weight: Array, low: Array, high: Array, best: Any) -> int:
+    """Offer edges that are known to the components of both of their nodes; how many join components."""
+    kept = 0
+    for e in range(weight.size):
+        i, j = low[e], high[e]
+        a, b = component[i], component[j]
+        if a != b:
+            offer(best, a, weight[e], names[i], names[j], i, j)
+            offer(best, b, weight[e], names[i], names[j], j, i)
+            weight[kept], low[kept], high[kept] = weight[e], i, j
+            kept += 1
+    return kept
+
+
+@kernel
+def who_searches(component: Array, core: Array, least: Array, settled: Array, asked: Array, weights: Array,
+                 wanted: Array) -> int:  # fmt: skip
+    """Tell which nodes may have an edge lighter than the best of their component, a mask for each tile."""
+    number = 0
+    for a in range(wanted.size):
+        mask = np.uint64(0)
+        for t in range(TILE):
+            i = a * TILE + t
+            c = component[i]
+            if c >= 0 and asked[c] and not settled[i] and max(least[i], core[i]) <= weights[c]:
+                mask |= np.uint64(1) << np.uint64(t)
+                number += 1
+        wanted[a] = mask
+    return number
+
+
+@kernel
+def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array, found: Array,
+               settled: Array) -> None:  # fmt: skip
+    """Tell nodes that searched what is known then: no edge of theirs comes before their component's best.
+
+    `across`: the first node of the second index, of edges between two; 0: there is one.
+    """
+    weights, _, _, starts, ends = best
+    for a in range(wanted.size):
+        mask = wanted[a]
+        if mask == 0:
+            continue
+        for t in range(TILE):
+            if (mask >> np.uint64(t)) & np.uint64(1):
+                i = a * TILE + t
+                c = component[i]
+                least[i] = max(least[i], weights[c])
+                if starts[c] == i and (across == 0 or (i < across) != (ends[c] < across)):
+                    to[i], found[i], settled[i] = ends[c], weights[c], True
+
+
+@kernel
+def join_components(component: Array, asked: Array, best: Any, parent: Array, numbers: Array, sizes: Array,
+                    edges: Any, number: int) -> tuple[int, int]:  # fmt: skip
+    """Join components along their best edges, and number them anew; how many edges and components there are.
+
+    `asked`: whose best edges are known; `parent`, `numbers`: room for as many; `edges`: where to write them.
+    """
+    weights, _, _, starts, ends = best
+    weight, start, end = edges
+    many = asked.size
+    for c in range(many):
+        parent[c] = c
+    for c in range(many):
+        if asked[c] and starts[c] >= 0:
+            a, b = find(parent, c), find(parent, component[ends[c]])
+            if a != b:
+                parent[max(a, b)] = min(a, b)
+                weight[number], start[number], end[number] = weights[c], starts[c], ends[c]
+                number += 1
+    left = 0
+    for c in range(many):  # a root comes before what is beneath it
+        root = find(parent, c)
+        if root == c:
+            numbers[c], sizes[left] = left, 0
+            left += 1
+        else:
+            numbers[c] = numbers[root]
+    for i in range(component.size):
+        if component[i] >= 0:
+            component[i] = numbers[component[i]]
+            sizes[component[i]] += 1
+    return number, left
+
+
+@kernel
+def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
+    """Write below each box the component that all points are of, or -1; -1 is of no point."""
+    for group in range(levels[1]):
+        for bit in range(TILE):
+            b = group * TILE + bit
+            tag = np.int32(-1)
+            if b * TILE < values.size:
+                tag = values[b * TILE]
+                for t in range(1, TILE):
+                    own = values[b * TILE + t]
+                    if own != tag and own >= 0:
+                        tag = np.int32(-1)
+                        break
+            tags[group, bit] = tag
+    for level in range(1, levels.size - 1):
+        below, boxes = levels[level - 1], levels[level] - levels[level - 1]
+        for number in range((boxes + TILE - 1) // TILE):
+            for bit in range(TILE):
+                child = number * TILE + bit
+                tag = np.int32(-1)
+                if child < boxes:
+                    tag = tags[below + child, 0]
+                    for t in range(1, TILE):
+                        # places that are left over are at the end of a level
+                        if tags[below + child, t] != tag and not _empty(levels, level, child, t, values.size):
+                            tag = np.int32(-1)
+                            break
+                tags[levels[level] + number, bit] = tag
+
+
+@kernel
+def _empty(levels: Array, level: int, group: int, bit: int, points: int) -> bool:
+    """Whether a box of a group of the level below has no points."""
+    boxes = points // TILE if level == 1 else levels[level - 1] - levels[level - 2]
+    return bool(group * TILE + bit >= boxes)
+
+
+@kernel
+def least_cores(core: Array, levels: Array, least: Array) -> None:
+    """Write below each box the smallest core distance; inf: there are no points."""
+    least[:] = np.inf
+    for i in range(core.size):
+        b = i // TILE
+        if core[i] < least[b >> 6, b & 63]:  # not so of places that are left over
+            least[b >> 6, b & 63] = core[i]
+    for level in range(1, levels.size - 1):
+        for child in range(levels[level] - levels[level - 1]):
+            group = levels[level] + (child >> 6)
+            for t in range(TILE):
+                least[group, child & 63] = min(least[group, child & 63], least[levels[level - 1] + child, t])

@@ -1,0 +1,191 @@
+"""Hierarchies of spanning trees: what is merged at which height, and the clusters that are large enough.
+
+Clusters have numbers; those of children are larger than their parent's, and 0 is of all rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.components import find
+from dask_simjoin.metrics.types import Array
+
+
+@kernel
+def merge_rows(start: Array, end: Array, parent: Array, node: Array, left: Array, right: Array,
+               size: Array) -> None:  # fmt: skip
+    """Merge rows along edges, the lightest first: single linkage.
+
+    `parent`, `node` (n,): room; `left`, `right`, `size` (n-1,): what each merges, rows or n + the number of
+    a merge, and how many rows that are.
+    """
+    n = parent.size
+    for i in range(n):
+        parent[i], node[i] = i, i
+    for e in range(start.size):
+        a, b = find(parent, start[e]), find(parent, end[e])
+        left[e], right[e] = node[a], node[b]
+        rows = 0
+        for child in (node[a], node[b]):
+            rows += size[child - n] if child >= n else 1
+        size[e] = rows
+        parent[max(a, b)] = min(a, b)
+        node[min(a, b)] = n + e
+
+
+@kernel
+def condense(left: Array, right: Array, size: Array, away: Array, least: int, owner: Array, fallen: Array,
+             stack: Array, row_parent: Array, row_lambda: Array, parent: Array, birth: Array,
+             rows: Array) -> int:  # fmt: skip
+    """Find the clusters of at least `least` rows that merges are of; how many.
+
+    From the last merge down, merges of one distance that are of each other are undone together.  If two of
+    their parts or more are large enough, these are new clusters; if one is, the cluster goes on in it; and
+    rows of other parts fall out.  `owner`, `fallen` (n-1,), `stack` (n,): room; `row_parent`, `row_lambda`
+    (n,): the cluster that each row falls out of, and at which 1 / distance; `parent`, `birth`, `rows`: of
+    clusters.
+    """
+    n = row_parent.size
+    parent[0], birth[0], rows[0] = -1, 0.0, n
+    number = 1
+    last = left.size - 1
+    owner[last], fallen[last] = 0, -1.0
+    for e in range(last, -1, -1):
+        own, at = owner[e], fallen[e]
+        if own < 0:  # it was undone with a later one
+            continue
+        # parts are kept from the end of the stack on, what is still to be undone at its beginning
+        stack[0], todo, parts, large = e, 1, n, 0
+        while todo > 0:
+            todo -= 1
+            merge = stack[todo]
+            for child in (left[merge], right[merge]):
+                if at < 0 and child >= n and away[child - n] == away[e]:
+                    owner[child - n] = -1
+                    stack[todo] = child - n
+                    todo += 1
+                else:
+                    parts -= 1
+                    stack[parts] = child
+                    large += child >= n and size[child - n] >= least
+        density = at
+        if at < 0:
+            density = 1.0 / away[e] if away[e] > 0 else np.inf
+        for p in range(parts, n):
+            child = stack[p]
+            to, out = own, density
+            if at < 0 and child >= n and size[child - n] >= least:
+                out = -1.0
+                if large > 1:
+                    parent[number], birth[number], rows[number] = own, density, size[child - n]
+                    to = number
+                    number += 1
+            if child >= n:
+                owner[child - n], fallen[child - n] = to, out
+            else:
+                row_parent[child], row_lambda[child] = to, out
+    return number
+
+
+@kernel
+def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, rows: Array, stability: Array,
+            death: Array, deepest: Array) -> None:  # fmt: skip
+    """Measure clusters: their stability, and the largest 1 / distance in each, and in it and below it."""
+    stability[:] = 0.0
+    death[:] = 0.0
+    for i in range(row_parent.size):
+        c = row_parent[i]
+        stability[c] += row_lambda[i] - birth[c]
+        death[c] = max(death[c], row_lambda[i])
+    for c in range(1, parent.size):
+        p = parent[c]
+        stability[p] += (birth[c] - birth[p]) * rows[c]
+        death[p] = max(death[p], birth[c])
+    deepest[:] = death
+    for c in range(parent.size - 1, 0, -1):
+        deepest[parent[c]] = max(deepest[parent[c]], deepest[c])
+
+
+@kernel
+def most_stable(parent: Array, rows: Array, stability: Array, most: float, single: bool, below: Array,
+                chosen: Array) -> None:  # fmt: skip
+    """Choose the clusters of the largest total stability, none of more than `most` rows.
+
+    `single`: whether that of all rows may be one; `below`: zeros.
+    """
+    for c in range(parent.size - 1, -1, -1):
+        if c == 0 and not single:
+            chosen[c] = False
+            break
+        kept = stability[c]
+        chosen[c] = not (below[c] > kept or rows[c] > most)
+        if not chosen[c]:
+            kept = below[c]
+        if c > 0:
+            below[parent[c]] += kept
+    for c in range(1, parent.size):  # `below` tells from here on whether a cluster lies in a chosen one
+        inside = chosen[parent[c]] or below[parent[c]] < 0
+        below[c] = -1.0 if inside else 0.0
+        chosen[c] &= not inside
+
+
+@kernel
+def widen(parent: Array, birth: Array, eps: float, single: bool, chosen: Array, passed: Array,
+          found: Array) -> None:  # fmt: skip
+    """Replace chosen clusters that are born within `eps` by those that they come from; `passed`: zeros."""
+    found[:] = False
+    for c in range(1, parent.size):
+        if passed[parent[c]]:
+            passed[c] = True
+        if not chosen[c]:
+            continue
+        if 1.0 / birth[c] >= eps:
+            found[c] = True
+            continue
+        if passed[c]:
+            continue
+        at = c
+        while True:
+            up = parent[at]
+            if up == 0:
+                at = up if single else at
+                break
+            at = up
+            if 1.0 / birth[at] > eps:
+                break
+        found[at] = True
+        # what lies below it is passed, also of smaller numbers than this one's
+        passed[at] = True
+        for below in range(at + 1, c + 1):
+            if passed[parent[below]]:
+                passed[below] = True
+
+
+@kernel
+def label_rows(row_parent: Array, row_lambda: Array, parent: Array, chosen: Array, death: Array,
+               deepest: Array, enough: float, of: Array, names: Array, label: Array, probability: Array,
+               score: Array) -> None:  # fmt: skip
+    """Label rows by their chosen clusters, numbered by their first rows, and tell how well they belong there.
+
+    `enough`: from which 1 / distance on rows belong to the cluster of all; `of`, `names`: room.
+    """
+    for c in range(parent.size):
+        of[c] = c if chosen[c] else (of[parent[c]] if c > 0 else -1)
+        names[c] = -1
+    known = 0
+    for i in range(row_parent.size):
+        own, at = row_parent[i], row_lambda[i]
+        most = deepest[own]
+        score[i] = 0.0
+        if most > 0 and at < np.inf:
+            score[i] = (most - at) / most if most < np.inf else 1.0
+        c = of[own]
+        label[i], probability[i] = -1, 0.0
+        if c < 0 or (c == 0 and at < enough):
+            continue
+        if names[c] < 0:
+            names[c] = known
+            known += 1
+        label[i], most = names[c], death[c]
+        probability[i] = 1.0 if most == 0 or at == np.inf else min(at, most) / most

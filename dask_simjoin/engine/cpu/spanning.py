@@ -1,0 +1,195 @@
+"""Minimum spanning trees on the CPU: of the points of one index, or those edges of two that join both.
+
+The weight of an edge is the largest of the total of its rows and their core distances; edges are ordered by
+(weight, smaller name, larger name), so that there is one tree.  It is found by Boruvka's rounds (1926, "O
+jistem problemu minimalnim"): each component finds the least edge that leaves it, and all are joined along
+those.  A component need not find it in every round: the largest ones, which have most rows to ask, wait
+until there are few others, and so rows mostly search while their component is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels import boruvka, spanning
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.index import tiles
+from dask_simjoin.engine.index.cpu_nearest import NearestLayout
+from dask_simjoin.engine.protocols import Edges
+from dask_simjoin.metrics.types import Index
+
+FEW = 2
+"""Times the median component's rows that one has which still searches."""
+
+LAST = np.iinfo(np.int64).max
+
+
+Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""What is known of the nearest rows of the rows of one index, in the order of its places: their places (n, k)
+int32, -1 where they are of another index; their totals (n, k), or (n, 0) if these are at most core distances;
+and what totals of all other rows are at least (n,), or -1 where nothing is known."""
+
+
+class _Side:
+    """One index, as what is searched from and in."""
+
+    def __init__(self, index: Index, first: int) -> None:
+        self.index = index | {
+            name: tiles.aligned(index[name]) for name in ("z", "start", "lower", "upper") if name in index
+        }
+        self.rows = len(index["names"])
+        self.first, self.last = first, first + -(-self.rows // tiles.TILE) * tiles.TILE
+        if self.rows:
+            self.tags = np.empty(index["least"].shape, np.int32)
+            self.cores = np.empty(index["least"].shape)
+
+    def terms(self, queries: bool) -> tuple[np.ndarray, ...]:
+        """List what is compared of it."""
+        if "y" not in self.index:
+            return (self.index["z"],)
+        return self.index["z"], self.index["half_norm" if queries else "start"], self.index["y"]
+
+
+class Rounds:
+    """Find the tree of one index or the edges between two."""
+
+    def __init__(self, sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
+                 nearest: Nearest | None = None) -> None:  # fmt: skip
+        self.layout = layout
+        self.sides: list[_Side] = []
+        for index in sides:
+            self.sides.append(_Side(index, self.sides[-1].last if self.sides else 0))
+        nodes = self.sides[-1].last
+        self.rows = sum(side.rows for side in self.sides)
+        self.component, self.names = np.full(nodes, -1, np.int32), np.zeros(nodes, np.int64)
+        self.core, self.least = np.full(nodes, np.nan), np.full(nodes, -1.0)
+        known = 0
+        for side, core in zip(self.sides, cores, strict=True):
+            own = slice(side.first, side.first + side.rows)
+            self.component[own] = np.arange(known, known + side.rows, dtype=np.int32)
+            self.names[own], self.core[own] = side.index["names"], core
+            known += side.rows
+            if side.rows:
+                boruvka.least_cores(self.core[side.first : side.last], side.index["levels"], side.cores)
+        self.to, self.found = np.full(nodes, -1, np.int32), np.empty(nodes)
+        self.settled = np.zeros(nodes, np.bool_)
+        self.near, self.away = np.empty((nodes, 0), np.int32), np.empty((nodes, 0))
+        self.beyond = np.full(nodes, -1.0)
+        if nearest is not None:
+            self.near, self.away = nearest[:2]
+            self.beyond[: self.rows] = nearest[2]
+        self.sizes = np.ones(self.rows, np.int64)
+        self.best: tuple[np.ndarray, ...] = (
+            np.empty(self.rows), *(np.empty(self.rows, np.int64) for _ in range(2)),
+            *(np.empty(self.rows, np.int32) for _ in range(2)),
+        )  # fmt: skip
+        self.parent, self.numbers = (np.empty(self.rows, np.int32) for _ in range(2))
+        ends = (np.empty(self.rows, np.int32) for _ in range(2))
+        self.edges: tuple[np.ndarray, ...] = (np.empty(self.rows), *ends)
+
+    def _clear(self, number: int) -> tuple[np.ndarray, ...]:
+        best = tuple(column[:number] for column in self.best)
+        for column, empty in zip(best, (np.inf, LAST, LAST, -1, -1), strict=True):
+            column[:] = empty
+        return best
+
+    def _asked(self, number: int) -> np.ndarray:
+        """Choose the components that search: at least half of them."""
+        sizes = self.sizes[:number]
+        asked = sizes <= FEW * np.partition(sizes, (number - 1) // 2)[(number - 1) // 2]
+        if asked.all() and number > 1:
+            asked[np.argmax(sizes)] = number == self.rows
+        return asked
+
+    def _search(self, asked: np.ndarray, best: tuple[np.ndarray, ...]) -> None:
+        wanted = np.empty(self.sides[-1].last // tiles.TILE, np.uint64)
+        known = self.component, self.core, self.least, self.settled
+        if not boruvka.who_searches(*known, asked, best[0], wanted):
+            return
+        across = self.sides[-1].first
+        for side in self.sides:
+            if side.rows:
+                own = self.component[side.first : side.last]
+                boruvka.tag_boxes(own, side.index["levels"], side.tags)
+        for q, d in zip(self.sides, self.sides[::-1], strict=True):
+            if q.rows and d.rows:
+                self._search_side(q, d, wanted, best)
+        boruvka.tell_nodes(
+            self.component, wanted, best, across, self.least, self.to, self.found, self.settled
+        )
+
+    def _search_side(self, q: _Side, d: _Side, wanted: np.ndarray, best: tuple[np.ndarray, ...]) -> None:
+        f, dims = self.layout.filter, self.layout.dims
+        terms = (0.0,) * 5
+        if f is not None:
+            largest = float(max(q.index["norm"], d.index["norm"]))
+            terms = f.scale * f.scale, f.kappa, dims * 2.0**-140, 8.0 * dims, largest
+        rows = tuple(
+            (
+                *(column[side.first : side.last] for column in (self.component, self.core, self.names)),
+                side.first,
+            )
+            for side in (q, d)
+        )
+        own = d.index
+        spanning.search_others(
+            q.terms(True), q.index["low"], q.index["high"], d.terms(False), own["low"], own["high"],
+            (own["lower"], own["upper"], own["levels"]), (own["least"], d.tags, d.cores), terms, q is d,
+            kind_of(self.layout.norm), wanted[q.first // tiles.TILE : q.last // tiles.TILE], rows, best,
+            spanning.room(len(own["low"]), len(own["lower"]), dims, own["lower"].dtype),
+        )  # fmt: skip
+
+    def run(self, known: tuple[np.ndarray, ...] | None = None) -> tuple[np.ndarray, ...]:
+        """Find the tree's weights and nodes; `known`: edges that are there besides those that are sought."""
+        components, number = self.rows, 0
+        while components > 1:
+            best = self._clear(components)
+            state = self.least, self.to, self.found, self.settled, best
+            boruvka.offer_listed(
+                self.component, self.core, self.names, self.near, self.away, self.beyond, *state
+            )
+            if known is not None:
+                left = boruvka.offer_edges(self.component, self.names, *known, best)
+                known = tuple(column[:left] for column in known)
+            asked = self._asked(components)
+            self._search(asked, best)
+            room = self.parent[:components], self.numbers[:components], self.sizes
+            number, components = boruvka.join_components(
+                self.component, asked, best, *room, self.edges, number
+            )
+        return tuple(column[:number] for column in self.edges)
+
+
+def by_name(names: np.ndarray, weight: np.ndarray, start: np.ndarray, end: np.ndarray) -> Edges:
+    """Name the ends of edges."""
+    a, b = names[start], names[end]
+    return weight.copy(), np.minimum(a, b), np.maximum(a, b)
+
+
+class CpuSpanner:
+    """See `Spanner`."""
+
+    @staticmethod
+    def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest) -> Edges:
+        """Find the tree of the points of an index; `core`: of its places."""
+        rounds = Rounds([index], layout, [core], nearest)
+        return by_name(rounds.names, *rounds.run())
+
+    @staticmethod
+    def edges_between(sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
+                      trees: Sequence[Edges]) -> Edges:  # fmt: skip
+        """Find the edges between two indexes that are in the tree of both; `trees`: of each of them."""
+        rounds = Rounds(sides, layout, cores)
+        across = rounds.sides[1].first
+        nodes = np.flatnonzero(rounds.component >= 0).astype(np.int32)
+        nodes = nodes[np.argsort(rounds.names[nodes])]
+        names = rounds.names[nodes]
+        weight, *ends = (np.concatenate(column) for column in zip(*trees, strict=True))
+        found = rounds.run((weight, *(nodes[np.searchsorted(names, some)] for some in ends)))
+        between = (found[1] < across) != (found[2] < across)
+        return by_name(rounds.names, *(column[between] for column in found))
+
+
+SPANNER = CpuSpanner()

@@ -1,0 +1,218 @@
+"""HDBSCAN and spanning trees, by their definition, and equal to scikit-learn's where ties leave no choice."""
+
+import math
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.cluster.algorithms.condense import choose, condense
+from dask_simjoin.errors import OptionError
+from dask_simjoin.options.cluster_requests import Choice
+from tests.support.density import SETS
+from tests.support.frames import split
+from tests.support.hierarchy import (
+    Doubtful,
+    clusters_by_definition,
+    merges,
+    numbered,
+    reachability,
+    tree_by_definition,
+)
+from tests.support.points import frame_of
+from tests.support.profiles import examples
+
+sklearn_cluster = pytest.importorskip("sklearn.cluster")
+
+
+@st.composite
+def points(draw, most=40):
+    """Points, many of them with ties, some of them equal, some far from the origin."""
+    n, d = draw(st.integers(2, most)), draw(st.integers(1, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    kind = draw(st.sampled_from(["blobs", "lattice", "tenths", "equal", "offset", "spread"]))
+    x = rng.normal(size=(n, d)) + 6 * rng.integers(0, 3, (n, 1))
+    if kind in ("lattice", "tenths"):
+        x = rng.integers(0, 4, (n, d)) * (0.1 if kind == "tenths" else 1.0)
+    return {"equal": np.round(x / 20), "offset": x + 1e6, "spread": np.exp(x)}.get(kind, x)
+
+
+@st.composite
+def choices(draw):
+    """Which clusters are chosen, as options of the verb."""
+    return {
+        "cluster_selection_method": draw(st.sampled_from(["eom", "leaf"])),
+        "cluster_selection_epsilon": draw(st.sampled_from([0.0, 0.0, 0.5, 2.0])),
+        "max_cluster_size": draw(st.sampled_from([None, None, 8])),
+        "allow_single_cluster": draw(st.booleans()),
+    }
+
+
+def by_definition(x, least, samples, choice, metric="euclidean"):
+    most = choice["max_cluster_size"] or math.inf
+    how = choice["cluster_selection_method"], choice["cluster_selection_epsilon"], most
+    try:
+        return clusters_by_definition(x, least, samples, *how, choice["allow_single_cluster"], metric)
+    except Doubtful:
+        assume(False)
+
+
+def assert_same(found, want):
+    label, probability, score = want
+    assert found["label"].tolist() == label
+    np.testing.assert_allclose(found["probability"], probability, rtol=1e-12)
+    np.testing.assert_allclose(found["outlier_score"], score, rtol=1e-9, atol=1e-12)
+
+
+@settings(max_examples=examples(300))
+@given(points(), st.integers(2, 8), st.integers(1, 6), choices())
+def test_any_points(x, least, samples, choice):
+    found = frame_of(x).simjoin.hdbscan(least, min_samples=samples, **choice)
+    assert_same(found, by_definition(x, least, samples, choice))
+
+
+@settings(max_examples=examples(50))
+@given(points(), st.integers(1, 6), st.sampled_from([4, 9]), st.sampled_from(["entity", "spatial"]))
+def test_any_tree_on_any_partitions(x, samples, rows, partitioning):
+    """The same tree, edge by edge, and so all that is made of it; merges at each height are all there are."""
+    edges, far = tree_by_definition(x, samples)
+    frame = frame_of(x)
+    tree = frame.simjoin.spanning_tree(min_samples=samples)
+    assert list(zip(tree["left"], tree["right"], strict=True)) == edges
+    assert tree["distance"].tolist() == far.tolist()
+    dense = np.full((len(x), len(x)), np.inf)
+    dense[tree["left"], tree["right"]] = dense[tree["right"], tree["left"]] = tree["distance"]
+    assert merges(np.sqrt(reachability(x, samples))) == merges(dense) - {frozenset()}
+    how = {"partitioning": partitioning, "blocksize": rows * (8 * x.shape[1] + 400)}
+    lazy = split(frame, [len(x) // 3, len(x) // 2]).simjoin
+    with dask.config.set(scheduler="sync"):
+        pd.testing.assert_frame_equal(lazy.spanning_tree(min_samples=samples, **how).compute(), tree)
+
+
+@settings(max_examples=examples(300))
+@given(st.integers(0, 2**32), st.integers(2, 12), st.sampled_from([1, 2]), choices())
+def test_equal_to_scikit_learn(seed, least, samples, choice):
+    """Of points in general position with at most two samples no two edges of the tree are of one weight."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(20, 90)), int(rng.integers(1, 10))
+    x = rng.normal(size=(n, d)) + 3 * rng.integers(0, 4, (n, 1))
+    choice |= {"cluster_selection_epsilon": 0.0, "max_cluster_size": None}  # which fails with NumPy 2.4
+    found = frame_of(x).simjoin.hdbscan(least, min_samples=samples, **choice)
+    model = sklearn_cluster.HDBSCAN(min_cluster_size=least, min_samples=samples, copy=True, **choice).fit(x)
+    assert found["label"].tolist() == numbered(model.labels_)
+    np.testing.assert_allclose(found["probability"], model.probabilities_, rtol=1e-9)
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 2**32), st.integers(2, 9), st.sampled_from([None, 20]))
+def test_scikit_learn_chooses_the_same_of_a_tree(seed, least, most):
+    """Any tree of different distances, as deep ones are."""
+    hidden = pytest.importorskip("sklearn.cluster._hdbscan._tree")
+    linkage = pytest.importorskip("sklearn.cluster._hdbscan._linkage")
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(least, 200))
+    end = np.arange(1, n)
+    start = (end * rng.uniform(rng.choice([0.0, 0.9]), 1, n - 1)).astype(np.int64)
+    far = np.sort(rng.exponential(size=n - 1))
+    mixed = rng.permutation(n - 1)
+    start, end = start[mixed], end[mixed]
+    edges = np.empty(n - 1, linkage.MST_edge_dtype)
+    edges["current_node"], edges["next_node"], edges["distance"] = start, end, far
+    for method in ("eom", "leaf"):
+        how = method, False, 0.0, most
+        want = hidden.tree_to_labels(linkage.make_single_linkage(edges), least, *how)
+        choice = Choice(method, max_cluster_size=most or math.inf)
+        label, probability, _ = choose(condense(start, end, far, least), choice)
+        assert label.tolist() == numbered(want[0])
+        np.testing.assert_allclose(probability, want[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["moons", "varied", "wide", "lattice", "identical points"])
+def test_any_order_of_rows_and_any_partitions(name, request):
+    """Clusters depend neither on partitions nor, unlike those of other packages, on the order of rows."""
+    x = np.random.default_rng(1).permutation(SETS[name][0])[:400]
+    frame = frame_of(x)
+    frame.index = frame.index + 100
+    how = {"min_samples": 4, "allow_single_cluster": name == "identical points"}
+    found = frame.simjoin.hdbscan(15, **how)
+    mixed = np.random.default_rng(2).permutation(len(x))
+    other = frame.iloc[mixed].simjoin.hdbscan(15, **how).loc[frame.index]
+    assert numbered(other["label"]) == found["label"].tolist()
+    assert other["probability"].tolist() == found["probability"].tolist()
+    assert other["outlier_score"].tolist() == found["outlier_score"].tolist()
+    ddf = dd.from_pandas(frame, npartitions=5)
+    for partitioning in ("entity", "spatial"):
+        size = {"partitioning": partitioning, "blocksize": 100 * (8 * x.shape[1] + 360)}
+        lazy = ddf.simjoin.hdbscan(15, **how, **size)
+        assert len(lazy.expr.plan.chunks) > 3 and lazy.npartitions == 5
+        if name == "moons":
+            request.getfixturevalue("client")
+        pd.testing.assert_frame_equal(lazy.compute(scheduler=None if name == "moons" else "sync"), found)
+
+
+@pytest.mark.parametrize("kind", ["even", "apart"])
+def test_far_chunks_do_not_meet(kind):
+    """Nor is an edge lost, where groups of chunks are far apart."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(2000, 2)) + (10 * rng.integers(0, 3, (2000, 1)) if kind == "apart" else 0)
+    lazy = dd.from_pandas(frame_of(x), npartitions=3).simjoin
+    tree = lazy.spanning_tree(partitioning="spatial", blocksize="30 kB", min_samples=3)
+    chunks, joined = len(tree.expr.plan.chunks), len(tree.expr.plan.joined)
+    assert chunks > 20 and joined < 0.8 * chunks * (chunks - 1) / 2
+    want = frame_of(x).simjoin.spanning_tree(min_samples=3)
+    pd.testing.assert_frame_equal(tree.compute(scheduler="sync"), want)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    ["haversine", "cosine", *(pytest.param(m, marks=pytest.mark.slow) for m in ("manhattan", "chebyshev"))],
+)
+def test_metrics(metric):
+    x = np.random.default_rng(3).uniform(-60, 60, (120, 2))
+    edges, far = tree_by_definition(x, 4, metric)
+    frame = frame_of(x)
+    tree = frame.simjoin.spanning_tree(min_samples=4, metric=metric, on=list(frame.columns))
+    assert list(zip(tree["left"], tree["right"], strict=True)) == edges
+    np.testing.assert_allclose(tree["distance"], far, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_few_rows(rows):
+    frame = frame_of(np.arange(2.0 * rows).reshape(rows, 2))
+    for one in (frame, dd.from_pandas(frame, npartitions=1)):
+        found, tree = one.simjoin.hdbscan(2), one.simjoin.spanning_tree(min_samples=9)
+        if one is not frame:
+            found, tree = (some.compute(scheduler="sync") for some in (found, tree))
+        assert found["label"].tolist() == [-1] * rows and found["probability"].tolist() == [0.0] * rows
+        assert len(tree) == max(0, rows - 1)
+
+
+def test_rows_left_out():
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    frame = frame_of(x)
+    frame.iloc[::7, 0] = np.nan
+    kept = frame.dropna()
+    found = frame.simjoin.hdbscan(4, dropna=True)
+    assert found.index.tolist() == kept.index.tolist()
+    assert found["label"].tolist() == kept.simjoin.hdbscan(4)["label"].tolist()
+    pd.testing.assert_frame_equal(frame.simjoin.spanning_tree(dropna=True), kept.simjoin.spanning_tree())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"min_cluster_size": 1}, r"min_cluster_size=1 is not allowed; use a whole number >= 2"),
+        ({"min_samples": 0}, r"min_samples=0 is not allowed"),
+        ({"max_cluster_size": 4}, r"max_cluster_size=4 is less than min_cluster_size=5"),
+        ({"cluster_selection_method": "dbscan"}, r"use one of 'eom', 'leaf'"),
+        ({"cluster_selection_epsilon": -1.0}, r"cluster_selection_epsilon=-1.0 is not allowed"),
+        ({"allow_single_cluster": 1}, r"use True or False"),
+    ],
+)
+def test_options(given, message):
+    with pytest.raises((OptionError, TypeError), match=message):
+        frame_of(np.zeros((9, 2))).simjoin.hdbscan(**given)
