@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.types import Frame
@@ -13,7 +13,7 @@ from dask_simjoin.options.messages import shown
 from dask_simjoin.options.requests import SAMPLES
 from dask_simjoin.options.resolve import check_flag, resolve
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.options.validate import as_number, check_choice, check_eps, check_whole
+from dask_simjoin.options.validate import check_choice, check_eps, check_whole
 
 Selection = Literal["eom", "leaf"]
 
@@ -73,8 +73,8 @@ class Hdbscan(Nearest):
     def choice(self) -> Choice:
         """Which clusters are chosen."""
         check_choice("cluster_selection_method", self.cluster_selection_method, get_args(Selection))
-        most: Any = self.max_cluster_size
-        if most is not None and as_number(most) != math.inf:
+        most = self.max_cluster_size
+        if most is not None:
             most = check_whole("max_cluster_size", most, 1)
         if most is not None and most < self.least():
             raise OptionError(
