@@ -37,10 +37,10 @@ SUFFIXES = ("_left", "_right")
 ORDER = (
     "other", "eps", "path", "max_eps", "k", "max_distance", "threshold", "how", "min_cluster_size",
     "min_samples", "cluster_selection_method", "cluster_selection_epsilon", "max_cluster_size",
-    "allow_single_cluster", "name", "mode", "grouping", "on", "left_on", "right_on", "id", "left_id", "right_id",
-    "metric", "p", "similarity",
-    "comparison", "tokenizer", "allow_empty", "allow_missing", "pairs", "include_self", "return_distance",
-    "return_similarity", "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
+    "allow_single_cluster", "name", "mode", "grouping", "on", "left_on", "right_on", "id", "left_id",
+    "right_id", "metric", "p", "similarity", "comparison", "tokenizer",
+    "allow_empty", "allow_missing", "pairs", "include_self", "return_distance", "return_similarity",
+    "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
     "recluster", "row_group", "blocksize",
 )  # fmt: skip
 """In which order options are listed: what is sought, the columns, the result, and how it is computed."""

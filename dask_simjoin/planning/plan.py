@@ -257,5 +257,6 @@ def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float)
     if searcher_of_library(tables.spec.library).grain is not None:
         parts = costs.pieces(seconds, rows[: len(searches)], None)
     return replace(
-            self.searches, self.joined, self.parts, self.copies,
+        plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, joined=joined,
+        parts=parts, seconds=seconds, expected=costs.expected(made, seconds), copies=1,
     )  # fmt: skip
