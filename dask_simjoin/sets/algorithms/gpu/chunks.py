@@ -53,6 +53,21 @@ class Buffer:
         self.probes = _pinned(probes, np.int32)
         self.starts = _pinned(probes + 1, np.int64)
         self.candidates = _pinned(candidates, np.int32)
+        self._copied = cupy.cuda.get_current_stream().record()
+
+    def on_gpu(self, probes: int) -> Grouped:
+        """Ask for a copy of so many probes' candidates, which the GPU makes when it comes to it."""
+        columns, number = [], int(self.starts[probes])
+        for some in (self.probes[:probes], self.starts[: probes + 1], self.candidates[:number]):
+            column = cupy.empty(len(some), some.dtype)
+            column.set(some)
+            columns.append(column)
+        self._copied = cupy.cuda.get_current_stream().record()
+        return Grouped(columns[0], columns[1], columns[2], turned=False)
+
+    def wait(self) -> None:
+        """Wait until the copy is made: before, nothing may be written here, nor the memory given back."""
+        self._copied.synchronize()
 
 
 class Matches(NamedTuple):
@@ -185,27 +200,22 @@ class HostFilter:
 def chunks(filters: HostFilter, probes: int, room: int) -> Iterator[Chunk]:
     """Hand chunks of up to `room` candidates to the GPU, while the next one is filled."""
     buffers = [Buffer(min(probes, room), room) for _ in range(ALTERNATING)]
-    with ThreadPoolExecutor(1, thread_name_prefix="simjoin-filter") as pool:
-        coming, turn = pool.submit(filters.fill, buffers[0]), 0
-        while True:
-            filled = coming.result()
-            turn = (turn + 1) % ALTERNATING
-            if not filled.last:
-                coming = pool.submit(filters.fill, buffers[turn])
-            ends = filled.last or filled.following is not None
-            yield Chunk(_on_gpu(filled), ends, filled.following, filled.matches)
-            if filled.last:
-                return
-
-
-def _on_gpu(filled: Filled) -> Grouped:
-    probes, buffer = filled.probes, filled.buffer
-    columns, number = [], int(buffer.starts[probes])
-    for some in (buffer.probes[:probes], buffer.starts[: probes + 1], buffer.candidates[:number]):
-        column = cupy.empty(len(some), some.dtype)
-        column.set(some)
-        columns.append(column)
-    return Grouped(columns[0], columns[1], columns[2], turned=False)
+    try:
+        with ThreadPoolExecutor(1, thread_name_prefix="simjoin-filter") as pool:
+            coming, turn = pool.submit(filters.fill, buffers[0]), 0
+            while True:
+                filled = coming.result()
+                turn = (turn + 1) % ALTERNATING
+                if not filled.last:
+                    buffers[turn].wait()
+                    coming = pool.submit(filters.fill, buffers[turn])
+                ends = filled.last or filled.following is not None
+                yield Chunk(filled.buffer.on_gpu(filled.probes), ends, filled.following, filled.matches)
+                if filled.last:
+                    return
+    finally:
+        for buffer in buffers:
+            buffer.wait()
 
 
 def _pinned(number: int, dtype: type[np.generic]) -> Array:

@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 cupy = pytest.importorskip("cupy")
 
 from dask_simjoin.sets.algorithms.gpu.bitmaps import COLUMNS
+from dask_simjoin.sets.algorithms.gpu.chunks import HostFilter, chunks
 from dask_simjoin.sets.algorithms.gpu.index import ANY
 from dask_simjoin.sets.algorithms.gpu.joiner import JOINER
 from dask_simjoin.sets.algorithms.gpu.kernels.sources import SOURCES
+from dask_simjoin.sets.algorithms.gpu.operands import Operands
+from dask_simjoin.sets.algorithms.gpu.prefixes import prefixes
+from dask_simjoin.sets.algorithms.gpu.verify import flat
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
 from tests.sets.algorithms.gpu.cases import METHODS
@@ -23,6 +27,7 @@ from tests.support.sets_joins import (
     check_blocks,
     check_in_parts,
     dense_matching,
+    on_device,
     random_sets,
     rule_values,
 )
@@ -140,3 +145,26 @@ def test_weights_and_universes():
     for method in (Bitmap(), PPJoin(), AllPairs(verify="C"), GroupJoin()):
         check_blocks(JOINER, q, d, rule, method, {(0, 1): 2, (1, 1): 3}, cupy)
         check_blocks(JOINER, q, None, rule, method, {(0, 1): 2}, cupy)
+
+
+SPIN = """
+extern "C" __global__ void spin(long long clocks) {
+    for (long long begin = clock64(); clock64() - begin < clocks;);
+}
+"""
+
+
+def test_buffers_are_filled_again_once_they_are_copied(many):
+    """While the GPU is busy, the CPU's filters fill their buffers again."""
+    join = Operands.of(on_device(many[2], cupy), None, Rule("jaccard", Fraction("0.6")))
+    busy = cupy.RawKernel(SPIN, "spin")
+
+    def found(room):
+        filters, pairs = HostFilter(join, prefixes(join, groups=False), 0, positional=False), []
+        for part in chunks(filters, len(join.left), room):
+            pairs.append(flat(part.found))
+            busy((1,), (1,), (np.int64(5_000_000),))
+        return cupy.concatenate(pairs).get()
+
+    whole = found(10**7)
+    assert (found(max(1000, len(whole) // 40)) == whole).all()

@@ -89,3 +89,42 @@ def test_one_set(device, method):
     """Nothing meets, and nothing is left to go on with."""
     cupy, joiner = device
     check(joiner, [frozenset([0])], None, Rule("jaccard", Fraction("0.55")), method, cupy)
+
+
+def test_buffers_are_filled_again_once_they_are_copied(device, monkeypatch):
+    """A GPU copies when it comes to it: here, when something waits for what was asked of it before."""
+    from dask_simjoin.sets.algorithms.gpu.chunks import HostFilter, chunks
+    from dask_simjoin.sets.algorithms.gpu.operands import Operands
+    from dask_simjoin.sets.algorithms.gpu.prefixes import prefixes
+
+    cupy, _ = device
+    asked = []
+
+    class Recorded(host_gpu.Event):
+        def __init__(self):
+            self.before = len(asked)
+
+        def synchronize(self):
+            for column, values in asked[: self.before]:
+                column[...] = values
+            asked[: self.before] = [(column, column.copy()) for column, _ in asked[: self.before]]
+
+    block, _ = block_of(random_sets(np.random.default_rng(3), 60, 30, 12))
+    join = Operands.of(on_device(block, cupy), None, Rule("jaccard", Fraction("0.5")))
+    monkeypatch.setattr(host_gpu.Array, "set", lambda column, values: asked.append((column, values)))
+    monkeypatch.setattr(host_gpu.Stream, "record", lambda stream: Recorded())
+
+    def found(room):
+        asked.clear()
+        filters = HostFilter(join, prefixes(join, groups=False), 0, positional=False)
+        parts = [part.found for part in chunks(filters, len(join.left), room)]
+        return [
+            (probe, candidate)
+            for part in parts
+            for k, probe in enumerate(part.probes.tolist())
+            for candidate in part.candidates[int(part.starts[k]) : int(part.starts[k + 1])].tolist()
+        ]
+
+    whole = found(10**6)
+    assert len(whole) > 100
+    assert found(10) == whole
