@@ -1,0 +1,273 @@
+"""``python -m benchmarks cpu.growing``: an update of an index on disk beside joining all rows anew.
+
+Rows are uniform in some dimensions. An update takes new rows in, as one version with all that is written and
+synced for it, and computes the pairs that came; deletions give those that went. Joining anew reads all rows
+from parquet, old and new, and computes all pairs: through Dask, as an index does, and in memory with pandas.
+New rows are scattered, or lie together in a thousandth of the area (and in as much more as they are more).
+The last part takes many small updates, and compares the index with one that is built anew of the same rows.
+
+One core and one thread, unless `--threads` says more; CPU seconds and seconds, the least of some runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.worker import THREADS, pin
+
+if __name__ == "__main__" and "--threads" not in sys.argv:
+    # before libraries count cores and read the environment
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    pin()
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+
+import dask_simjoin
+from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.report import environment, write
+
+SIDE = 100.0
+"""Of the square, or the cube, that rows lie in."""
+
+SHARES = (0.0001, 0.001, 0.01, 0.1)
+"""Of all rows, how many are new."""
+
+TOGETHER = 1000
+"""The part of the area in which rows lie that lie together, is one by this, and not less than their share."""
+
+SHOWN = ("change", "share", "where", "added", "removed", "update", "times", "row_groups_read", "bytes_read")
+"""What is printed of a row."""
+
+PART_ROWS = 1_000_000
+"""Rows of a parquet file of those that are joined anew."""
+
+
+def rows(random: np.random.Generator, number: int, first: int, dims: int, part: float = 1.0) -> pd.DataFrame:
+    """Rows numbered from `first`, uniform in a part of the volume."""
+    side = SIDE * part ** (1 / dims)
+    low = random.uniform(0, SIDE - side, dims)
+    x = low + random.uniform(0, side, (number, dims))
+    return pd.DataFrame({"key": np.arange(first, first + number)} | {f"x{k}": x[:, k] for k in range(dims)})
+
+
+def eps_for(number: int, dims: int, neighbours: float) -> float:
+    """The distance within which a row has about so many neighbours."""
+    ball = math.pi ** (dims / 2) / math.gamma(dims / 2 + 1)
+    return float(SIDE * (neighbours / (number * ball)) ** (1 / dims))
+
+
+def timed(work: Callable[[], Any]) -> tuple[dict[str, float], Any]:
+    """CPU seconds, of the kernel too, and seconds of one run, and what it gave."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    found = work()
+    return {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}, found
+
+
+def least(runs: list[dict[str, float]]) -> dict[str, float]:
+    """The least of each number."""
+    return {name: round(min(run[name] for run in runs), 4) for name in runs[0]}
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def copied(folder: Path, to: Path) -> Path:
+    """An index of its own with the same files, which are never changed."""
+    return Path(shutil.copytree(folder, to, copy_function=os.link))
+
+
+class Bench:
+    """The rows, the index of them, and the same in parquet files."""
+
+    def __init__(self, asked: argparse.Namespace, folder: Path) -> None:
+        self.asked, self.folder, self.random = asked, folder, np.random.default_rng(12345)
+        self.eps = eps_for(asked.rows, asked.dims, asked.neighbours)
+        self.on = [f"x{k}" for k in range(asked.dims)]
+        self.known = rows(self.random, asked.rows, 0, asked.dims)
+        self.copies = 0
+        self.parts = folder / "all"
+        self.parts.mkdir()
+        self.write_parts(self.known, "old")
+        took, _ = timed(lambda: self.index(self.known, folder / "index"))
+        self.build = took
+
+    def write_parts(self, frame: pd.DataFrame, name: str) -> None:
+        """Write rows as parquet files that are joined anew."""
+        for n, start in enumerate(range(0, max(1, len(frame)), PART_ROWS)):
+            frame.iloc[start : start + PART_ROWS].to_parquet(self.parts / f"{name}-{n:05}.parquet")
+
+    def index(self, frame: pd.DataFrame, to: Path) -> Any:
+        """An index of rows, of files of as many rows as the parquet files have."""
+        lazy = dd.from_pandas(frame, npartitions=max(1, len(frame) // PART_ROWS), sort=False)
+        return lazy.simjoin.index(self.eps, to, on=self.on, id="key")
+
+    def own(self) -> Any:
+        """Open the index of the first rows, a copy that may change."""
+        self.copies += 1
+        return dask_simjoin.open_index(copied(self.folder / "index", self.folder / f"copy{self.copies}"))
+
+    def anew(self) -> dict[str, Any]:
+        """Join all that is in the parquet files, both ways."""
+        how = {"on": self.on, "id": "key"}
+        found: dict[str, Any] = {}
+        lazily, in_memory = [], []
+        for _ in range(self.asked.repeat):
+            took, pairs = timed(
+                lambda: dd.read_parquet(self.parts).simjoin.self_join(self.eps, **how).compute()
+            )
+            lazily.append(took)
+            found["pairs"] = len(pairs)
+            del pairs
+            took, pairs = timed(lambda: pd.read_parquet(self.parts).simjoin.self_join(self.eps, **how))
+            in_memory.append(took)
+            if len(pairs) != found["pairs"]:
+                raise AssertionError(f"{len(pairs)} pairs in memory, {found['pairs']} through Dask")
+            del pairs
+        return found | {"dask": least(lazily), "pandas": least(in_memory), "bytes": size_of(self.parts)}
+
+    def update(self, new: pd.DataFrame | None, gone: np.ndarray | None) -> dict[str, Any]:
+        """Update the index, each time a copy of it, and compute the pairs that changed."""
+        runs, whole = [], []
+        for _ in range(self.asked.repeat):
+            index = self.own()
+            took, changes = timed(lambda index=index: index.update(new, delete=gone))  # type: ignore[misc]
+            found, pairs = timed(lambda changes=changes: dask.compute(changes.added, changes.removed))  # type: ignore[misc]
+            runs.append(took)
+            whole.append({name: took[name] + found[name] for name in took})
+            added, removed = map(len, pairs)
+            work, report = changes.work.numbers, changes.report
+            del pairs
+            shutil.rmtree(index.path)
+        return {
+            "added": added, "removed": removed, "commit": least(runs), "update": least(whole),
+            "row_groups_read": work["row_groups_read"], "row_groups": work["row_groups"],
+            "bytes_read": work["bytes_read"], "bytes_written": report.bytes_written,
+            "bytes": size_of(self.folder / "index"),
+        }  # fmt: skip
+
+    def batches(self) -> list[dict[str, Any]]:
+        """Updates by new rows, scattered and together, and by deletions."""
+        n, done = self.asked.rows, []
+        for share in SHARES:
+            number = max(1, round(n * share))
+            for where, part in (("together", max(1 / TOGETHER, share)), ("scattered", 1.0)):
+                new = rows(self.random, number, n, self.asked.dims, part)
+                row = {"change": "insert", "share": share, "where": where, "rows": number}
+                done.append(row | self._row(new, None))
+        number = max(1, n // 100)
+        for where in ("together", "scattered"):
+            ordered = self.known.sort_values(self.on[0], kind="stable")["key"].to_numpy()
+            gone = ordered[:number] if where == "together" else self.random.permutation(n)[:number]
+            row = {"change": "delete", "share": 0.01, "where": where, "rows": number}
+            done.append(row | self._row(None, gone))
+        return done
+
+    def _row(self, new: pd.DataFrame | None, gone: np.ndarray | None) -> dict[str, Any]:
+        if new is not None:
+            self.write_parts(new, "new")
+        found = self.update(new, gone) | {"anew": self.anew()}
+        for path in self.parts.glob("new-*"):
+            path.unlink()
+        found["times"] = {
+            how: round(found["anew"][how]["cpu"] / found["update"]["cpu"], 2) for how in ("dask", "pandas")
+        }
+        return found
+
+    def worn(self) -> dict[str, Any]:
+        """Compare an index after many updates with one that is built of the same rows."""
+        asked, index, known = self.asked, self.own(), [self.known]
+        spent = {"cpu": 0.0, "wall": 0.0}
+        upkeep = 0
+        for number in range(asked.updates):
+            size = max(1, asked.rows // 1000)
+            new = rows(self.random, size, asked.rows + number * size, asked.dims)
+            took, changes = timed(lambda new=new: index.update(new))  # type: ignore[misc]
+            spent = {name: spent[name] + took[name] for name in spent}
+            upkeep += changes.upkeep.bytes_written
+            known.append(new)
+        every = pd.concat(known, ignore_index=True)
+        anew = self.index(every, self.folder / "anew")
+        last = rows(self.random, max(1, asked.rows // 1000), 2 * len(every), asked.dims)
+        index.vacuum(keep=1)
+        found: dict[str, Any] = {
+            "updates": asked.updates, "spent": spent, "upkeep_bytes": upkeep,
+            "quality": index.quality().numbers,
+        }  # fmt: skip
+        for name, one in (("worn", index), ("anew", anew)):
+            found[name] = {"bytes": size_of(one.path), "files": one.quality().files}
+            updates, pairs = [], []
+            for _ in range(asked.repeat):
+                self.copies += 1
+                copy = dask_simjoin.open_index(copied(one.path, self.folder / f"copy{self.copies}"))
+                updates.append(timed(lambda copy=copy: len(copy.update(last).added.compute()))[0])  # type: ignore[misc]
+                pairs.append(timed(lambda one=one: len(one.pairs().compute()))[0])  # type: ignore[misc]
+                shutil.rmtree(copy.path)
+            found[name] |= {"update": least(updates), "pairs": least(pairs)}
+        found["ratios"] = {
+            "bytes": round(found["worn"]["bytes"] / found["anew"]["bytes"], 3),
+            "update": round(found["worn"]["update"]["cpu"] / found["anew"]["update"]["cpu"], 3),
+            "pairs": round(found["worn"]["pairs"]["cpu"] / found["anew"]["pairs"]["cpu"], 3),
+        }
+        return found
+
+
+def main() -> None:
+    """Run what the command line asks for and print it as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.growing", description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="known rows (default 10 million)")
+    parser.add_argument("--dims", type=int, default=2)
+    parser.add_argument("--neighbours", type=float, default=6.0, help="pairs that a row is in, about")
+    parser.add_argument("--updates", type=int, default=200, help="of the last part; 0: leave it out")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="20,000 rows, once")
+    parser.add_argument("--folder", type=Path, help="where files are written (default: a temporary one)")
+    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    asked = parser.parse_args()
+    if asked.quick:
+        asked.rows, asked.repeat, asked.updates = 20_000, 1, min(asked.updates, 10)
+    folder = Path(tempfile.mkdtemp(dir=asked.folder))
+    how = (
+        {"scheduler": "sync"}
+        if asked.threads == 1
+        else {"scheduler": "threads", "num_workers": asked.threads}
+    )
+    report: dict[str, Any] = {
+        "environment": environment([], VERSION) | {"source": source_digest()},
+        "unit": "CPU seconds and seconds", "threads": asked.threads,
+        "rows": asked.rows, "dims": asked.dims, "neighbours": asked.neighbours,
+    }  # fmt: skip
+    try:
+        with dask.config.set(how):
+            bench = Bench(asked, folder)
+            bench.update(
+                rows(bench.random, 10, 10 * asked.rows, asked.dims), np.arange(5)
+            )  # compiled, loaded
+            bench.anew()
+            report |= {"eps": bench.eps, "build": bench.build, "batches": bench.batches()}
+            for row in report["batches"]:
+                print(*(f"{name}={row[name]}" for name in SHOWN), file=sys.stderr, flush=True)
+            if asked.updates:
+                report["worn"] = bench.worn()
+                print(report["worn"], file=sys.stderr)
+            write(report, asked.output)
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
