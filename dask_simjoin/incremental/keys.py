@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dask_simjoin.incremental.files import new_name, write_new
@@ -52,7 +53,7 @@ def merged(keys: tuple[KeyFile, ...], root: Path, files: set[str]) -> tuple[tupl
     if len(small) <= MOST_SMALL:
         return keys, 0
     every = pa.concat_tables([_decoded(pq.read_table(root / "keys" / one.name)) for one in small])
-    every = every.filter(pa.compute.is_in(every[FILE], pa.array(sorted(files), pa.string())))
+    every = every.filter(pc.is_in(every[FILE], pa.array(sorted(files), pa.string())))
     rest = tuple(one for one in keys if one not in small)
     if not len(every):
         return rest, 0

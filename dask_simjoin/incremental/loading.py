@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +21,7 @@ from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.expressions.dask_private import Expr, Shuffle, Task, TaskRef
 from dask_simjoin.expressions.planner import check_ids, passed_over
-from dask_simjoin.expressions.source import FrozenSource, MapPartition, freeze, gather, map_frozen
+from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, freeze, gather, map_frozen
 from dask_simjoin.expressions.source import optimise_in_place as optimised
 from dask_simjoin.expressions.worker_memory import check_sending
 from dask_simjoin.incremental.keys import Finder
@@ -38,7 +41,7 @@ from dask_simjoin.tasks.chunks import Fingerprint, check_source
 from dask_simjoin.tasks.moving import CELL
 
 FILE_ROWS = 1 << 20
-"""Rows of a file, about: frames of more are cut into regions first."""
+"""Rows of a file, at most about: frames of more are cut into regions first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +55,15 @@ class Incoming:
     id : str or None
     columns : list of str
         Of row files.
+    file_rows : int
+        Rows of a file, at most about.
     """
 
     source: FrozenSource
     table: TableSummary
     id: str | None
     columns: list[str]
+    file_rows: int
 
     @property
     def each(self) -> list[Fingerprint]:
@@ -70,8 +76,9 @@ def look_at(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) ->
     source = freeze(frame, spec.columns)
     known = passed_over(source, spec, True)
     table = summarise_table(known.summaries, spec)
-    check_ids(source, spec, known, make_budget(spec.blocksize, spec.settings, resources(spec.library)).chunk)
-    return Incoming(source, table, id, columns)
+    chunk = make_budget(spec.blocksize, spec.settings, resources(spec.library)).chunk
+    check_ids(source, spec, known, chunk)
+    return Incoming(source, table, id, columns, max(1, min(FILE_ROWS, int(chunk // table.row_bytes))))
 
 
 def schema_for(incoming: Incoming) -> pa.Schema:
@@ -81,8 +88,14 @@ def schema_for(incoming: Incoming) -> pa.Schema:
     if not filled:
         return schema_of(with_ids(incoming.source.inner._meta.iloc[:0], incoming.id, incoming.columns))
     asked = map_frozen("simjoin_schema", _schema, incoming.source, incoming.id, incoming.columns)
-    (found,) = gather("simjoin_schema_of", dict(asked.__dask_graph__()), [asked.__dask_keys__()[filled[0]]])
-    return found
+    return _gathered(asked, filled[:1])[0]
+
+
+def _gathered(expr: Expr, which: Iterable[int] | None = None) -> list[Any]:
+    """Compute what is asked of partitions, of all or of some."""
+    keys = expr.__dask_keys__()
+    wanted = keys if which is None else [keys[n] for n in which]
+    return gather("simjoin_found", dict(expr.__dask_graph__()), list(wanted))
 
 
 def _schema(frame: Frame, id: str | None, columns: list[str]) -> pa.Schema:
@@ -95,14 +108,14 @@ def known_rows(incoming: Incoming, finder: Finder, schema: pa.Schema) -> pd.Data
     Refuses columns of other types than the index has.
     """
     asked = _Asked(incoming.table.spec, incoming.id, incoming.columns)
-    expr = map_frozen(
-        "simjoin_known", _known_rows, incoming.source, asked, finder, schema, each=incoming.each
-    )
-    found = gather("simjoin_known_of", dict(expr.__dask_graph__()), list(expr.__dask_keys__()))
+    shared = Shared("simjoin_finder", finder)
+    each, source = incoming.each, incoming.source.inner
+    expr = MapPartition(source, "simjoin_known", _known_rows, (asked, schema), each, None, shared)
+    found = _gathered(optimised(expr))
     return pd.concat(found, ignore_index=True)
 
 
-def _known_rows(frame: Frame, known: Fingerprint, asked: _Asked, finder: Finder,
+def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, asked: _Asked,
                 schema: pa.Schema) -> pd.DataFrame:  # fmt: skip
     spec = asked.spec
     first = with_ids(frame.iloc[:1], asked.id, asked.columns)
@@ -115,11 +128,9 @@ def _known_rows(frame: Frame, known: Fingerprint, asked: _Asked, finder: Finder,
 
 def coordinates_of(incoming: Incoming) -> np.ndarray:
     """The coordinates (n, columns) of all of the rows, as given, on the host."""
-    expr = map_frozen(
-        "simjoin_coordinates", _coordinates, incoming.source, incoming.table.spec, each=incoming.each
-    )
+    spec, each = incoming.table.spec, incoming.each
     return np.concatenate(
-        gather("simjoin_coordinates_of", dict(expr.__dask_graph__()), list(expr.__dask_keys__()))
+        _gathered(map_frozen("simjoin_coordinates", _coordinates, incoming.source, spec, each=each))
     )
 
 
@@ -165,7 +176,7 @@ class Numbering:
     left_out: pd.Index
 
 
-def _prepared(frame: Frame, known: Fingerprint, incoming: _Asked, numbering: Numbering) -> Frame:
+def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: _Asked) -> Frame:
     """The rows of a partition as they are written."""
     spec, number = incoming.spec, known[0]
     check_source(number, len(frame), known[1][0])
@@ -195,16 +206,21 @@ class _Asked:
 
 def write_frame(incoming: Incoming, options: Options, root: Path, schema: pa.Schema,
                 numbering: Numbering) -> list[Written]:  # fmt: skip
-    """Write the rows of a frame as files of about `FILE_ROWS` rows, each near each other in space."""
+    """Write the rows of a frame as files; where they are several, each has rows near each other in space."""
     spec, table = incoming.table.spec, incoming.table
     asked = _Asked(spec, incoming.id, incoming.columns)
-    rows = MapPartition(incoming.source.inner, "simjoin_rows", _prepared, (asked, numbering), incoming.each)
+    shared = Shared("simjoin_numbering", numbering)
+    source, each = incoming.source.inner, incoming.each
+    rows = MapPartition(source, "simjoin_rows", _prepared, (asked,), each, None, shared)
     write = functools.partial(write_some, options=options, root=root, schema=schema, library=spec.library)
-    if len(table.summaries) > 1 and table.rows > FILE_ROWS:
+    if len(table.summaries) > 1 and table.rows > incoming.file_rows:
         expr = _by_region(incoming, rows, options)
         groups = [[n] for n in range(expr.npartitions)]
     else:
-        expr, groups = optimised(rows), _together([s.source_rows for s in table.summaries])
+        expr, groups = (
+            optimised(rows),
+            _together([s.source_rows for s in table.summaries], incoming.file_rows),
+        )
     graph, keys = dict(expr.__dask_graph__()), expr.__dask_keys__()
     token = uuid.uuid4().hex  # files get new names each time
     made = []
@@ -216,12 +232,10 @@ def write_frame(incoming: Incoming, options: Options, root: Path, schema: pa.Sch
     return [one for one in found if one is not None]
 
 
-def _together(rows: list[int]) -> list[list[int]]:
+def _together(rows: list[int], most: int) -> list[list[int]]:
     """Partitions that follow each other, as many as make a file."""
-    number = (np.cumsum(rows) - rows) // FILE_ROWS
-    return [
-        [part for part, _ in group] for _, group in itertools.groupby(enumerate(number), lambda one: one[1])
-    ]
+    number = ((np.cumsum(rows) - rows) // most).tolist()
+    return [[part for part, _ in some] for _, some in itertools.groupby(enumerate(number), itemgetter(1))]
 
 
 def write_some(*rows: Frame, options: Options, root: Path, schema: pa.Schema, library: str) -> Written | None:
@@ -238,7 +252,7 @@ def _by_region(incoming: Incoming, rows: MapPartition, options: Options) -> Expr
     spec, table = incoming.table.spec, incoming.table
     away, every = reach(spec.norm, spec.threshold), table.every
     regions = make_regions(
-        table.points.x, table.points.weight, every.lower, every.upper, away, FILE_ROWS, MAX_REGIONS
+        table.points.x, table.points.weight, every.lower, every.upper, away, incoming.file_rows, MAX_REGIONS
     )
     dtypes = [incoming.source.inner._meta[name].dtype for name in incoming.columns if name in spec.columns]
     size = table.rows * table.row_bytes

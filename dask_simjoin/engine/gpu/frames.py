@@ -8,6 +8,7 @@ from typing import Any
 import cudf
 import cupy
 import numpy as np
+import pyarrow as pa
 
 from dask_simjoin.engine.compat import columns_like
 from dask_simjoin.engine.lists import lists_of, vectors
@@ -88,7 +89,10 @@ class CudfFrames:
         return frame.to_arrow(preserve_index=False).replace_schema_metadata(None)
 
     def from_arrow(self, table: ArrowTable, dtypes: Mapping[str, str]) -> Frame:
-        return cudf.DataFrame.from_arrow(table)
+        for number, field in enumerate(table.schema):
+            if pa.types.is_large_string(field.type):
+                table = table.set_column(number, field.name, table.column(number).cast(pa.string()))
+        return cudf.DataFrame.from_arrow(table.replace_schema_metadata(None))
 
     def memory(self) -> int:
         return int(cupy.cuda.Device().mem_info[1])
