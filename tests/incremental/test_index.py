@@ -1,11 +1,17 @@
 """Indexes of every metric, of lists, of all kinds of ids and columns, however rows lie in frames."""
 
 import datetime
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from distributed import Client
 
 import dask_simjoin
 from dask_simjoin.incremental import loading
@@ -236,3 +242,39 @@ def test_updates_on_a_cluster(client, tmp_path):
     model.update({}, frame["key"].iloc[GONE].tolist())
     assert_same_pairs(as_set(index.pairs().compute()), model.pairs())
     assert as_set(changes.added.compute()) and as_set(changes.removed.compute())
+
+
+def slow_part(number, frame, size):
+    """A partition that takes a moment, so that there is a middle."""
+    time.sleep(0.05)
+    return frame.iloc[number * size : (number + 1) * size]
+
+
+def any_file_written(dask_scheduler):
+    """Whether a task that writes rows is done."""
+    tasks = dask_scheduler.tasks
+    return any(str(key).startswith("('simjoin_write-") and tasks[key].state == "memory" for key in tasks)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_while_it_writes(mortal_workers, tmp_path, monkeypatch):
+    """Its files are written anew, under other names: no row is there twice, and none is lost."""
+    monkeypatch.setattr(loading, "FILE_ROWS", 300)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"key": np.arange(6000), "x": rng.uniform(size=6000), "y": rng.uniform(size=6000)})
+    with Client(mortal_workers) as client:
+        client.wait_for_workers(2, timeout=60)
+        source = dd.from_map(slow_part, range(20), frame=frame, size=300, meta=frame.iloc[:0])
+        folder = str(tmp_path / "index")
+        with ThreadPoolExecutor(1) as pool:
+            pids = list(client.run(os.getpid).values())
+            making = pool.submit(source.simjoin.index, 0.01, folder, on=["x", "y"], id="key", row_group=64)
+            deadline = time.monotonic() + 60
+            while not client.run_on_scheduler(any_file_written):
+                assert time.monotonic() < deadline and not making.done(), "no file was written"
+            os.kill(pids[0], signal.SIGKILL)
+            index = making.result(timeout=60)
+        assert sorted(index.rows().compute()["key"]) == frame["key"].tolist()
+        found = as_set(index.pairs().compute())
+    assert_same_pairs(found, as_set(frame.simjoin.self_join(0.01, on=["x", "y"], id="key")))
+    assert len(index) == 6000
