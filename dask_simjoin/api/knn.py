@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from dask.base import is_dask_collection
@@ -19,6 +20,7 @@ from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.requests import KDistances, KnnJoin
+from dask_simjoin.options.resolve import check_flag
 from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.free_memory import check_room
 from dask_simjoin.planning.goal import nearest_goal
@@ -96,8 +98,13 @@ def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
         The table whose rows are found.  Default: this frame, in which no row is a neighbour of itself.
     k : int
         How many are found of each row, at most: fewer where there are not so many.
-    max_distance : float, optional
+    max_distance : float or text, optional
         Rows that are further away are no neighbours.
+    mutual : bool
+        Whether to keep only rows each of which is among the `k` nearest of the other: with ``k=1`` mutual
+        best matches.  Both directions are searched, and pairs joined by their ids; rows are in any order.
+    by : column or list of columns, optional
+        As in `self_join`: neighbours are sought among rows of the same group.  `max_distance` is needed then.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
         As of `join`, and without `other` as of `self_join`.
     metric, p, dropna, partitioning, blocksize
@@ -136,6 +143,21 @@ def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
     """
     if asked.other is not None:
         check_other("knn_join(other, k)", asked.other, k=asked.k)
+    if not check_flag("mutual", asked.mutual):
+        return _nearest(frame, asked)
+    found = _nearest(frame, asked)
+    if asked.other is None:
+        back = found
+    else:
+        sides = {f"left_{name}": getattr(asked, f"right_{name}") for name in ("on", "id")}
+        sides |= {f"right_{name}": getattr(asked, f"left_{name}") for name in ("on", "id")}
+        back = _nearest(asked.other, replace(asked, other=frame, keep=None, **sides))
+    turned = back[["right", "left"]].rename(columns={"right": "left", "left": "right"})
+    return found.merge(turned, on=["left", "right"])
+
+
+def _nearest(frame: Frame, asked: KnnJoin) -> Frame:
+    """The nearest rows of each row, in one direction."""
     number = asked.number()
     frame, other, left, right = one_or_two(frame, asked.other)
     spec = asked.spec(left, right)

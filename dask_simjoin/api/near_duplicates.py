@@ -45,7 +45,7 @@ def near_duplicated(frame: Frame, asked: NearDuplicated) -> Series:
         in one group if near rows connect them, and one row of each group stays. A chain of rows is one
         group however long it is: a duplicate may be far from the row that stays. For ``eps=0``, and with
         ``keep=False``, both are the same.
-    on, id, metric, p, dropna, method, partitioning, blocksize
+    on, by, id, metric, p, dropna, method, partitioning, blocksize
         As in `self_join`; `id` only says which column is no coordinate, and a column that `keep` names is
         none either unless `on` names it. With "greedy", "auto" is "entity", which keeps the order of rows.
 

@@ -14,7 +14,8 @@ from dask_simjoin.expressions.source import freeze
 from dask_simjoin.expressions.two_tables import check_other, one_or_two
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.calls import verb
-from dask_simjoin.options.requests import KnnJoin, Plan, SelfJoin
+from dask_simjoin.options.planned import Plan
+from dask_simjoin.options.requests import KnnJoin, SelfJoin
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.doubts import raise_if_none
 from dask_simjoin.planning.goal import PAIRS, Goal, nearest_goal

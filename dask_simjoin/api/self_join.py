@@ -36,6 +36,11 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
         The coordinates, in the order in which their differences' powers are summed; or one column of
         lists of numbers of equal length, such as embeddings.  Default: all numeric columns besides
         `id`, booleans and "row_id"; integers that are identifiers by their names are refused then.
+    by : column or list of columns, optional
+        Columns of any dtype that must be equal in both rows, such as a country or a day.  Rows without a
+        value are refused, or left out by `dropna`.  Within groups distances are as ever, to the last bit,
+        and rows of other groups are not compared.  A Dask DataFrame's distinct values are found by one more
+        pass over these columns, and must fit memory.
     id : column, optional
         The column that names rows in the result; its values must be unique.  Default: the
         index labels.

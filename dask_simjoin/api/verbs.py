@@ -22,6 +22,7 @@ from dask_simjoin.incremental.requests import MakeIndex
 from dask_simjoin.options import cluster_requests, requests
 from dask_simjoin.options.groups import Coordinates
 from dask_simjoin.options.near_duplicates import NearDuplicated
+from dask_simjoin.options.planned import Plan
 from dask_simjoin.sets import requests as sets
 from dask_simjoin.sets.reports import set_plan, set_profile
 from dask_simjoin.sets.verbs import count_set_pairs, set_join, set_neighbor_counts, set_self_join
@@ -71,7 +72,7 @@ VERBS = {
         Verb(sets.SetPlanned, set_plan),
         Verb(sets.SetProfile, set_profile),
         Verb(MakeIndex, index),
-        Verb(requests.Plan, plan),
+        Verb(Plan, plan),
         Verb(requests.Profile, profile),
         Verb(requests.RowId, with_row_id),
     )

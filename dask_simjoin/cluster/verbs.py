@@ -57,7 +57,7 @@ def dbscan(frame: Frame, asked: Dbscan) -> Series:
         Largest distance of neighbours, as in `self_join`.
     min_samples : int
         A row with at least so many rows within `eps`, itself included, is a core row.
-    on, id, metric, p, dropna, method, partitioning, blocksize
+    on, by, id, metric, p, dropna, method, partitioning, blocksize
         As in `self_join`; `id` only says which column is no coordinate.
 
     Returns
@@ -115,7 +115,7 @@ def optics(frame: Frame, asked: Optics) -> Frame:
         "forest": for larger data; what is kept is a minimum spanning forest, no larger than the rows.
         For every ``eps <= max_eps`` it has the same core rows as ``dbscan(eps, min_samples)``, in the
         same clusters.
-    on, id, dropna, method, partitioning, blocksize
+    on, by, id, dropna, method, partitioning, blocksize
         As in `self_join`; `id` only says which column is no coordinate.
     metric, p
         "euclidean" only; or "minkowski" with ``p=2``, which is the same.

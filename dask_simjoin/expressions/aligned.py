@@ -69,7 +69,8 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         spec = self._spec
         if spec is None:
             return (tuple(self.frame.columns),)
-        return (spec.on,) if spec.radius is None else (spec.on, (spec.radius,))
+        read = spec.read_together if isinstance(spec, JoinSpec) else (spec.on,)
+        return read if spec.radius is None else (*read, (spec.radius,))
 
     @property
     def of_filtered(self) -> bool:

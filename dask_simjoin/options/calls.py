@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.by import with_groups
 from dask_simjoin.options.geometry import with_points, without_points
 from dask_simjoin.options.groups import ORDER
 from dask_simjoin.options.inputs import as_frame
@@ -46,7 +47,11 @@ def verb(
             rows = as_frame(given.pop(frame.name))
             if given.get("other") is not None:
                 given["other"] = as_frame(given["other"], "other")
-            rows, given, added = with_points(rows, given) if "metric" in known else (rows, given, [])
+            added: list[str] = []
+            if "metric" in known:
+                rows, given, added = with_points(rows, given)
+                rows, given, codes = with_groups(rows, given)
+                added = added + codes
             return without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
 
         hints = get_type_hints(function)

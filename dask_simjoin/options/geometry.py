@@ -85,9 +85,10 @@ def with_points(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[s
 
 def without_points(result: Any, added: list[str]) -> Any:
     """Leave out columns that were added, where a result has them: where it is rows of the frame."""
-    if added and is_frame(result) and set(added) <= set(result.columns):
-        return result.drop(columns=added)
-    return result
+    if not added or not hasattr(type(result), "columns"):
+        return result
+    there = [name for name in added if name in result.columns]
+    return result.drop(columns=there) if there else result
 
 
 def _points(frame: Any, on: Any) -> Points | None:

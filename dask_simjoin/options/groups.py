@@ -37,8 +37,8 @@ SUFFIXES = ("_left", "_right")
 ORDER = (
     "other", "eps", "path", "max_eps", "k", "max_distance", "threshold", "how", "min_cluster_size",
     "min_samples", "cluster_selection_method", "cluster_selection_epsilon", "max_cluster_size",
-    "allow_single_cluster", "name", "mode", "grouping", "on", "left_on", "right_on", "id", "left_id",
-    "right_id", "metric", "p", "similarity", "comparison", "tokenizer",
+    "allow_single_cluster", "name", "mode", "grouping", "on", "left_on", "right_on", "by", "mutual", "id",
+    "left_id", "right_id", "metric", "p", "similarity", "comparison", "tokenizer",
     "allow_empty", "allow_missing", "pairs", "include_self", "return_distance", "return_similarity",
     "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
     "recluster", "row_group", "blocksize",
@@ -113,6 +113,13 @@ class MayLose(Engine):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Within:
+    """Say which columns must be equal."""
+
+    by: Columns = field(default=None, metadata=about("columns that must be equal in both rows"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Kept:
     """Say which columns of rows the result has."""
 
@@ -135,7 +142,7 @@ class TwoTables(MetricRequest, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paired(MetricRequest, MayLose):
+class Paired(MetricRequest, Within, MayLose):
     """Ask for pairs of rows of one table."""
 
     radii: ClassVar[bool] = True

@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.columns import has_column, kind_of_number
-from dask_simjoin.options.groups import Distance, Engine, MetricRequest, about
+from dask_simjoin.options.groups import Distance, Engine, MetricRequest, Within, about
 from dask_simjoin.options.messages import did_you_mean, listed, shown
 from dask_simjoin.options.requests import DISTANCE
 from dask_simjoin.options.resolve import resolve
@@ -23,7 +23,7 @@ WORDS = ("first", "last")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearDuplicated(MetricRequest, Engine):
+class NearDuplicated(MetricRequest, Within, Engine):
     """Ask which rows are near ones that stay."""
 
     names_rows: ClassVar[bool] = False

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
-from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.columns import ROW_ID
 from dask_simjoin.options.groups import (
@@ -22,10 +22,10 @@ from dask_simjoin.options.groups import (
     MetricRequest,
     Nearest,
     Paired,
-    Pairs,
     Radii,
     Radius,
     TwoTables,
+    Within,
     about,
 )
 from dask_simjoin.options.messages import did_you_mean, shown
@@ -84,7 +84,7 @@ class SelfJoin(Paired, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborCounts(MetricRequest, MayLose):
+class NeighborCounts(MetricRequest, Within, MayLose):
     """Ask for each row's number of neighbours."""
 
     radii: ClassVar[bool] = True
@@ -100,7 +100,7 @@ class NeighborCounts(MetricRequest, MayLose):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborGraph(MetricRequest, Engine):
+class NeighborGraph(MetricRequest, Within, Engine):
     """Ask for neighbours of rows as a sparse matrix."""
 
     names_rows: ClassVar[bool] = False
@@ -117,7 +117,7 @@ class NeighborGraph(MetricRequest, Engine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Join(TwoTables, MayLose):
+class Join(TwoTables, Within, MayLose):
     """Ask for the pairs of two tables, or for the rows of the left one that are in some or in none."""
 
     radii: ClassVar[bool] = True
@@ -138,7 +138,7 @@ class Join(TwoTables, MayLose):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnnJoin(Nearest, TwoTables):
+class KnnJoin(Nearest, TwoTables, Within):
     """Ask for the nearest rows of each row, of the same table or of another."""
 
     bound: ClassVar[str] = "max_distance"
@@ -148,6 +148,7 @@ class KnnJoin(Nearest, TwoTables):
         default=None, kw_only=False, repr=False, compare=False, metadata=about("table whose rows are found")
     )
     k: int = field(default=10, kw_only=False, metadata=about("how many rows are found of each"))
+    mutual: bool = field(default=False, metadata=about("keep pairs that are such in both directions"))
     max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbour"))
 
     def number(self) -> int:
@@ -185,7 +186,7 @@ class KDistances(Nearest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dbscan(MetricRequest, Engine):
+class Dbscan(MetricRequest, Within, Engine):
     """Ask for the clusters of DBSCAN."""
 
     names_rows: ClassVar[bool] = False
@@ -203,7 +204,7 @@ class Dbscan(MetricRequest, Engine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optics(MetricRequest, Engine):
+class Optics(MetricRequest, Within, Engine):
     """Ask for the order of OPTICS."""
 
     bound: ClassVar[str] = "max_eps"
@@ -237,46 +238,6 @@ class RowId:
     """Ask for a column of row numbers."""
 
     name: str = field(default=ROW_ID, kw_only=False, metadata=about("name of the new column"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedKnnJoin(KnnJoin, Engine):
-    """Ask for the plan of a join with nearest neighbours, whose largest distance is called `eps`."""
-
-    bound: ClassVar[str] = "eps"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan(TwoTables, MayLose):
-    """Ask for the plan of a self-join, of a join of two tables, or of one with nearest neighbours."""
-
-    eps: Radius | None = field(
-        default=None, kw_only=False, metadata=about("largest distance, or column of each row's own")
-    )
-    other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
-    k: int | None = field(default=None, metadata=about("how many rows are found of each"))
-    pairs: Pairs = field(
-        default="unique", metadata=about("each pair once, or in both directions", choices=get_args(Pairs))
-    )
-    include_self: bool = field(default=False, metadata=about("pair each row with itself"))
-    return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
-
-    def planned(self) -> SelfJoin | Join | PlannedKnnJoin:
-        """The request that is to be planned."""
-        if self.k is not None:
-            return PlannedKnnJoin(**self._shared(PlannedKnnJoin) | {"max_distance": self.eps})
-        if self.eps is None:
-            raise OptionTypeError(
-                "eps= is missing; use a finite number >= 0, or k= of a join with nearest neighbours."
-            )
-        if self.other is not None:
-            return Join(**self._shared(Join))
-        check_one_table(self)
-        return SelfJoin(**self._shared(SelfJoin))
-
-    def _shared(self, kind: type[MetricRequest]) -> dict[str, Any]:
-        own = {option.name for option in fields(self)}
-        return {option.name: getattr(self, option.name) for option in fields(kind) if option.name in own}
 
 
 def check_how(how: object, swapped: str) -> None:

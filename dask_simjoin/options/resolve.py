@@ -14,6 +14,7 @@ from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.engine.methods import LOSSY, choices_for, is_method, name_of
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.metrics.types import DType, Frame
+from dask_simjoin.options.by import code_column, names_of
 from dask_simjoin.options.chosen_columns import integers_among
 from dask_simjoin.options.columns import (
     check_columns,
@@ -51,12 +52,16 @@ def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     given |= {name: check_flag(name, given[name]) for name in FLAGS if name in given}
     check_columns(meta)
     dtype = id_dtype(meta, asked.id)
-    on = check_on(meta, asked.on, asked.id, radius)
+    by = names_of(getattr(asked, "by", None))
+    grouped = (code_column(by),) if by else ()
+    suggested = meta[[name for name in meta.columns if name not in (*by, *grouped)]] if by else meta
+    on = check_on(suggested if asked.on is None else meta, asked.on, asked.id, radius)
     check_columns_of(metric, on, asked.on is None)
     lists = lists_of(meta[on[0]]) if len(on) == 1 else None
     columns = len(on) if lists is None else lists.length
+    dims = None if columns is None else metric.dims(columns) + len(grouped)
     spec = JoinSpec(
-        far, on, asked.id, metric=asked.metric, p=p, dims=None if columns is None else metric.dims(columns),
+        far, (*on, *grouped), asked.id, metric=asked.metric, p=p, dims=dims, by=by,
         lists=lists is not None, blocksize=blocksize, settings=settings, id_dtype=dtype, library=name,
         radius=radius, bound=asked.bound, **given,
         chosen=integers_among(kinds_of(meta, on)) if asked.on is None else None,

@@ -8,6 +8,7 @@ from typing import Any
 
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, in_table
 from dask_simjoin.metrics.types import Columns, Frame
+from dask_simjoin.options.by import code_column, names_of
 from dask_simjoin.options.chosen_columns import check_chosen, integers_among
 from dask_simjoin.options.columns import ROW_ID, kinds_of, numeric_columns, own_radius
 from dask_simjoin.options.groups import TwoTables
@@ -19,7 +20,8 @@ def resolve_two(asked: TwoTables, left: Frame, right: Frame, eps: object) -> Joi
     """Check the options of a request for two frames like these (empty examples), but for `keep`."""
     ids = [asked.id if own is None else own for own in (asked.left_id, asked.right_id)]
     radius = own_radius(left, eps) if asked.radii else None
-    columns = _coordinates(asked, left, right, [*ids, radius])
+    by = names_of(getattr(asked, "by", None))
+    columns = _coordinates(asked, left, right, [*ids, radius], (*by, code_column(by)) if by else ())
     sides = zip((left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True)
     specs = []
     for which, (table, on, id, far) in zip(TABLES, sides, strict=True):
@@ -58,15 +60,18 @@ def _kinds(left: Frame, right: Frame, shared: Iterable[Hashable]) -> dict[Hashab
 
 
 def _coordinates(asked: TwoTables, left: Frame, right: Frame,
-                 besides: list[Hashable | None]) -> list[Columns]:  # fmt: skip
-    """The coordinates of both tables as they are named, or as both have them `besides` ids and distances."""
+                 besides: list[Hashable | None], groups: tuple[Hashable, ...]) -> list[Columns]:  # fmt: skip
+    """The coordinates of both tables as they are named, or as both have them `besides` ids and distances.
+
+    `groups`: columns that tell groups.
+    """
     if asked.left_on is None and asked.right_on is None:
         if asked.on is not None:
             return [asked.on, asked.on]
         shared: list[Hashable] = [
             name
-            for name in numeric_columns(left, (besides[0], besides[2], ROW_ID))
-            if name in numeric_columns(right, (besides[1], ROW_ID))
+            for name in numeric_columns(left, (besides[0], besides[2], ROW_ID, *groups))
+            if name in numeric_columns(right, (besides[1], ROW_ID, *groups))
         ]
         if not shared:
             raise ColumnError(

@@ -10,6 +10,7 @@ from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.engine.methods import METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import Metric, make_metric
+from dask_simjoin.metrics.grouped import Grouped
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import DType
 from dask_simjoin.options.messages import shown
@@ -143,6 +144,8 @@ class JoinSpec(RowSpec):
     chosen : tuple or None
         Where no coordinates were named: those of integers among all numeric columns, if others are of none.
         None: they were named.
+    by : tuple
+        Columns that must be equal in both rows of a pair: the last of `on` is then the groups' numbers.
     """
 
     eps: float
@@ -170,6 +173,12 @@ class JoinSpec(RowSpec):
     bound: str = "eps"
     several: tuple[float, ...] = ()
     chosen: tuple[Hashable, ...] | None = None
+    by: tuple[Hashable, ...] = ()
+
+    @property
+    def read_together(self) -> tuple[tuple[Hashable, ...], ...]:
+        """The columns of coordinates, one of lists by itself."""
+        return (self.on[:-1], self.on[-1:]) if self.lists and self.by else (self.on,)
 
     @property
     def unnamed(self) -> str:
@@ -191,7 +200,8 @@ class JoinSpec(RowSpec):
     @property
     def measure(self) -> Metric:
         """The metric itself."""
-        return make_metric(self.metric, self.p)
+        metric = make_metric(self.metric, self.p)
+        return Grouped(metric) if self.by else metric
 
     @property
     def norm(self) -> Norm:

@@ -149,7 +149,7 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
     if share < LARGE:
         return []
     across = ""
-    if not spec.measure.embeds:
+    if not spec.measure.embeds and not spec.by:
         lower = np.minimum(*(side.every.lower for side in sides))
         upper = np.maximum(*(side.every.upper for side in sides))
         across = f", whose box is {_total(spec, lower, upper):.4g} across,"

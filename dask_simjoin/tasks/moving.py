@@ -134,7 +134,7 @@ def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
     kinds = [frame[name].dtype for name in spec.on]
     if spec.lists:
         lists = lists_of(frame[spec.on[0]])
-        kinds = [lists and lists.kind] * spec.dims
+        kinds = [lists and lists.kind] * (spec.dims - bool(spec.by)) + kinds[1:]
     if spec.measure.embeds:
         kinds = [np.float64] * spec.dims
     narrow, wide = np.dtype(np.float32), np.dtype(np.float64)

@@ -102,7 +102,9 @@ def test_what_is_missing_is_told_without_private_names(call, text):
 
 def test_options_are_named():
     text = told(OptionTypeError, FRAME.simjoin.self_join, 1.0, ["x"])
-    assert text.startswith("self_join(eps) was given ['x'] after those; its options are named: on=, id=,")
+    assert text.startswith(
+        "self_join(eps) was given ['x'] after those; its options are named: on=, by=, id=,"
+    )
     assert len(FRAME.simjoin.self_join(eps=1.0, on="x")) == 2
 
 

@@ -13,7 +13,8 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.engine.methods import CHOICES
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.options.groups import ORDER
-from dask_simjoin.options.requests import Join, Plan, PlannedKnnJoin, SelfJoin
+from dask_simjoin.options.planned import Plan, PlannedKnnJoin
+from dask_simjoin.options.requests import Join, SelfJoin
 from dask_simjoin.sets.methods import CHOICES as SET_CHOICES
 
 FRAME = pd.DataFrame({"x": [0.0, 1.0, 3.0], "r": [1.0, 1.0, 9.0], "sets": [[1], [1, 2], [3]]})

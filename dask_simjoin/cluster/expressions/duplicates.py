@@ -54,7 +54,7 @@ class NearDuplicated(FoundByChunk):
     @property
     def _groups(self) -> Groups:
         spec = self.operand("spec")
-        return (spec.on, spec.keep) if spec.keep else (spec.on,)
+        return (*spec.read_together, spec.keep) if spec.keep else spec.read_together
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         spec, keep = self.operand("spec"), self.operand("keep")

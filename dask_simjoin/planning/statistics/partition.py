@@ -127,7 +127,7 @@ def look(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
     """Summarise a partition, see `summarise`, and give what was read; None: not all of it is lists."""
     rows = len(frame)
     try:
-        columns = frames_for(frame).coordinates(frame, spec.on)
+        columns = columns_of(frame, spec)
     except ListError as error:
         unlike = (error.row, error.what, _label(frame, spec, error.row))
         return PartitionSummary(rows, moments(np.empty((0, 1))), unlike=unlike), None
@@ -174,7 +174,14 @@ def limits(r: Array, spec: JoinSpec) -> Array:
 
 def points(frame: Frame, spec: JoinSpec) -> tuple[Array, Array | None]:
     """Coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all)."""
-    return _embedded(frames_for(frame).coordinates(frame, spec.on), spec)
+    return _embedded(columns_of(frame, spec), spec)
+
+
+def columns_of(frame: Frame, spec: JoinSpec) -> Array:
+    """The columns of coordinates as an array (n, columns), float64."""
+    frames = frames_for(frame)
+    parts = [frames.coordinates(frame, some) for some in spec.read_together]
+    return parts[0] if len(parts) == 1 else frames.xp.concatenate(parts, axis=1)
 
 
 def _embedded(columns: Array, spec: JoinSpec) -> tuple[Array, Array | None]:
@@ -190,13 +197,19 @@ def _bad(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
     xp = module_of(columns)
     nan, infinite = xp.isnan(columns), xp.isinf(columns)
     if spec.lists:
-        nan, infinite = nan.any(axis=1, keepdims=True), infinite.any(axis=1, keepdims=True)
+        # all numbers of a list are of one column, and numbers of groups of another
+        of_lists = columns.shape[1] - bool(spec.by)
+        nan, infinite = (
+            xp.concatenate([some[:, :of_lists].any(axis=1, keepdims=True), some[:, of_lists:]], axis=1)
+            for some in (nan, infinite)
+        )
     counts = zip(nan.sum(axis=0).tolist(), infinite.sum(axis=0).tolist(), strict=True)
     return {name: both for name, both in zip(spec.on, counts, strict=True) if any(both)}
 
 
 def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] | None:
-    rows = module_of(columns).flatnonzero((columns == 0).all(axis=1))
+    numbers = columns[:, :-1] if spec.by else columns
+    rows = module_of(columns).flatnonzero((numbers == 0).all(axis=1))
     if not spec.measure.directed or not len(rows):
         return None
     first = int(rows[0])
