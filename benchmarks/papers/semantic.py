@@ -93,7 +93,7 @@ class Theirs:
         self.labels = self.xp.asarray(found.predict(self.x))
 
     def _products(self) -> Iterator[tuple[Any, int, Any]]:
-        """Products of some rows of a cluster with all before them: the cluster, the first of them, products."""
+        """Products of some rows of a cluster with all before them: the cluster, their first, products."""
         order = self.xp.argsort(self.labels)
         bounds = self.xp.searchsorted(self.labels[order], self.xp.arange(self.clusters + 1)).tolist()
         for start, stop in itertools.pairwise(bounds):

@@ -263,8 +263,12 @@ class Searcher(Protocol):
     """Places at whose multiples the queries of a search can be cut; None: they cannot be."""
 
     def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-               sample: np.ndarray, norm: Norm = 2) -> SearchLayout:  # fmt: skip
-        """How to index chunks, from moments (d,) of all points and some of them; for `Joiner.build`."""
+               sample: np.ndarray, norm: Norm = 2, method: str | Method = ...,
+               approximate: bool = ...) -> SearchLayout:  # fmt: skip
+        """How to index chunks, from moments (d,) of all points and some of them; for `Joiner.build`.
+
+        `method`: one of `NEAREST` that serves the library; `approximate`: whether it may miss neighbours.
+        """
 
     def renamed(self, index: Index, names: Array | int) -> Index:
         """The index, its rows named by numbers (n,) int64, or by their places and a number more."""

@@ -69,3 +69,13 @@ def reach(p: Norm, threshold: float) -> float:
     if p == 2:
         return math.sqrt(threshold + 2.0**-1074) * (1 + 2.0**-50)
     return float(max(threshold, SMALLEST)) ** (1 / p) * (1 + 2.0**-40)
+
+
+def reaches(p: Norm, thresholds: Array) -> Array:
+    """Bound the same for each of some thresholds (n,), by the same operations."""
+    if p == 1 or p == math.inf:
+        return thresholds
+    with np.errstate(over="ignore"):
+        if p == 2:
+            return np.sqrt(thresholds + 2.0**-1074) * (1 + 2.0**-50)
+        return np.maximum(thresholds, SMALLEST) ** (1 / p) * (1 + 2.0**-40)

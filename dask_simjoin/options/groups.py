@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 from dask_simjoin.engine import methods
-from dask_simjoin.engine.methods import CHOICES
+from dask_simjoin.engine.methods import CHOICES, LOSSY
 from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.types import Columns
 
@@ -105,7 +105,15 @@ class Engine:
 
 @dataclass(frozen=True, kw_only=True)
 class MayLose(Engine):
-    """Say whether pairs may be left out."""
+    """Say whether pairs may be left out.
+
+    Attributes
+    ----------
+    lossy : tuple of str
+        The methods that can.
+    """
+
+    lossy: ClassVar[tuple[str, ...]] = LOSSY
 
     approximate: bool = field(
         default=False, metadata=about("leave out pairs that are dear to find, with method='kmeans'")

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, get_args
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.groups import (
-    Engine,
     MayLose,
     MetricRequest,
     Pairs,
@@ -22,7 +21,7 @@ from dask_simjoin.options.resolve_two import check_one_table
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedKnnJoin(KnnJoin, Engine):
+class PlannedKnnJoin(KnnJoin):
     """Ask for the plan of a join with nearest neighbours, whose largest distance is called `eps`."""
 
     bound: ClassVar[str] = "eps"

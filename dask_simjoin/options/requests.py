@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Literal, get_args
 
+from dask_simjoin.engine.methods import LOSSY_NEAREST, NEAREST
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.columns import ROW_ID
@@ -19,6 +20,7 @@ from dask_simjoin.options.groups import (
     Engine,
     Kept,
     MayLose,
+    Method,
     MetricRequest,
     Nearest,
     Paired,
@@ -29,7 +31,7 @@ from dask_simjoin.options.groups import (
     about,
 )
 from dask_simjoin.options.messages import did_you_mean, shown
-from dask_simjoin.options.resolve import keeping, losing, resolve
+from dask_simjoin.options.resolve import keeping, losing, resolve, searched
 from dask_simjoin.options.resolve_two import check_one_table, resolve_two
 from dask_simjoin.options.several import check_once, several_of, within_several
 from dask_simjoin.options.spec import JoinSpec, without_ids
@@ -138,11 +140,12 @@ class Join(TwoTables, Within, MayLose):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnnJoin(Nearest, TwoTables, Within):
+class KnnJoin(Nearest, TwoTables, Within, MayLose):
     """Ask for the nearest rows of each row, of the same table or of another."""
 
     bound: ClassVar[str] = "max_distance"
     return_distance: ClassVar[bool] = True
+    lossy: ClassVar[tuple[str, ...]] = LOSSY_NEAREST
 
     other: Frame | None = field(
         default=None, kw_only=False, repr=False, compare=False, metadata=about("table whose rows are found")
@@ -150,6 +153,10 @@ class KnnJoin(Nearest, TwoTables, Within):
     k: int = field(default=10, kw_only=False, metadata=about("how many rows are found of each"))
     mutual: bool = field(default=False, metadata=about("keep pairs that are such in both directions"))
     max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbour"))
+    method: Method = field(default="auto", metadata=about("engine that finds neighbours", choices=NEAREST))
+    approximate: bool = field(
+        default=False, metadata=about("miss neighbours that are dear to find, with method='zorder'")
+    )
 
     def number(self) -> int:
         """How many neighbours are sought of each row."""
@@ -160,8 +167,8 @@ class KnnJoin(Nearest, TwoTables, Within):
         eps = 0.0 if self.max_distance is None else self.max_distance
         if right is None:
             check_one_table(self)
-            return keeping(self, resolve(self, left, eps), left)
-        return keeping(self, resolve_two(self, left, right, eps), left, right)
+            return keeping(self, searched(resolve(self, left, eps)), left)
+        return keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
 
     def most(self, spec: JoinSpec) -> float:
         """The largest total of a neighbour."""

@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.engine.base import library
 from dask_simjoin.engine.ids import check_indexable
 from dask_simjoin.engine.lists import lists_of
-from dask_simjoin.engine.methods import LOSSY, choices_for, is_method, name_of
+from dask_simjoin.engine.methods import LOSSY, choices_for, is_method, name_of, nearest_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.metrics.types import DType, Frame
 from dask_simjoin.options.by import code_column, names_of
@@ -74,19 +74,30 @@ def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
             f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
         )
     check_dims(spec)
-    spec = losing(spec, getattr(asked, "approximate", False))
+    spec = losing(spec, getattr(asked, "approximate", False), getattr(asked, "lossy", LOSSY))
     return spec if asked.names_rows else without_ids(spec)
 
 
-def losing(spec: JoinSpec, approximate: object) -> JoinSpec:
-    """Allow a join to leave pairs out, if its method can."""
+def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY) -> JoinSpec:
+    """Allow a join to leave pairs out, if its method is one of those that can."""
     approximate = check_flag("approximate", approximate)
-    if approximate and name_of(spec.method) not in LOSSY:
+    if approximate and name_of(spec.method) not in methods:
         raise OptionError(
             f"approximate=True is not allowed with method={name_of(spec.method)!r}, which finds all pairs; "
-            f"use method={' or '.join(map(repr, LOSSY))}, or leave it out."
+            f"use method={' or '.join(map(repr, methods))}, or leave it out."
         )
     return replace(spec, approximate=approximate)
+
+
+def searched(spec: JoinSpec) -> JoinSpec:
+    """Refuse a method that searches no nearest neighbours in frames of the library."""
+    asked, served = name_of(spec.method), nearest_for(spec.library)
+    if asked not in served:
+        raise OptionError(
+            f"method={asked!r} searches no nearest neighbours in frames of {spec.library!r}; use one of "
+            f"{', '.join(map(repr, served))}."
+        )
+    return spec
 
 
 def check_choices(asked: Any, is_method: Callable[[object], bool] = is_method) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dask_simjoin.engine.methods import LOSSY_NEAREST, name_of
 from dask_simjoin.errors import ApproximateWarning, ColumnsWarning, SimJoinWarning, UnitsWarning
 from dask_simjoin.metrics.distances import Cosine, Haversine
 from dask_simjoin.metrics.norms import add
@@ -79,6 +80,11 @@ def doubts_of_data(*sides: TableSummary) -> tuple[Doubt, ...]:
 def _approximate(side: TableSummary) -> list[Doubt]:
     if not side.spec.approximate:
         return []
+    if name_of(side.spec.method) in LOSSY_NEAREST:
+        return [Doubt(ApproximateWarning(
+            "approximate=True tells rows that are near, and may miss nearer ones; approximate=False finds "
+            "the nearest."
+        ))]  # fmt: skip
     text = (
         "approximate=True leaves out pairs of rows of two clusters. profile() with the same options measures "
         "how many are left, and plan() expects them from a sample; approximate=False finds all."

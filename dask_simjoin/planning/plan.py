@@ -25,7 +25,7 @@ from dask_simjoin.planning.recalls import estimate_lossy
 from dask_simjoin.planning.searches import find_searches, sought
 from dask_simjoin.planning.spanning import find_joined
 from dask_simjoin.planning.statistics.estimate import Estimate, no_estimate
-from dask_simjoin.planning.statistics.recall import ALL, Recall
+from dask_simjoin.planning.statistics.recall import ALL, UNKNOWN, Recall
 from dask_simjoin.planning.tables import Tables
 from dask_simjoin.planning.task_counts import making_tasks
 
@@ -183,7 +183,7 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget)
     made, blocks = costs.made(*how(chunks)), chunks.blocks()
     # searches give as many pairs as are asked for: how many are near is of no use
-    found, recall = no_estimate(blocks), ALL
+    found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
     if spec.approximate and goal.k is None:
         found, recall = estimate_lossy(tables, layout, partial(tables.estimate, chunks, blocks))
     elif goal.k is None:

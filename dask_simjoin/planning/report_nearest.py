@@ -90,6 +90,7 @@ class NearestReport(PlanReport):
         return [
             *self._what(),
             *(fewer if every < self.k else []),
+            *([("recall", "not told")] if self.spec.approximate else []),
             ("block pairs", f"{self.block_pairs:,} visited at most, of {queries * data:,} possible"),
             ("result", f"{at_most}{self.pairs:,.0f} rows, {format_bytes(self.result_bytes)}"),
             ("partitions", f"{self.partitions:,}"),

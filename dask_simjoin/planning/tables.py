@@ -115,7 +115,8 @@ class Tables:
     def search_layout(self) -> SearchLayout:
         """Choose how chunks are indexed to find nearest neighbours."""
         searcher = searcher_of_library(self.spec.library)
-        return searcher.layout(*self._moments(), self.right.points.x, self.spec.norm)
+        how = self.spec.norm, self.spec.method, self.spec.approximate
+        return searcher.layout(*self._moments(), self.right.points.x, *how)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Lower and upper bounds, mean and variance of all points; zeros without points."""

@@ -10,7 +10,7 @@ import pytest
 import dask_simjoin
 from dask_simjoin import SimJoinAccessor
 from dask_simjoin.api.verbs import VERBS
-from dask_simjoin.engine.methods import CHOICES
+from dask_simjoin.engine.methods import CHOICES, NEAREST
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.options.groups import ORDER
 from dask_simjoin.options.planned import Plan, PlannedKnnJoin
@@ -61,7 +61,8 @@ def test_every_option_is_described(verb):
         if typing.get_origin(hints[field.name]) is typing.Literal:
             assert typing.get_args(hints[field.name]) == choices
         elif field.name == "method":  # methods may be added to their table
-            assert choices == (SET_CHOICES if "threshold" in hints else CHOICES)
+            joined = SET_CHOICES if "threshold" in hints else CHOICES
+            assert choices == (NEAREST if verb.name == "knn_join" else joined)
         else:
             assert not choices
     assert "return" in hints and "frame" in hints

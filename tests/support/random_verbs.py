@@ -107,6 +107,10 @@ class Verbs:
         names = ["auto", "tiles", "grid", "nested_loop", "zorder", "kmeans"] + ["sweep"] * (dims <= 4)
         return {"method": self.draw.one("method", names)}
 
+    def searcher(self) -> dict[str, Any]:
+        """A method that searches neighbours."""
+        return {"method": self.draw.one("method", ["auto", "auto", "tiles", "zorder"])}
+
     def radius(self) -> tuple[Any, Any]:
         """What is given as eps, and its values."""
         if self.metric in ("euclidean", "manhattan") and self.draw.chance("radius", 0.15):
@@ -194,7 +198,13 @@ class Verbs:
         for suffix, side, rows in (("_left", one, i), ("_right", other, j)):
             columns |= {f"{name}{suffix}": picked(side.frame, side.used, rows, name) for name in keep}
         lazy = one.lazy.simjoin.knn_join(
-            other.lazy if two else None, k, max_distance=bound, id=self.id, **how, **self.how
+            other.lazy if two else None,
+            k,
+            max_distance=bound,
+            id=self.id,
+            **how,
+            **self.how,
+            **self.searcher(),
         )
         return Want("pairs", lazy, pd.DataFrame(columns))
 

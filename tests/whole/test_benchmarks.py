@@ -23,7 +23,8 @@ def run(monkeypatch, module, *arguments):
 PROGRAMS = [
     "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters", "cpu.sets",
     "cpu.sets_peers", "cpu.several", "cpu.growing",
-    "dask.overhead", "dask.growth", "dask.coverage", "papers", "papers.lists", "papers.semantic", "dask.road", "dask.partitions",
+    "dask.overhead", "dask.growth", "dask.coverage", "papers", "papers.lists",
+    "papers.semantic", "dask.road", "dask.partitions",
     "dask.choices", "dask.balance", "dask.memory", "dask.simulate",
     "dask.sets_out_of_core",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import HOME, method_module
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
+from dask_simjoin.engine.cpu import zorder_nearest
 from dask_simjoin.engine.cpu.kernels import components, finish
 from dask_simjoin.engine.cpu.kernels.regions import find_regions
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
@@ -19,6 +20,7 @@ from dask_simjoin.engine.index.cpu_nearest import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.sweep import make_screened_layout
+from dask_simjoin.engine.index.zorder_nearest import ZOrderSearch
 from dask_simjoin.engine.methods import AUTO, DENSE, Method, choose, name_of, options_of
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows, Visitor
 from dask_simjoin.metrics.norms import Norm
@@ -48,7 +50,9 @@ class CpuJoiner:
         moments = lower, upper, mean, variance
         return _module(name).layout(options_of(method, name), *moments, threshold, norm, drawn)
 
-    def build(self, x: np.ndarray, layout: Layout | NearestLayout, threads: int = 1) -> Index:
+    def build(self, x: np.ndarray, layout: Layout | NearestLayout | ZOrderSearch, threads: int = 1) -> Index:
+        if isinstance(layout, ZOrderSearch):
+            return zorder_nearest.build(x)
         if isinstance(layout, NearestLayout):
             return cpu_nearest.build(x, np.arange(len(x)), layout, threads)
         return _module(layout.method).build(x, layout, threads)

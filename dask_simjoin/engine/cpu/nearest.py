@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.engine.cpu import zorder_nearest
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
@@ -18,7 +19,11 @@ from dask_simjoin.engine.index.cpu_nearest import (
     make_nearest_layout,
     smallest_names,
 )
+from dask_simjoin.engine.index.zorder_nearest import ZOrderSearch, make_zorder_search
+from dask_simjoin.engine.methods import AUTO, Method, name_of, options_of
 from dask_simjoin.engine.threads import shared_out
+from dask_simjoin.engine.zorder import ZOrder
+from dask_simjoin.metrics.norms import Norm
 
 Index = dict[str, Any]
 
@@ -93,6 +98,8 @@ def renamed(index: Index, names: Any) -> Index:
         least = np.where(least == NO_NAME, NO_NAME, least + names)
         return index | {"names": index["names"] + names, "least": least}
     own = np.asarray(names, np.int64)[index["order"]]
+    if "levels" not in index and len(own):  # lists have no boxes
+        return index | {"names": own}
     return index | {"names": own} | ({"least": smallest_names(own, index["levels"])} if len(own) else {})
 
 
@@ -154,16 +161,35 @@ def part(index: Index, start: int, stop: int) -> Index:
     return found | {name: index[name] for name in ("norm",) if name in index}
 
 
+def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, sample: np.ndarray,
+           norm: Norm = 2, method: str | Method = AUTO,
+           approximate: bool = False) -> NearestLayout | ZOrderSearch:  # fmt: skip
+    """Choose how to index all chunks by a method: tiles, or lists in Z-order."""
+    options = options_of(method, name_of(method)) if name_of(method) != AUTO else None
+    if isinstance(options, ZOrder):
+        return make_zorder_search(lower, upper, variance, norm, options, approximate)
+    return make_nearest_layout(lower, upper, mean, variance, sample, norm)
+
+
+def improved(q: Index, d: Index, layout: NearestLayout | ZOrderSearch, best_d2: np.ndarray,
+             best_name: np.ndarray, *, same: bool, bound2: float = math.inf) -> None:  # fmt: skip
+    """Improve the nearest neighbours of a chunk's points by another chunk's, by the layout's method."""
+    if isinstance(layout, ZOrderSearch):
+        zorder_nearest.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
+    else:
+        nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
+
+
 class CpuSearcher:
     """See `Searcher`."""
 
     grain: int | None = tiles.TILE
 
-    layout = staticmethod(make_nearest_layout)
+    layout = staticmethod(layout)
     renamed = staticmethod(renamed)
     fresh = staticmethod(fresh)
     part = staticmethod(part)
-    nearest = staticmethod(nearest)
+    nearest = staticmethod(improved)
 
 
 SEARCHER = CpuSearcher()

@@ -15,6 +15,7 @@ from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.index import gpu_nearest as device_nearest
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout, make_nearest_device_layout
 from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.engine.methods import AUTO, Method
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Array, Index
 
@@ -67,7 +68,8 @@ class GpuSearcher:
 
     @staticmethod
     def layout(lower: Array, upper: Array, mean: Array, variance: Array, sample: Array,
-               norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
+               norm: Norm = 2, method: str | Method = AUTO,
+               approximate: bool = False) -> NearestDeviceLayout:  # fmt: skip
         """From moments (d,) of all points and some of them, all on the host."""
         return make_nearest_device_layout(lower, upper, mean, variance, sample, shared=_shared(), norm=norm)
 

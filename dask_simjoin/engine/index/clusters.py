@@ -254,7 +254,6 @@ def labels_of(index: Index, layout: KMeansLayout, xp: ArrayModule = np) -> Array
     return labels
 
 
-def without_copies(layout: Any) -> KMeansLayout:
-    """Return the layout of a join that leaves out pairs of two clusters, from an exact one's."""
-    assert isinstance(layout, KMeansLayout)
-    return replace(layout, copies=False)
+def without_copies(layout: Any) -> Any:
+    """Return the layout of a join that leaves out pairs of two clusters, from an exact one's by clusters."""
+    return replace(layout, copies=False) if isinstance(layout, KMeansLayout) else layout

@@ -56,6 +56,9 @@ class Recall(NamedTuple):
 ALL = Recall(1.0, 1.0, 1.0, math.inf)
 """That of what is exact."""
 
+UNKNOWN = Recall(math.nan, 0.0, 1.0, 0.0)
+"""That of what nobody told."""
+
 
 def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, least: float) -> Recall:
     """Return the recall from what each of some rows drawn at random finds, and should find.
