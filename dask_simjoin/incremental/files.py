@@ -13,10 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dask_simjoin.errors import OptionError
+from dask_simjoin.incremental.types import VERSION
 
 FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
 """What an index has: manifests, rows, their boxes, deletions, keys of ids."""
 
+
+REPEATED = (VERSION,)
+"""Columns of numbers of which many are equal."""
 
 KNOWN = 1024
 """Small files whose contents are kept: boxes and deletions of so many updates."""
@@ -25,6 +29,17 @@ KNOWN = 1024
 def new_name(ending: str = "parquet") -> str:
     """Make a name that no other file has."""
     return f"{uuid.uuid4().hex}.{ending}"
+
+
+def write_table(table: pa.Table, file: BinaryIO, rows: int | None = None) -> None:
+    """Write a table as Parquet, in row groups of so many rows.
+
+    Numbers are as they are, since few of them are equal; lz4 is read twice as fast as snappy.
+    """
+    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_nested, pa.types.is_temporal)
+    texts = [one.name for one in table.schema if not any(kind(one.type) for kind in plain)]
+    encoded = [*texts, *(name for name in REPEATED if name in table.column_names)]
+    pq.write_table(table, file, row_group_size=rows, use_dictionary=encoded or False, compression="lz4")
 
 
 def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dask_simjoin.incremental.files import new_name, write_new
+from dask_simjoin.incremental.files import new_name, write_new, write_table
 from dask_simjoin.incremental.schema import as_frame
 from dask_simjoin.incremental.types import SEQ, KeyFile
 from dask_simjoin.planning.statistics.unique_ids import id_keys
@@ -31,14 +31,15 @@ def write_keys(table: pa.Table, row_id: str, name: str, root: Path) -> tuple[Key
     """Write the keys of the ids of a row file of that name; tells the file and its bytes."""
     keys = id_keys(ids_in(table, row_id))
     order = np.argsort(keys, kind="stable")
-    return _write(root, keys[order], table[SEQ].to_numpy()[order], pa.array([name] * len(order)), order)
+    files = pa.DictionaryArray.from_arrays(np.zeros(len(order), np.int32), [name])
+    return _write(root, keys[order], table[SEQ].to_numpy()[order], files, order)
 
 
 def _write(root: Path, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
            positions: np.ndarray) -> tuple[KeyFile, int]:  # fmt: skip
-    made = pa.table({KEY: keys, SEQ: seq, FILE: files.dictionary_encode(), POSITION: positions})
+    made = pa.table({KEY: keys, SEQ: seq, FILE: files, POSITION: positions})
     own = new_name()
-    size = write_new(root / "keys" / own, lambda file: pq.write_table(made, file, row_group_size=GROUP))
+    size = write_new(root / "keys" / own, lambda file: write_table(made, file, GROUP))
     return KeyFile(own, len(keys), int(keys[0]), int(keys[-1])), size
 
 
@@ -59,7 +60,9 @@ def merged(keys: tuple[KeyFile, ...], root: Path, files: set[str]) -> tuple[tupl
         return rest, 0
     every = every.sort_by(KEY).combine_chunks()
     columns = [every[name].to_numpy() for name in (KEY, SEQ, POSITION)]
-    file, size = _write(root, columns[0], columns[1], every[FILE].combine_chunks(), columns[2])
+    file, size = _write(
+        root, columns[0], columns[1], every[FILE].combine_chunks().dictionary_encode(), columns[2]
+    )
     return (*rest, file), size
 
 
@@ -103,24 +106,27 @@ class Finder:
         """Rows of a key file of keys that are wanted, which are in order."""
         if not _within(wanted, one.low, one.high):
             return EMPTY
+        parts = [EMPTY]
         with pq.ParquetFile(self.root / "keys" / one.name) as file:
-            told = [file.metadata.row_group(g).column(0).statistics for g in range(file.num_row_groups)]
-            groups = [g for g, ends in enumerate(told) if _within(wanted, ends.min, ends.max)]
-            if not groups:
-                return EMPTY
-            table = file.read_row_groups(groups)
-        keys = table[KEY].to_numpy()
-        first, stop = np.searchsorted(wanted, keys), np.searchsorted(wanted, keys, "right")
-        times = stop - first  # equal keys of different ids are wanted several times
-        at = np.repeat(np.arange(len(keys)), times)
-        within = np.arange(len(at)) - np.repeat(np.cumsum(times) - times, times)
-        own = table.select([FILE, POSITION, SEQ]).take(pa.array(at))
-        return pd.DataFrame({
-            "row": first[at] + within,
-            FILE: own[FILE].cast(pa.string()).to_pandas().astype(object),
-            POSITION: own[POSITION].to_numpy(),
-            SEQ: own[SEQ].to_numpy(),
-        })  # fmt: skip
+            for g in range(file.num_row_groups):
+                told = file.metadata.row_group(g).column(0).statistics
+                if not _within(wanted, told.min, told.max):
+                    continue
+                keys = file.read_row_group(g, columns=[KEY])[KEY].to_numpy()
+                first = np.searchsorted(keys, wanted)
+                times = np.searchsorted(keys, wanted, "right") - first
+                if not times.any():
+                    continue
+                # equal keys of different ids may be there, and wanted, several times
+                row = np.repeat(np.arange(len(wanted)), times)
+                at = (
+                    np.repeat(first, times) + np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
+                )
+                own = file.read_row_group(g, columns=[FILE, POSITION, SEQ]).take(pa.array(at))
+                names = own[FILE].cast(pa.string()).to_pandas().astype(object)
+                places = {POSITION: own[POSITION].to_numpy(), SEQ: own[SEQ].to_numpy()}
+                parts.append(pd.DataFrame({"row": row, FILE: names, **places}))
+        return pd.concat(parts, ignore_index=True)
 
     def _live(self, found: pd.DataFrame) -> np.ndarray:
         """Which of the places are rows of this version."""

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
-from dask_simjoin.incremental.files import new_name, read_whole, write_new
+from dask_simjoin.incremental.files import new_name, read_whole, write_new, write_table
 from dask_simjoin.incremental.keys import write_keys
 from dask_simjoin.incremental.schema import as_frame, as_written
 from dask_simjoin.incremental.types import SEQ, VERSION, Groups, KeyFile, Options, Part
@@ -56,12 +56,7 @@ def write_rows(rows: Frame, options: Options, root: Path, schema: pa.Schema,
     table = as_written(rows, schema, "of the new rows").take(pa.array(order))
     name = new_name()
 
-    def write(file: object) -> None:
-        # of numbers that are all different dictionaries are larger, and slow to write and to read
-        texts = [one.name for one in table.schema if pa.types.is_large_string(one.type)]
-        pq.write_table(table, file, row_group_size=group, use_dictionary=texts, compression="lz4")
-
-    size = write_new(root / "rows" / name, write)
+    size = write_new(root / "rows" / name, lambda file: write_table(table, file, group))
     groups = _groups(x[order][:, list(options.cut)], table[VERSION].to_numpy(), group)
     return Written(name, n, size, groups, *write_keys(table, options.row_id, name, root))
 
@@ -124,7 +119,7 @@ def _of_versions(version: np.ndarray, told: tuple[int, int]) -> np.ndarray:
 def write_example(root: Path, schema: pa.Schema) -> str:
     """Write a file without rows, whose schema is that of all row files; tells its name."""
     name = new_name()
-    write_new(root / "rows" / name, lambda file: pq.write_table(schema.empty_table(), file))
+    write_new(root / "rows" / name, lambda file: write_table(schema.empty_table(), file))
     return name
 
 

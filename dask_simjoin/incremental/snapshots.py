@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from dask_simjoin.incremental.files import new_name, read_whole, write_new
+from dask_simjoin.incremental.files import new_name, read_whole, write_new, write_table
 from dask_simjoin.incremental.keys import Finder
 from dask_simjoin.incremental.manifests import back_to, latest, read_manifest
 from dask_simjoin.incremental.types import DeletedFile, Delta, Groups, Manifest, Options, RowFile, Snapshot
@@ -34,7 +33,7 @@ def write_boxes(root: Path, files: Sequence[tuple[str, Groups]]) -> tuple[str, i
         else:
             columns |= {f"{field.name}{k}": values[:, k] for k in range(values.shape[1])}
     name = new_name()
-    return name, write_new(root / "boxes" / name, lambda file: pq.write_table(pa.table(columns), file))
+    return name, write_new(root / "boxes" / name, lambda file: write_table(pa.table(columns), file))
 
 
 def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[tuple[str, ...], Groups]:
@@ -70,7 +69,7 @@ def write_deleted(root: Path, places: dict[str, np.ndarray], version: int) -> tu
     at = np.concatenate([np.zeros(0, np.int64), *places.values()])
     table = pa.table({FILE: pa.array(names, pa.string()).dictionary_encode(), POSITION: at})
     name = new_name()
-    size = write_new(root / "deleted" / name, lambda file: pq.write_table(table, file))
+    size = write_new(root / "deleted" / name, lambda file: write_table(table, file))
     return DeletedFile(name, len(at), version), size
 
 
