@@ -15,6 +15,7 @@ from dask_simjoin.errors import IndexConflictError, OptionError, VersionGoneErro
 from dask_simjoin.incremental import joins
 from dask_simjoin.incremental.changes import Changes as PairChanges
 from dask_simjoin.incremental.commits import Change, commit, next_version
+from dask_simjoin.incremental.components import components
 from dask_simjoin.incremental.history import history_of, vacuumed
 from dask_simjoin.incremental.loading import FILE_ROWS, coordinates_of
 from dask_simjoin.incremental.manifests import read_manifest
@@ -258,6 +259,21 @@ class Index:
         """
         check_choice("how", how, HOW)
         return optimize(self._root, self._library, self._latest("optimize"), how)
+
+    def components(self) -> Frame:
+        """Tell which rows pairs connect, directly or by way of others.
+
+        It is computed at once, and kept in the folder: the groups of the next version are told from it, by
+        the pairs that came, and by looking again through the groups that lost some.
+
+        Returns
+        -------
+        DataFrame
+            Lazily, a row for each row of the index: its ``id``, and its ``component``: the id of the row of
+            the group that came first. So a group keeps its name as long as that row stays in it; of two that
+            unite it is the older one's.
+        """
+        return components(self._now())
 
     def quality(self) -> Quality:
         """Tell how well rows lie on disk, from the boxes of row groups: pairs do not depend on it."""

@@ -27,7 +27,12 @@ def spec_of(rows: Snapshot, eps: float | None, distance: bool, numbered: bool = 
     return replace(spec, id=SEQ, keep=(), names=()) if numbered else spec
 
 
+def example_of_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
+    """Return an empty frame like those of its pairs."""
+    example = example_of_rows(rows)
+    return pairs_example(example, example, spec)
+
+
 def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
     """Make a lazy frame of the pairs of some blocks; `rows`: any of the index."""
-    example = example_of_rows(rows)
-    return new_collection(Pairs(Rows(blocks), blocks, pairs_example(example, example, blocks.spec)))
+    return new_collection(Pairs(Rows(blocks), blocks, example_of_pairs(rows, blocks.spec)))

@@ -1,0 +1,160 @@
+"""Groups of rows that pairs connect, which are told on from version to version.
+
+A group is named by its row of the smallest number.  So it keeps its name as long as that row stays in it: it
+takes the name of an older group that it unites with, and what is parted from that row gets another one.
+
+Pairs that came unite groups.  Only groups that lost pairs are looked through again: their rows are read, and
+joined with each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dask_simjoin.cluster.algorithms.components import Edges, new_nodes, no_edges, spanning_forest
+from dask_simjoin.engine.base import frames_for, host_joiner, joiner_for
+from dask_simjoin.engine.compat import module_of, to_host, values_of
+from dask_simjoin.errors import VersionGoneError
+from dask_simjoin.expressions.dask_private import Task
+from dask_simjoin.expressions.source import gather
+from dask_simjoin.incremental.blocks import all_blocks, sizes, snapshot_token
+from dask_simjoin.incremental.changes import Changes
+from dask_simjoin.incremental.compare import Comparison, pairs_within
+from dask_simjoin.incremental.groupings import Grouping, grouping_frame, known_grouping, write_grouping
+from dask_simjoin.incremental.lazy import example_of_pairs, lazy_pairs, spec_of
+from dask_simjoin.incremental.loaded import Loaded, load, some
+from dask_simjoin.incremental.rows import example_table, read_part, read_tables
+from dask_simjoin.incremental.snapshots import Version
+from dask_simjoin.incremental.stored import parts_of
+from dask_simjoin.incremental.types import SEQ, Part, Snapshot
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.spec import JoinSpec
+
+LOOKED_AT = 1 << 17
+"""Rows of which a task tells whether their groups are looked through again."""
+
+
+def components(version: Version) -> Frame:
+    """Tell the groups of a version's rows: a lazy frame of what is computed here and kept in a file."""
+    grouping_of(version)
+    return grouping_frame(version)
+
+
+def grouping_of(version: Version) -> Grouping:
+    """Tell the groups of a version, from those of an older one if some are known."""
+    old = known_grouping(version)
+    if old is not None and old.version == version.number:
+        return old
+    found = None if old is None else _told_on(old, version)
+    found = found or _anew(version)
+    write_grouping(version, found)
+    return found
+
+
+def _anew(version: Version) -> Grouping:
+    """Tell the groups of all rows."""
+    rows = version.rows
+    spec = spec_of(rows, None, False, numbered=True)
+    seq, ids = _numbers(rows)
+    edges = _forest(lazy_pairs(all_blocks(rows, spec, sizes(rows, spec)), rows))
+    return Grouping(version.number, seq, ids, _united(np.arange(len(seq)), seq, edges), len(seq))
+
+
+def _told_on(old: Grouping, version: Version) -> Grouping | None:
+    """Tell the groups of a version from those of an older one; None: all had better be told anew."""
+    try:
+        delta = version.since(old.version)
+    except VersionGoneError:  # the older one is none that this one was made of
+        return None
+    changes = Changes(delta, False, numbered=True)
+    (new, new_ids), (gone, _) = (_numbers(part) for part in (delta.inserted, delta.deleted))
+    stays = ~np.isin(old.seq, np.concatenate([gone, new]))
+    seq = np.concatenate([old.seq[stays], new])
+    order = np.argsort(seq)
+    ids = pa.concat_arrays([old.ids.filter(pa.array(stays)), new_ids.cast(old.ids.type)])
+    seq, ids = seq[order], ids.take(pa.array(order))
+    before = old.root_of(seq)
+    again = np.isin(before, old.root_of(np.concatenate(_forest(changes.removed))))
+    rows, spec = version.rows, spec_of(version.rows, None, False, numbered=True)
+    if again.sum() > min(len(seq) // 2, sizes(rows, spec).rows):
+        return None
+    start = np.where(again, np.arange(len(seq)), np.searchsorted(seq, before))
+    parts = [_forest(changes.added), _among(rows, seq[again], spec) if again.any() else no_edges()]
+    root = _united(start, seq, spanning_forest(parts, host_joiner()))
+    return Grouping(version.number, seq, ids, root, int(again.sum()))
+
+
+def _united(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
+    """Find the smallest number of each row's group, from places that they are joined to so far and edges."""
+    parent = start.astype(new_nodes(len(start)).dtype)
+    joiner = host_joiner()
+    joiner.link(parent, np.searchsorted(seq, edges[0]), np.searchsorted(seq, edges[1]))
+    joiner.roots(parent)
+    return seq[parent]
+
+
+def _forest(pairs: Frame) -> Edges:
+    """Compute lazy pairs, of which each task keeps as few as connect what all do."""
+    found = pairs.map_partitions(_connecting, meta=pairs._meta[["left", "right"]]).compute()
+    return spanning_forest([_ends(found)], host_joiner())
+
+
+def _ends(pairs: Frame) -> Edges:
+    """Take the numbers of both rows of pairs, on the host."""
+    left, right = (to_host(values_of(pairs[name])).astype(np.int64) for name in ("left", "right"))
+    return left, right
+
+
+def _connecting(pairs: Frame) -> Frame:
+    sides = values_of(pairs["left"]), values_of(pairs["right"])
+    left, right = spanning_forest([sides], joiner_for(pairs))
+    return frames_for(pairs).result({"left": left, "right": right}, len(left))
+
+
+def _numbers(rows: Snapshot) -> tuple[np.ndarray, pa.Array]:
+    """Read the numbers of rows, ascending, and their ids."""
+    columns = [SEQ, rows.options.row_id]
+    found = _each(rows, "simjoin_numbers", _read_numbers, columns)
+    table = pa.concat_tables(found).sort_by(SEQ).combine_chunks()
+    ids = table[columns[1]].combine_chunks()
+    if isinstance(ids, pa.ChunkedArray):
+        ids = pa.concat_arrays(ids.chunks) if ids.num_chunks else pa.array([], ids.type)
+    return table[SEQ].to_numpy(), ids
+
+
+def _read_numbers(part: Part, columns: list[str]) -> pa.Table:
+    tables = [table.select(columns) for table, _ in read_tables(part, columns)]
+    return pa.concat_tables([example_table(part.root, part.options).select(columns), *tables])
+
+
+def _among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
+    """Connect rows of these numbers, ascending, by the pairs among them."""
+    found = [one for one in _each(rows, "simjoin_again", _some, seq, spec) if len(one["seq"])]
+    xp = module_of(found[0]["x"])
+    parts = {name: xp.concatenate([one[name] for one in found]) for name in ("x", "seq")}
+    ids = frames_for(found[0]["example"]).index(parts["seq"])
+    whole = Loaded(x=xp.asfortranarray(parts["x"]), seq=parts["seq"], ids=ids, example=found[0]["example"])
+    how = Comparison(spec, rows.options.cut, example_of_pairs(rows, spec))
+    return spanning_forest([_ends(pairs_within(how, whole, None, ["left", "right"]))], host_joiner())
+
+
+def _some(part: Part, seq: np.ndarray, spec: JoinSpec) -> Loaded:
+    """Read those rows of a part that have one of these numbers; coordinates only where there are some."""
+    numbers = to_host(values_of(read_part(part, [SEQ])[SEQ]))
+    wanted = np.flatnonzero(np.isin(numbers, seq))
+    rows = load(part if len(wanted) else replace(part, pieces=()), spec)
+    return some(rows, module_of(rows["x"]).asarray(wanted))
+
+
+def _each(rows: Snapshot, name: str, work: Any, *arguments: Any) -> list[Any]:
+    """Do something with parts of rows, by a task each."""
+    token = snapshot_token(rows, name, *arguments)
+    graph: dict[Any, Any] = {}
+    for n, part in enumerate(parts_of(rows, LOOKED_AT)):
+        key = f"{name}-{token}", n
+        graph[key] = Task(key, work, part, *arguments)
+    return gather(f"{name}_of", graph, list(graph))
