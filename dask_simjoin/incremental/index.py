@@ -271,7 +271,8 @@ class Index:
         DataFrame
             Lazily, a row for each row of the index: its ``id``, and its ``component``: the id of the row of
             the group that came first. So a group keeps its name as long as that row stays in it; of two that
-            unite it is the older one's.
+            unite it is the older one's. Groups of the last two versions that were asked about are kept:
+            compute a frame of them before.
         """
         return components(self._now())
 
