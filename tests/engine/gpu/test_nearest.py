@@ -66,15 +66,17 @@ def search(q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(), or
     return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
 
 
-def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, engine="auto", **how):
+def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, engines=("auto",), **how):
+    """Search with each of the engines; the definition, which takes longer than all of them, is asked once."""
     q_names = np.arange(len(q)) if q_names is None else q_names
     d_names = q_names if q is d else np.arange(len(d)) if d_names is None else d_names
-    layout = layout_of(q, d, engine=engine)
-    found = search(q, d, q_names, d_names, k, same, layout, bound2, **how)
     with np.errstate(over="ignore"):
         expected = oracle(q, d, q_names, d_names, k, same, bound2)
-    np.testing.assert_array_equal(found[1], expected[1])
-    np.testing.assert_array_equal(found[0], expected[0])
+    for engine in engines:
+        layout = layout_of(q, d, engine=engine)
+        found = search(q, d, q_names, d_names, k, same, layout, bound2, **how)
+        np.testing.assert_array_equal(found[1], expected[1], engine)
+        np.testing.assert_array_equal(found[0], expected[0], engine)
     return layout
 
 
@@ -96,12 +98,11 @@ def test_any_points(engine, case):
     q, d, k, same, q_names, d_names, bound2, _, cuts, order = case
     dims = max(n for n in DIMS if n <= q.shape[1])
     q, d = (x := np.ascontiguousarray(q[:, :dims])), x if q is d else np.ascontiguousarray(d[:, :dims])
-    check(q, d, k, same, q_names, d_names, bound2, engine, cuts=cuts, order=order)
+    check(q, d, k, same, q_names, d_names, bound2, [engine], cuts=cuts, order=order)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dims", [d for d in DIMS if d <= 8])
-def test_lattice_ties(dims, engine):
+def test_lattice_ties(dims):
     """Many neighbours at the same distance, in tiles whose boxes touch: the smaller name wins."""
     side = {1: 300, 2: 20, 3: 8, 5: 4, 8: 2}[dims]
     x = np.array(list(itertools.product(range(side), repeat=dims)), float)
@@ -109,17 +110,16 @@ def test_lattice_ties(dims, engine):
     x = np.repeat(rng.permutation(x), 2, axis=0) / 3
     names = rng.permutation(len(x))
     for k in (1, 3, 11, 40):
-        check(x, x, k, True, names, engine=engine, cuts=(len(x) // 3,), order=(1, 0))
+        check(x, x, k, True, names, engines=ENGINES, cuts=(len(x) // 3,), order=(1, 0))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dims", DIMS)
-def test_every_kind_in_every_width(engine, kind, dims):
+def test_every_kind_in_every_width(kind, dims):
     rng = np.random.default_rng(dims)
     x = make_points(kind, 700, dims, rng)
-    check(x, x, 5, True, rng.permutation(700), engine=engine, cuts=(300,))
-    check(x[:70], x[70:], 50, engine=engine)
+    check(x, x, 5, True, rng.permutation(700), engines=ENGINES, cuts=(300,))
+    check(x[:70], x[70:], 50, engines=ENGINES)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -136,10 +136,9 @@ def test_thousands_of_equal_points(engine, k):
     np.testing.assert_array_equal(found, np.array(expected))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("k", [20, 21, 31, 33, 100, 200, 500, 1025])
 @pytest.mark.parametrize("dims", [2, 17])
-def test_long_lists(dims, k, engine):
+def test_long_lists(dims, k):
     """Lists that are filled many times over, also of points that are as far as each other."""
     rng = np.random.default_rng(k)
     x = rng.normal(size=(6000, dims))
@@ -147,19 +146,18 @@ def test_long_lists(dims, k, engine):
     x[4000:5500] = x[0]
     names = rng.permutation(len(x))
     q = np.concatenate([rng.normal(size=(150, dims)) + 20.0, x[::50]])
-    check(q, x, k, engine=engine, d_names=names, cuts=(2500,), order=(1, 0))
+    check(q, x, k, engines=ENGINES, d_names=names, cuts=(2500,), order=(1, 0))
     some = np.ascontiguousarray(x[::3])
-    check(some, some, min(k, 300), True, names[::3], engine=engine)
+    check(some, some, min(k, 300), True, names[::3], engines=ENGINES)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("n", [0, 1, 2, 63, 64, 65, 129, 300])
 @pytest.mark.parametrize("dims", [2, 9])
-def test_few_points_and_many_neighbours(n, dims, engine):
+def test_few_points_and_many_neighbours(n, dims):
     x = np.random.default_rng(n).uniform(size=(n, dims))
     for k in (1, 70, 1100):
-        check(x, x, k, True, engine=engine)
-        check(x[: n // 2], x, k, engine=engine)
+        check(x, x, k, True, engines=ENGINES)
+        check(x[: n // 2], x, k, engines=ENGINES)
 
 
 def test_no_neighbours_are_wanted():
@@ -178,13 +176,12 @@ def test_distances_that_overflow(k, dims):
     check(x, x, k, True, names, bound2=1e300)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dims", [2, 17])
-def test_a_bound_is_inclusive(dims, engine):
+def test_a_bound_is_inclusive(dims):
     x = np.random.default_rng(3).uniform(size=(200, dims))
     d2 = np.sort(squared_distances(x, x)[0])
     for bound2 in (d2[5], math.nextafter(d2[5], 0), math.nextafter(d2[5], 9), 0.0):
-        check(x, x, 20, True, bound2=float(bound2), engine=engine)
+        check(x, x, 20, True, bound2=float(bound2), engines=ENGINES)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -213,7 +210,7 @@ def test_other_norms(dims, norm):
 def test_queries_far_from_all_data_and_repeated_calls(engine):
     rng = np.random.default_rng(8)
     q, d = rng.uniform(size=(100, 3)) + 1000, rng.uniform(size=(1000, 3))
-    check(q, d, 4, engine=engine)
+    check(q, d, 4, engines=[engine])
     layout = layout_of(q, d, engine=engine)
     index = SEARCHER.renamed(build(cupy.asarray(d), layout), 0)
     state = SEARCHER.fresh(1000, 4)
