@@ -21,6 +21,7 @@ from dask_simjoin.cli.shared import SHARED, WRITTEN
 from dask_simjoin.cli.sinks import sink
 from dask_simjoin.cli.sources import read
 from dask_simjoin.cli.talk import log_lines
+from dask_simjoin.expressions.examples import NEIGHBORS
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.columns import ROW_ID
@@ -45,13 +46,21 @@ class Gives:
 
 def _with_columns(frame: Frame, values: Any) -> Frame:
     """The frame with values of its rows as further columns."""
-    columns = {values.name: values} if values.ndim == 1 else {name: values[name] for name in values.columns}
-    return frame.assign(**columns)
+    if values.ndim == 1:
+        return frame.assign(**{values.name: values})
+    # those of several distances are called as the distances are
+    names = {name: name if isinstance(name, str) else f"{NEIGHBORS}_{name}" for name in values.columns}
+    return frame.assign(**{names[name]: values[name] for name in names})
 
 
-ROWS = Gives("Writes the rows that the verb gives.", lambda _, result: result)
+def _as_it_is(frame: Frame, result: Frame) -> Frame:
+    return result
+
+
+PAIRS = Gives("Writes the rows that the verb gives.", _as_it_is)
+ROWS = Gives("Writes the table's rows that stay.", _as_it_is)
 VALUES = Gives("Writes the table's rows with further columns.", _with_columns)
-NUMBER = Gives("Prints a number.", None)
+NUMBER = Gives("Prints a number, or one for each of several distances.", None)
 PLAN = Gives("Prints the plan, and computes nothing else.", None)
 
 
@@ -148,10 +157,10 @@ def _run(run: Run) -> None:
                 return
             if plan is not None:
                 run.say(plan)
-                agree(plan, params["yes"], run.gives is ROWS)
+                agree(plan, params["yes"], run.gives is PAIRS)
             with stage("joining", client, run.quiet):
                 if target is None:
-                    told["number"] = int(result.compute())
+                    told["number"] = _plain(result.compute())
                 else:
                     assert run.gives.table is not None
                     target.write(run.gives.table(frame, result), begun)
@@ -165,9 +174,18 @@ def _run(run: Run) -> None:
         run.say(f"Wrote {target.path} in {told['seconds']:.1f} s.")
 
 
+def _plain(number: Any) -> int | dict[str, int]:
+    """A number, or several by name, as JSON has them."""
+    if not hasattr(number, "items"):
+        return int(number)
+    return {str(name): int(value) for name, value in number.items()}
+
+
 def _print(as_json: bool, told: dict[str, Any], text: object) -> None:
     """Print what scripts read, or what people do."""
     if as_json:
         click.echo(json.dumps(told, default=float))
+    elif isinstance(text, dict):
+        click.echo("\n".join(f"{name}\t{value}" for name, value in text.items()))
     elif text is not None:
         click.echo(text)

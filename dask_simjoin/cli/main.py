@@ -13,7 +13,7 @@ import click
 import pyarrow as pa
 from distributed.scheduler import KilledWorker
 
-from dask_simjoin.cli.commands import NUMBER, PLAN, ROWS, VALUES, VerbCommand
+from dask_simjoin.cli.commands import NUMBER, PAIRS, PLAN, ROWS, VALUES, VerbCommand
 from dask_simjoin.cli.compiling import compiled
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
 
@@ -94,17 +94,18 @@ def sets() -> None:
 
 for _group, _name, _verb, _gives in (
     (cli, "plan", "plan", PLAN),
-    (cli, "self-join", "self_join", ROWS),
-    (cli, "join", "join", ROWS),
-    (cli, "knn", "knn_join", ROWS),
+    (cli, "self-join", "self_join", PAIRS),
+    (cli, "join", "join", PAIRS),
+    (cli, "knn", "knn_join", PAIRS),
     (cli, "counts", "neighbor_counts", VALUES),
     (cli, "count-pairs", "count_pairs", NUMBER),
     (cli, "k-distances", "k_distances", VALUES),
     (cli, "dbscan", "dbscan", VALUES),
     (cli, "optics", "optics", VALUES),
+    (cli, "dedup", "drop_near_duplicates", ROWS),
     (sets, "plan", "set_plan", PLAN),
-    (sets, "self-join", "set_self_join", ROWS),
-    (sets, "join", "set_join", ROWS),
+    (sets, "self-join", "set_self_join", PAIRS),
+    (sets, "join", "set_join", PAIRS),
     (sets, "counts", "set_neighbor_counts", VALUES),
     (sets, "count-pairs", "count_set_pairs", NUMBER),
 ):

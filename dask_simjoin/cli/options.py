@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from decimal import Decimal
 from typing import Any, get_args, get_type_hints
@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 import click
 from click.core import ParameterSource
 
-from dask_simjoin.cli.values import Exact, Names, OneOf, Radius, Size, Tokens, one_or_all
+from dask_simjoin.cli.values import Exact, Kept, Names, OneOf, Radii, Radius, Size, Tokens, one_or_all
 from dask_simjoin.metrics.types import Columns
 from dask_simjoin.options.calls import options_of
 from dask_simjoin.sets.requests import AnyTokenizer
@@ -72,7 +72,9 @@ def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
     if Decimal in kinds:
         return Exact()
     if {float, str} <= kinds:
-        return Radius()
+        return Radii() if Sequence[float] in kinds else Radius()
+    if hint == Hashable:
+        return Kept()
     if {int, str} <= kinds:
         return Size()
     return next((kind for kind in (int, float) if kind in kinds), str)

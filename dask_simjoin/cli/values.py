@@ -36,6 +36,26 @@ class Radius(click.ParamType[Any]):
         return number(value, float)
 
 
+class Radii(Radius):
+    """The same, or several numbers, separated by commas."""
+
+    name = "numbers|column"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        some = [number(text, float) for text in value.split(",")]
+        several = len(some) > 1 and not any(isinstance(one, str) for one in some)
+        return some if several else number(value, float)
+
+
+class Kept(click.ParamType[Any]):
+    """A word or the name of a column; or False."""
+
+    name = "word|column"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return False if value == "False" else value
+
+
 class Size(click.ParamType[Any]):
     """A number of bytes, or text such as "64 MiB"."""
 

@@ -131,6 +131,26 @@ def test_numbers_are_printed(points):
     assert told["number"] == wanted and told["plan"]["rows"] == ROWS
 
 
+def test_numbers_within_several_distances(points):
+    several = [0.05, 0.1]
+    wanted = points.simjoin.count_pairs(several, on=["x", "y"]).tolist()
+    ran = run("count-pairs", "points", "--eps", "0.05,0.1", *ON)
+    assert ran.stdout == "".join(f"{eps}\t{n}\n" for eps, n in zip(several, wanted, strict=True))
+    told = json.loads(run("count-pairs", "points", "--eps", "0.05,0.1", "--json", *ON).stdout)
+    assert list(told["number"].values()) == wanted
+    run("counts", "points", "--eps", "0.05,0.1", "-o", "rows.csv", *ON)
+    found = pd.read_csv("rows.csv")[["neighbors_0.05", "neighbors_0.1"]]
+    assert (found.to_numpy() == points.simjoin.neighbor_counts(several, on=["x", "y"]).to_numpy()).all()
+
+
+@pytest.mark.parametrize("keep", ["last", False])
+def test_rows_that_stay(points, keep):
+    run("dedup", "points", "--eps", "0.1", "--keep", str(keep), "-o", "rest.csv", *ON)
+    wanted = points.simjoin.drop_near_duplicates(0.1, on=["x", "y"], keep=keep)
+    pd.testing.assert_frame_equal(pd.read_csv("rest.csv"), wanted.reset_index(drop=True))
+    assert 0 < len(wanted) < ROWS
+
+
 def test_sets(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = pd.DataFrame({"text": ["a b c d", "b c d a", "a b c e", "x y"]})

@@ -2,6 +2,7 @@
 
 import dataclasses
 import typing
+from collections.abc import Hashable
 from decimal import Decimal
 from fractions import Fraction
 
@@ -37,6 +38,8 @@ def words_of(field, hint):
         return field.metadata["choices"][-1], field.metadata["choices"][-1]
     if hint == Columns:
         return 'x,"a,b"', ["x", "a,b"]
+    if hint == Hashable:
+        return "False", False
     if hint is bool:
         return (), True
     numbers = {int, int | None} & {hint}
@@ -82,6 +85,10 @@ def test_columns_may_be_named_one_by_one():
     command = cli.commands["count-pairs"]
     ctx = command.make_context("x", ["t.csv", "--eps", "radius", "--on", "x", "--on", "y"])
     assert given(ctx, VERBS["count_pairs"].request) == {"eps": "radius", "on": ["x", "y"]}
+    ctx = command.make_context("x", ["t.csv", "--eps", "1,2.5"])
+    assert given(ctx, VERBS["count_pairs"].request) == {"eps": [1.0, 2.5]}
+    ctx = command.make_context("x", ["t.csv", "--eps", "a,1"])
+    assert given(ctx, VERBS["count_pairs"].request) == {"eps": "a,1"}  # the name of a column
     ctx = command.make_context("x", ["t.csv", "--eps", "1", "--on", "embedding"])
     assert given(ctx, VERBS["count_pairs"].request)["on"] == "embedding"
 
