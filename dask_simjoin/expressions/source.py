@@ -22,6 +22,7 @@ from dask_simjoin.expressions.dask_private import (
     Expr,
     Filter,
     FromGraph,
+    Fused,
     GraphNode,
     List,
     Projection,
@@ -75,7 +76,17 @@ def optimise_in_place(expr: Expr) -> Expr:
 
     Dask's tuning, which may merge them, is left out.
     """
-    return expr.simplify().lower_completely().simplify().fuse()
+    return _labelled(expr.simplify().lower_completely().simplify().fuse(), {})
+
+
+def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
+    """Call what ends in a step of a join as that step is called, however much is fused into it."""
+    if expr._name not in known:
+        operands = [_labelled(one, known) if isinstance(one, Expr) else one for one in expr.operands]
+        named = isinstance(expr, Fused) and isinstance(expr.exprs[0], MapPartition)
+        changed = named or any(new is not old for new, old in zip(operands, expr.operands, strict=True))
+        known[expr._name] = (LabelledFused if named else type(expr))(*operands) if changed else expr
+    return known[expr._name]
 
 
 def optimise_beside(frame: Expr) -> Expr:
@@ -209,6 +220,14 @@ class MapPartition(Blockwise):
         if self.operand("shared") is not None:
             own += (self.operand("shared").ref,)
         return Task(name, on_worker, self.operand("function"), frame, *own, *self.operand("arguments"))
+
+
+class LabelledFused(Fused):
+    """Hold the steps before a step of a join, and that one, whose label they have."""
+
+    @functools.cached_property
+    def _name(self) -> str:
+        return f"{self.exprs[0].operand('label')}-{self.deterministic_token}"
 
 
 def is_held(frame: Expr) -> TypeGuard[FromGraph]:
