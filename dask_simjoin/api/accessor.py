@@ -10,6 +10,7 @@ from dask.dataframe.extensions import register_dataframe_accessor
 
 from dask_simjoin.api.import_hook import when_imported
 from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.expressions import lazy_repr
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.calls import as_method
 from dask_simjoin.options.messages import VERBS as SYNONYMS
@@ -57,7 +58,8 @@ for _verb in VERBS.values():
 
 
 def register() -> None:
-    """Make ``.simjoin`` an attribute of Dask, pandas and cuDF DataFrames."""
+    """Make ``.simjoin`` an attribute of Dask, pandas and cuDF DataFrames; Dask then shows joins unplanned."""
+    lazy_repr.guard()
     register_dataframe_accessor("simjoin")(SimJoinAccessor)
     pd.api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
     when_imported("cudf", _register_with_cudf)

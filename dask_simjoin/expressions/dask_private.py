@@ -6,6 +6,7 @@ from typing import Any
 
 from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
 from dask.dataframe.dask_expr import _expr, _merge, _shuffle, new_collection
+from dask.dataframe.dask_expr._collection import FrameBase
 from dask.dataframe.dask_expr._cumulative import CumulativeAggregations
 from dask.dataframe.dask_expr._expr import (
     Blockwise,
@@ -50,6 +51,7 @@ __all__ = [
     "Expr",
     "Filter",
     "FilterAlign",
+    "FrameBase",
     "FromGraph",
     "FromPandas",
     "Fused",

@@ -8,7 +8,7 @@ from typing import ClassVar
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import BothChunks, indexed_chunks
 from dask_simjoin.expressions.dask_private import Expr
-from dask_simjoin.expressions.planner import plan_for
+from dask_simjoin.expressions.planner import plan_for, plan_key
 from dask_simjoin.expressions.source import FrozenSource
 from dask_simjoin.expressions.work import DISTANCES, Work
 from dask_simjoin.options.spec import JoinSpec
@@ -26,6 +26,7 @@ class LazyJoin(LabelledExpr):
     _parameters = ["source", "spec", "meta"]
     _goal = COUNTS
     _work: ClassVar[Work] = DISTANCES
+    _plan_tells_partitions: ClassVar[bool] = False
 
     def __str__(self) -> str:
         spec = self.operand("spec")
@@ -42,6 +43,12 @@ class LazyJoin(LabelledExpr):
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
         return plan_for(self._source, self.operand("spec"), self.goal, self._other)
+
+    @property
+    def would_plan(self) -> bool:
+        """Whether it would be planned if it were asked for its partitions now."""
+        key = plan_key(self.operand("spec"), self.goal, self._other)
+        return self._plan_tells_partitions and key not in self._source.plans
 
     @property
     def report(self) -> BlockReport:

@@ -25,6 +25,8 @@ class NearestJoin(LazyJoin):
     _label = "simjoin_nearest_join"
     _parameters = ["source", "other", "spec", "k", "bound", "meta"]
 
+    _plan_tells_partitions = True
+
     @property
     def report(self) -> NearestReport:
         """What the plan says to people."""

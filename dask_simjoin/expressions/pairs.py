@@ -24,6 +24,7 @@ class SelfJoin(LazyJoin):
     _label = "simjoin_self_join"
 
     _goal = PAIRS
+    _plan_tells_partitions = True
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(self.plan.outputs, 1) + 1)

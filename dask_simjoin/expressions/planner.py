@@ -44,9 +44,14 @@ def plan_for(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSour
     and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
     divisions it keeps: so that is not planned anew either, and refused if its source changed.
     """
-    key = (spec, goal, None if other is None else other.inner._name)
+    key = plan_key(spec, goal, other)
     made: Plan = planned_once(source, key, lambda: _compute_plan(source, spec, goal, other))
     return made
+
+
+def plan_key(spec: Hashable, goal: Goal, other: FrozenSource | None) -> Hashable:
+    """Name what tells plans of a source apart."""
+    return spec, goal, None if other is None else other.inner._name
 
 
 def planned_once(source: FrozenSource, key: Hashable, compute: Callable[[], Any]) -> Any:
