@@ -13,6 +13,7 @@ from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicat
 from dask_simjoin.api.neighbor_graph import neighbor_graph
 from dask_simjoin.api.plan import plan
 from dask_simjoin.api.profile import profile
+from dask_simjoin.api.report import report
 from dask_simjoin.api.row_id import with_row_id
 from dask_simjoin.api.self_join import self_join
 from dask_simjoin.cluster.hierarchy_verbs import hdbscan, spanning_tree
@@ -44,6 +45,7 @@ __all__ = [
     "optics",
     "plan",
     "profile",
+    "report",
     "self_join",
     "set_join",
     "set_neighbor_counts",

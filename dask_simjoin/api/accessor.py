@@ -9,12 +9,14 @@ import pandas as pd
 from dask.dataframe.extensions import register_dataframe_accessor
 
 from dask_simjoin.api.import_hook import when_imported
+from dask_simjoin.api.report import report
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.expressions import lazy_repr
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.calls import as_method
 from dask_simjoin.options.messages import VERBS as SYNONYMS
 from dask_simjoin.options.messages import elsewhere
+from dask_simjoin.planning.report_run import RunReport
 
 
 class SimJoinAccessor:
@@ -44,6 +46,10 @@ class SimJoinAccessor:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
+
+    def report(self) -> RunReport:
+        """What the join behind this frame, a lazy result, did: see `dask_simjoin.report`."""
+        return report(self._frame)
 
     def __getattr__(self, name: str) -> NoReturn:
         verbs = sorted(VERBS)

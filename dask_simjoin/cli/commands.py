@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+from distributed import Client
 
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.options import TABLE, given, options_for
@@ -23,6 +24,7 @@ from dask_simjoin.cli.sources import read
 from dask_simjoin.cli.talk import log_lines
 from dask_simjoin.expressions.examples import NEIGHBORS
 from dask_simjoin.expressions.lazy_join import LazyJoin
+from dask_simjoin.expressions.records import RUNS
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.columns import ROW_ID
 from dask_simjoin.options.requests import ANTI, SEMI
@@ -127,6 +129,10 @@ class Run:
             asked[TABLE] = tables[1]
         return tables[0], VERBS[self.verb].function(tables[0], **asked)
 
+    def computing(self) -> contextlib.AbstractContextManager[Client | None]:
+        """What computes, as long as it lasts."""
+        return computing(*(self.params[name] for name in ("scheduler", "workers", "memory_limit", "backend")))
+
     def say(self, text: object) -> None:
         """Tell people something."""
         if not self.quiet:
@@ -134,44 +140,53 @@ class Run:
 
 
 def _run(run: Run) -> None:
+    with log_lines(run.params["verbose"]):
+        if run.gives is PLAN:
+            _show_plan(run)
+        else:
+            _compute(run)
+
+
+def _show_plan(run: Run) -> None:
+    with run.computing() as client, stage("planning", client, run.quiet):
+        _, plan = run.result()
+    _print(run.params["json"], {"command": run.name, "plan": plan.to_dict()}, plan)
+
+
+def _compute(run: Run) -> None:
     params, begin = run.params, time.perf_counter()
-    target = sink(params["output"], params["format"], params["overwrite"]) if run.gives.table else None
+    table = run.gives.table
+    target = sink(params["output"], params["format"], params["overwrite"]) if table else None
     told: dict[str, Any] = {"command": run.name}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(log_lines(params["verbose"]))
         begun = stack.enter_context(target.made()) if target else ""
-        with computing(
-            *(params[name] for name in ("scheduler", "workers", "memory_limit", "backend"))
-        ) as client:
+        with run.computing() as client:
             with stage("planning", client, run.quiet):
                 frame, result = run.result()
-                if run.gives is not PLAN:
-                    join = next(result.expr.find_operations(LazyJoin), None)
-                    plan = None if join is None else join.report
-                else:
-                    plan = result
-            if plan is not None:
-                told["plan"] = plan.to_dict()
-            if run.gives is PLAN:
-                _print(params["json"], told, plan)
-                return
-            if plan is not None:
-                run.say(plan)
-                agree(plan, params["yes"], run.gives is PAIRS)
-            with stage("joining", client, run.quiet):
-                if target is None:
+                join = next(result.expr.find_operations(LazyJoin))
+                plan = join.report
+            run.say(plan)
+            agree(plan, params["yes"], run.gives is PAIRS)
+            with stage("joining", client, run.quiet, lambda: _rows(join)):
+                if target is None or table is None:
                     told["number"] = _plain(result.compute())
                 else:
-                    assert run.gives.table is not None
-                    target.write(run.gives.table(frame, result), begun)
+                    target.write(table(frame, result), begun)
+            did = RUNS.find(join.named.name)
         if target is not None:
-            with stage("naming", None, True):
-                target.finish(begun)
+            target.finish(begun)
             told["output"] = target.path
+    told |= {"plan": plan.to_dict(), "report": did.to_dict() if did else None}
     told["seconds"] = round(time.perf_counter() - begin, 3)
     _print(params["json"], told, told.get("number"))
     if target is not None:
         run.say(f"Wrote {target.path} in {told['seconds']:.1f} s.")
+
+
+def _rows(join: LazyJoin) -> int | None:
+    """Rows that a join has found so far, if it tells of rows."""
+    told = RUNS.find(join.named.name)
+    return None if told is None else told.rows
 
 
 def _plain(number: Any) -> int | dict[str, int]:

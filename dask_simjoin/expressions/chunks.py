@@ -11,6 +11,7 @@ from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Alias, Expr, Shuffle, Task, TaskRef
+from dask_simjoin.expressions.records import NO_RUN, RunName
 from dask_simjoin.expressions.source import (
     FrozenSource,
     MapPartition,
@@ -65,8 +66,8 @@ class Chunks(LabelledExpr):
     """
 
     _label = "simjoin_index"
-    _parameters = ["frozen", "pieces", "layout", "threads", "copies"]
-    _defaults = {"pieces": None, "layout": None, "threads": 1, "copies": 1}
+    _parameters = ["frozen", "pieces", "layout", "threads", "copies", "run"]
+    _defaults = {"pieces": None, "layout": None, "threads": 1, "copies": 1, "run": NO_RUN}
 
     def _divisions(self) -> Any:
         pieces = self.operand("pieces")
@@ -97,8 +98,8 @@ class ReadChunks(LabelledExpr):
     """
 
     _label = "simjoin_index"
-    _parameters = ["frozen", "each", "pieces", "spec", "layout", "threads", "copies"]
-    _defaults = {"copies": 1}
+    _parameters = ["frozen", "each", "pieces", "spec", "layout", "threads", "copies", "run"]
+    _defaults = {"copies": 1, "run": NO_RUN}
 
     def _divisions(self) -> Any:
         return (None,) * (1 + len(self.operand("pieces")))
@@ -119,7 +120,8 @@ class Unpacked(LabelledExpr):
     """Index chunks whose rows partitions have packed, in memory that all tasks share: nothing is shuffled."""
 
     _label = "simjoin_index"
-    _parameters = ["frozen", "number", "example", "spec", "layout"]
+    _parameters = ["frozen", "number", "example", "spec", "layout", "run"]
+    _defaults = {"run": NO_RUN}
 
     def _divisions(self) -> Any:
         return (None,) * (1 + self.operand("number"))
@@ -150,25 +152,27 @@ class BothChunks(LabelledExpr):
 
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
                    layout: Layout | SearchLayout, with_ids: bool, threads: int,
-                   copies: int) -> Chunks | ReadChunks | Unpacked:  # fmt: skip
+                   copies: int, run: RunName) -> Chunks | ReadChunks | Unpacked:  # fmt: skip
     """Make the chunks of a table.
 
     `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed;
-    `threads`: that index a chunk together; `copies`: workers for which each is made.
+    `threads`: that index a chunk together; `copies`: workers for which each is made;
+    `run`: what tasks are recorded for.
     """
     each = list(enumerate(sources))
     if is_shuffled(chunks):
         if chunks.method == "tasks" and not spec.settings.cluster and len(each) * len(chunks) <= MAX_PARCELS:
             packed = _packed(source, spec, chunks, each, with_ids)
-            return Unpacked(packed, len(chunks), source.inner._meta.iloc[:0], spec, layout)
-        return Chunks(FrozenSource(_shuffled(source, spec, layout, chunks, each, with_ids)))
+            return Unpacked(packed, len(chunks), source.inner._meta.iloc[:0], spec, layout, run)
+        return Chunks(FrozenSource(_shuffled(source, spec, layout, chunks, each, with_ids)), run=run)
     if chunks.are_partitions(sources):
-        return Chunks(FrozenSource(map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)))
+        made = map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)
+        return Chunks(FrozenSource(made), run=run)
     frame = source.inner.simplify()  # of all its columns, it is itself
     if spec.settings.cluster and is_held(frame) and _once(chunks.pieces):
-        return ReadChunks(FrozenSource(frame), each, chunks.pieces, spec, layout, threads, copies)
+        return ReadChunks(FrozenSource(frame), each, chunks.pieces, spec, layout, threads, copies, run)
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
-    return Chunks(FrozenSource(read), chunks.pieces, layout, threads, copies)
+    return Chunks(FrozenSource(read), chunks.pieces, layout, threads, copies, run)
 
 
 def _once(pieces: Pieces) -> bool:

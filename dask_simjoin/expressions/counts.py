@@ -39,6 +39,7 @@ class CountBlocks(PartitionsFiltered, LabelledExpr):
     """Count the block pairs of entity chunks, and add up the counts for each chunk in a tree."""
 
     _label = "simjoin_counts"
+    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "pieces", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
 
@@ -97,6 +98,7 @@ class CountTotal(LabelledExpr):
     """Add up the numbers of the block pairs' pairs."""
 
     _label = "simjoin_count"
+    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "meta", "work"]
 
     def _divisions(self) -> tuple[None, None]:

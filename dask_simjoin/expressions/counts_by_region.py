@@ -55,6 +55,7 @@ class CountUpdates(LabelledExpr):
     """Make one partition for each piece of the work: positions of rows and their numbers of neighbours."""
 
     _label = "simjoin_count_block"
+    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "offsets", "meta"]
 
     def _divisions(self) -> tuple[None, ...]:

@@ -30,10 +30,8 @@ class KDistances(FoundByChunk):
     _label = "simjoin_k_distances"
     _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
 
-    @property
-    def report(self) -> NearestReport:
-        """What the plan says to people."""
-        return NearestReport(self.plan, self.operand("spec"), self.operand("k"))
+    def _report(self, plan: Plan) -> NearestReport:
+        return NearestReport(plan, self.operand("spec"), self.operand("k"))
 
     @property
     def goal(self) -> Goal:
@@ -52,6 +50,7 @@ class ChunkDistances(LabelledExpr):
     """
 
     _label = "simjoin_k_distance"
+    _makes_result = True
     _parameters = ["chunks", "plan", "k", "metric"]
 
     def _divisions(self) -> tuple[None, ...]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+from dask.tokenize import tokenize
+
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import BothChunks, indexed_chunks
 from dask_simjoin.expressions.dask_private import Expr
 from dask_simjoin.expressions.planner import plan_for, plan_key
+from dask_simjoin.expressions.records import RUNS, Named, RunName
 from dask_simjoin.expressions.source import FrozenSource
 from dask_simjoin.expressions.work import DISTANCES, Work
 from dask_simjoin.options.spec import JoinSpec
@@ -30,9 +33,14 @@ class LazyJoin(LabelledExpr):
 
     def __str__(self) -> str:
         spec = self.operand("spec")
+        on = f"on={list(spec.on)}{spec.unnamed}"
+        return f"{type(self).__name__}({self.operand('source')}, {self._asked}, {on})"
+
+    @property
+    def _asked(self) -> str:
+        """What is sought, in few words."""
         asked = next((name for name in ("max_eps", "k") if name in self._parameters), None)
-        what = f"{asked}={self.operand(asked)!r}" if asked else spec.asked
-        return f"{type(self).__name__}({self.operand('source')}, {what}, on={list(spec.on)}{spec.unnamed})"
+        return f"{asked}={self.operand(asked)!r}" if asked else str(self.operand("spec").asked)
 
     @property
     def _source(self) -> FrozenSource:
@@ -42,7 +50,7 @@ class LazyJoin(LabelledExpr):
     @property
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
-        return plan_for(self._source, self.operand("spec"), self.goal, self._other)
+        return plan_for(self._source, self.operand("spec"), self.goal, self._other, self.named)
 
     @property
     def would_plan(self) -> bool:
@@ -53,7 +61,17 @@ class LazyJoin(LabelledExpr):
     @property
     def report(self) -> BlockReport:
         """What the plan says to people; planned at the first call."""
-        return PlanReport(self.plan, self.operand("spec"))
+        return self._report(self.plan)
+
+    def _report(self, plan: Plan) -> BlockReport:
+        return PlanReport(plan, self.operand("spec"))
+
+    @property
+    def named(self) -> Named:
+        """What its tasks are recorded for: it is the same for whatever asks for the same of the same."""
+        asked = (self.operand(name) for name in self._parameters if name in ("source", "other", "spec"))
+        title = f"{self._label.removeprefix('simjoin_')}, {self._asked}"
+        return Named(tokenize(self._label, self.goal, *asked), title, self._report)
 
     @property
     def goal(self) -> Goal:
@@ -71,6 +89,7 @@ class LazyJoin(LabelledExpr):
 
     def _chunks(self) -> Expr:
         plan, spec = self.plan, self.operand("spec")
+        RUNS.begin(plan.run)
         tables = (
             [(self._source, spec)]
             if self._other is None
@@ -87,5 +106,6 @@ class LazyJoin(LabelledExpr):
             check_shuffle(chunks.method, self.operand("spec").settings.cluster)
         spec, plan = replace(spec, dims=self.plan.dims), self.plan
         return indexed_chunks(
-            source, spec, sources, chunks, plan.layout, self.goal.with_ids, plan.threads, plan.copies
-        )
+            source, spec, sources, chunks, plan.layout, self.goal.with_ids, plan.threads, plan.copies,
+            RunName(plan.run),
+        )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Let Dask show lazy joins that are not planned yet without planning them, which may read all of the source."""
+"""Let Dask show lazy joins without planning them, which may read all of the source."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ UNPLANNED = pd.Index(["", ""], name="npartitions=not planned yet")
 
 
 def guard(collections: type = FrameBase) -> bool:
-    """Have collections of Dask show no divisions that only planning could tell; False: they have no such property.
+    """Have collections of Dask show no divisions that only planning could tell.
 
-    A second call changes nothing.
+    False: they have no such property, and show them by planning. A second call changes nothing.
     """
     told = vars(collections).get(SHOWN)
     if not isinstance(told, property) or told.fget is None:

@@ -12,6 +12,7 @@ from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.planning.goal import Goal, nearest_goal
+from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.report_nearest import NearestReport
 from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
 
@@ -27,10 +28,8 @@ class NearestJoin(LazyJoin):
 
     _plan_tells_partitions = True
 
-    @property
-    def report(self) -> NearestReport:
-        """What the plan says to people."""
-        return NearestReport(self.plan, self.operand("spec"), self.operand("k"), self.operand("bound"))
+    def _report(self, plan: Plan) -> NearestReport:
+        return NearestReport(plan, self.operand("spec"), self.operand("k"), self.operand("bound"))
 
     @property
     def goal(self) -> Goal:
@@ -53,6 +52,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
     """
 
     _label = "simjoin_nearest_rows"
+    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "k", "bound", "meta", "_partitions"]
     _defaults = {"_partitions": None}
 

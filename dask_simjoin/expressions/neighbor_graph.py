@@ -97,6 +97,7 @@ class GraphRows(LabelledExpr):
     """
 
     _label = "simjoin_neighbor_graph_rows"
+    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "mode", "meta", "fitting"]
 
     def _divisions(self) -> tuple[None, None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from dask_simjoin.expressions.aligned import add_counts
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Alias, BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
+from dask_simjoin.expressions.records import Recorded
 from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.work import Work, chunk_ref
 from dask_simjoin.planning.goal import PAIRS
@@ -143,12 +145,17 @@ class JoinBlocks(LabelledExpr, PartitionsFiltered, BlockwiseIO):
     def _filtered_task(self, name: Any, index: int) -> Task:
         plan: Plan = self.operand("plan")
         counts = self.operand("counts")
+        of = max(plan.outputs + (0 if counts is None else counts.npartitions), 1)
+
+        def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
+            return Recorded(function, plan.run, "pairs", index, of) if plan.run else function
+
         if index >= plan.outputs and counts is not None:
             c = index - plan.outputs
-            chunk = chunk_ref(self.chunks, c)
-            return Task(name, unmatched, chunk, TaskRef((counts._name, c)), self.operand("spec"), self._meta)
+            found = chunk_ref(self.chunks, c), TaskRef((counts._name, c))
+            return Task(name, recorded(unmatched), *found, self.operand("spec"), self._meta)
         if not plan.outputs:
-            return Task(name, itself, self._meta)
+            return Task(name, recorded(itself), self._meta)
         like = () if counts is None else (self._meta,)
         block, number, parts = plan.output(index)
         i, j = plan.blocks[block].tolist()
@@ -156,4 +163,4 @@ class JoinBlocks(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
         work: Work = self.operand("work")
         meeting = work.meet(self.chunks, i, j, self.operand("spec"), plan.layout, output=(number, parts))
-        return Task(name, work.join, meeting, self.columns, *slice_, *like)
+        return Task(name, recorded(work.join), meeting, self.columns, *slice_, *like)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.expressions.dask_private import Task, TaskRef
 from dask_simjoin.expressions.known import KNOWN, Known, asked_of
+from dask_simjoin.expressions.records import RUNS, Named
 from dask_simjoin.expressions.source import FrozenSource, gather, map_frozen, pick
 from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.options.spec import JoinSpec, RowSpec
@@ -37,15 +40,23 @@ KEY_BYTES = 16
 """Of each id while its key is sorted."""
 
 
-def plan_for(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSource | None = None) -> Plan:
+def plan_for(
+    source: FrozenSource,
+    spec: JoinSpec,
+    goal: Goal,
+    other: FrozenSource | None = None,
+    run: Named | None = None,
+) -> Plan:
     """Plan a join of a source with itself, or with `other`, the right table.
 
     The plan is kept with the source that the join was built on, so a join that is asked for its partitions
     and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
     divisions it keeps: so that is not planned anew either, and refused if its source changed.
+
+    `run`: what tasks are recorded for.
     """
     key = plan_key(spec, goal, other)
-    made: Plan = planned_once(source, key, lambda: _compute_plan(source, spec, goal, other))
+    made: Plan = planned_once(source, key, lambda: _compute_plan(source, spec, goal, other), run)
     return made
 
 
@@ -54,12 +65,17 @@ def plan_key(spec: Hashable, goal: Goal, other: FrozenSource | None) -> Hashable
     return spec, goal, None if other is None else other.inner._name
 
 
-def planned_once(source: FrozenSource, key: Hashable, compute: Callable[[], Any]) -> Any:
+def planned_once(source: FrozenSource, key: Hashable, compute: Callable[[], Any], run: Named | None) -> Any:
     """Return the plan that is kept with a source under a key; `compute`: make it."""
     with source.lock:
         if key not in source.plans:
+            begin = time.perf_counter()
             try:
-                source.plans[key] = compute()
+                plan = compute()
+                if run is not None:
+                    plan = replace(plan, run=run.name)
+                    RUNS.planned(run, run.report(plan), time.perf_counter() - begin)
+                source.plans[key] = plan
             except AttributeError as error:
                 # Dask asks expressions for attributes: it would take this for a missing one
                 raise PlanningError(

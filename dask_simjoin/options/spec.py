@@ -55,6 +55,11 @@ class RowSpec:
         raise NotImplementedError
 
     @property
+    def unnamed(self) -> str:
+        """What is said of columns that nobody named."""
+        return ""
+
+    @property
     def score(self) -> str | None:
         """The column that says how near or how alike the rows of a pair are; None: the result has none."""
         raise NotImplementedError

@@ -33,6 +33,11 @@ class BlockReport:
         """Names and texts of everything that the report tells."""
         raise NotImplementedError
 
+    @property
+    def title(self) -> str:
+        """What it is about, in a few words."""
+        return self._title()
+
     def to_dict(self) -> dict[str, int | float | str]:
         """Numbers and words of the report by name, as a script takes them and JSON has them.
 

@@ -79,6 +79,8 @@ class Plan(BlockPairs):
         Workers for each of which every chunk is made: see `Costs.copies`.
     recall : Recall
         The share of the true pairs that is expected to be found.
+    run : str
+        What tasks are recorded for; "": they are not.
     """
 
     layout: AnyLayout
@@ -102,6 +104,7 @@ class Plan(BlockPairs):
     threads: int = field(default=1, kw_only=True)
     copies: int = field(default=1, kw_only=True)
     recall: Recall = field(default=ALL, kw_only=True)
+    run: str = field(default="", kw_only=True)
 
     @property
     def rows(self) -> int:

@@ -55,6 +55,7 @@ class ChunkLabels(LabelledExpr):
     """
 
     _label = "simjoin_labels"
+    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "min_samples"]
 
     def _divisions(self) -> tuple[None, ...]:

@@ -72,6 +72,7 @@ class NearDuplicated(FoundByChunk):
 class _Marks(LabelledExpr):
     """Mark the rows of each chunk that do not stay: 1, others 0."""
 
+    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "keep"]
 
     def _divisions(self) -> tuple[None, ...]:
@@ -153,6 +154,7 @@ class MarksOfAllNear(LabelledExpr):
     """Mark the rows of each chunk that are near any other: 1, others 0."""
 
     _label = "simjoin_duplicates_all"
+    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "keep"]
 
     def _divisions(self) -> tuple[None, ...]:

@@ -32,6 +32,7 @@ class ForestRows(LabelledExpr):
     """
 
     _label = "simjoin_optics_order"
+    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "neighbors"]
 
     def _divisions(self) -> tuple[None, ...]:

@@ -84,6 +84,7 @@ class OrderedRows(LabelledExpr):
     """
 
     _label = "simjoin_optics_order"
+    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "min_samples", "max_eps", "scratch", "most", "buffer"]
 
     def _divisions(self) -> tuple[None, ...]:

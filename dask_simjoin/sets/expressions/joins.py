@@ -10,6 +10,7 @@ from dask_simjoin.expressions.aligned import add_counts
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
+from dask_simjoin.expressions.records import RUNS
 from dask_simjoin.expressions.source import FrozenSource, pick, picked
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.expressions.work import Work, chunk_ref
@@ -35,12 +36,10 @@ class LazySets(LazyJoin):
     @property
     def plan(self) -> SetPlan:  # type: ignore[override]
         """The plan; made at the first call, which computes one pass over the column."""
-        return set_plan_for(self._source, self.operand("spec"), self.goal, self._other)
+        return set_plan_for(self._source, self.operand("spec"), self.goal, self._other, self.named)
 
-    @property
-    def report(self) -> SetPlanReport:
-        """What the plan says to people."""
-        return SetPlanReport(self.plan, self.operand("spec"))
+    def _report(self, plan: SetPlan) -> SetPlanReport:  # type: ignore[override]
+        return SetPlanReport(plan, self.operand("spec"))
 
     def _read(self) -> tuple[FrozenSource, ...]:
         spec, other = self.operand("spec"), self._other
@@ -51,6 +50,7 @@ class LazySets(LazyJoin):
         return self._made(self._read())
 
     def _made(self, read: tuple[FrozenSource, ...]) -> SetChunks:
+        RUNS.begin(self.plan.run)
         sources = [self._source] if self._other is None else [self._source, self._other]
         examples = tuple(source.inner._meta.iloc[:0] for source in sources)
         return SetChunks(read, examples, self.operand("spec"), self.plan)
@@ -102,6 +102,7 @@ class CountRows(PartitionsFiltered, LabelledExpr):
     """Count what the rows of each block match, and bring the counts back to the partitions of the source."""
 
     _label = "simjoin_set_counts"
+    _makes_result = True
     _parameters = ["chunks", "read", "plan", "spec", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dask_simjoin.errors import TABLES, in_table
 from dask_simjoin.expressions.known import KNOWN, Known
 from dask_simjoin.expressions.planner import check_ids, plan_key, planned_once
+from dask_simjoin.expressions.records import Named
 from dask_simjoin.expressions.source import FrozenSource, gather, map_frozen
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.resources import resources
@@ -15,11 +16,15 @@ from dask_simjoin.sets.spec import SetSpec
 
 
 def set_plan_for(
-    source: FrozenSource, spec: SetSpec, goal: Goal, other: FrozenSource | None = None
+    source: FrozenSource,
+    spec: SetSpec,
+    goal: Goal,
+    other: FrozenSource | None = None,
+    run: Named | None = None,
 ) -> SetPlan:
     """Plan a join of a source's sets with themselves, or with those of `other`; see `plan_for`."""
     key = plan_key(spec, goal, other)
-    made: SetPlan = planned_once(source, key, lambda: _compute_plan(source, spec, goal, other))
+    made: SetPlan = planned_once(source, key, lambda: _compute_plan(source, spec, goal, other), run)
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,6 +53,8 @@ class SetPlan(BlockPairs):
     special : bool
         Whether rows of no token may match.
     budget : Budget
+    run : str
+        What tasks are recorded for; "": they are not.
     """
 
     method: str | SetMethod
@@ -67,6 +69,7 @@ class SetPlan(BlockPairs):
     missing: int
     special: bool
     budget: Budget
+    run: str = field(default="", kw_only=True)
 
     even: ClassVar[bool] = False
 

@@ -1,0 +1,180 @@
+"""What a join did, as its tasks recorded it: text, a table, numbers for scripts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+from dask.utils import format_bytes
+
+from dask_simjoin.options.messages import counted
+from dask_simjoin.planning.block_report import BlockReport
+
+
+class StepRecord(NamedTuple):
+    """What one task did.
+
+    Attributes
+    ----------
+    step, place
+        What it is called, and which of those tasks it is.
+    of : int
+        Of how many tasks that make the result it is one; 0: it makes none of it.
+    begin, end : float
+        Seconds since the epoch.
+    rows : int or None
+        Of what it found, if it tells of rows.
+    bytes : int
+        Of the same.
+    thread : object
+        What ran it.
+    """
+
+    step: str
+    place: Any
+    of: int
+    begin: float
+    end: float
+    rows: int | None
+    bytes: int
+    thread: Any
+
+
+class RunReport:
+    """What a lazy join has done so far: print it, or take its numbers.
+
+    Attributes
+    ----------
+    title : str
+        What was asked for.
+    plan : PlanReport, NearestReport or SetPlanReport
+        What was expected.
+    planning : float
+        Seconds that planning took.
+    """
+
+    def __init__(self, title: str, plan: BlockReport, planning: float) -> None:
+        self.title, self.plan, self.planning = title, plan, planning
+        self._steps: dict[tuple[str, Any], StepRecord] = {}
+        self._anew = False
+
+    def begin(self) -> None:
+        """Take in that tasks are made anew: the next one that is told of is the first."""
+        self._anew = True
+
+    def add(self, told: StepRecord) -> None:
+        """Take in what a task did."""
+        if self._anew or self.done:
+            self._steps, self._anew = {}, False
+        self._steps[told.step, told.place] = told
+
+    @property
+    def _results(self) -> list[StepRecord]:
+        return [told for told in list(self._steps.values()) if told.of]
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of the result that were made; of a number 1."""
+        return len(self._results)
+
+    @property
+    def done(self) -> bool:
+        """Whether all of the result was made."""
+        results = self._results
+        return bool(results) and len(results) >= results[0].of
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of the result that were made so far; of a number of pairs that number."""
+        results = self._results
+        counted = [told.rows for told in results or list(self._steps.values()) if told.rows is not None]
+        return sum(counted) if counted else None
+
+    @property
+    def bytes(self) -> int:
+        """Memory of those rows."""
+        return sum(told.bytes for told in self._results)
+
+    @property
+    def seconds(self) -> float:
+        """From the first task to the last."""
+        steps = list(self._steps.values())
+        return max((told.end for told in steps), default=0.0) - min(
+            (told.begin for told in steps), default=0.0
+        )
+
+    @property
+    def threads(self) -> int:
+        """Threads that ran tasks."""
+        return len({told.thread for told in list(self._steps.values())})
+
+    @property
+    def candidates(self) -> float | None:
+        """Pairs of points that chunks which meet have, of which indexes leave out most; None: not known."""
+        blocks = self.plan.to_frame()
+        return float(blocks["candidates"].sum()) if "candidates" in blocks else None
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each step.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``tasks`` of a millisecond and more, ``seconds`` of all of them, ``longest`` of one of them,
+            ``rows`` and ``bytes`` of what they gave.
+        """
+        steps = pd.DataFrame(list(self._steps.values()), columns=StepRecord._fields)
+        took = (steps["end"] - steps["begin"]).astype("float64")
+        each = steps.assign(seconds=took, rows=steps["rows"].fillna(0)).groupby("step", sort=False)
+        found = each.agg(tasks=("step", "size"), seconds=("seconds", "sum"), longest=("seconds", "max"),
+                         rows=("rows", "sum"), bytes=("bytes", "sum"))  # fmt: skip
+        return found.astype({"rows": "int64", "bytes": "int64"})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its numbers by name, as JSON has them; of each step its tasks and seconds."""
+        names = "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates"
+        steps = self.to_frame()[["tasks", "seconds", "longest"]].to_dict("index")
+        return {name: getattr(self, name) for name in names} | {"steps": steps}
+
+    def planned_line(self) -> str:
+        """One line of what is planned."""
+        told = self.plan.to_dict()
+        parts = [
+            f"{told['rows']:,} rows", f"{told['block_pairs']:,} block pairs",
+            f"about {told['pairs']:,.0f} pairs, {format_bytes(int(told['result_bytes']))}",
+        ]  # fmt: skip
+        if "seconds" in told:
+            parts.append(f"about {told['seconds']:.2g} s")
+        return f"planned {self.title}: {', '.join(parts)}; in {self.planning:.2f} s"
+
+    def done_line(self) -> str:
+        """One line of what was done."""
+        return f"done {self.title}: {self._found()}in {self.seconds:.2f} s"
+
+    def _found(self) -> str:
+        """Rows and bytes, with what follows them in a list, if they are known."""
+        if self.rows is None:
+            return ""
+        return f"{self.rows:,} rows, " + (f"{format_bytes(self.bytes)}, " if self.bytes else "")
+
+    def __repr__(self) -> str:
+        if not self._steps:
+            return f"{self.planned_line()}; nothing has run here since"
+        did = self._results
+        of = f" of {did[0].of:,}" if did else ""
+        candidates = self.candidates
+        facts = [
+            ("state", "done" if self.done else "not done, or a part of the result was asked for"),
+            *([("found", self._found().removesuffix(", "))] if self.rows is not None else []),
+            ("partitions", f"{self.partitions:,}{of}"),
+            *([] if candidates is None else [("candidates", f"at most {candidates:,.0f}")]),
+            ("planning", f"{self.planning:.2f} s"),
+            ("joining", f"{self.seconds:.2f} s, by {counted(self.threads, 'thread')}"),
+        ]
+        steps = [
+            (step, f"{counted(row.tasks, 'task')}, {row.seconds:.2f} s, the longest {row.longest:.2f} s")
+            for step, row in zip(self.to_frame().index, self.to_frame().itertuples(), strict=True)
+        ]
+        width = max(len(name) for name, _ in [*facts, *steps])
+        title = f"Report of {self.title}"
+        return "\n".join([title, *(f"  {name:<{width}}  {text}" for name, text in [*facts, *steps])])
