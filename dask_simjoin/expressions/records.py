@@ -21,7 +21,7 @@ from distributed import Client, get_worker
 from dask_simjoin.expressions.worker_memory import is_worker
 from dask_simjoin.options.settings import current_client
 from dask_simjoin.planning.block_report import BlockReport
-from dask_simjoin.planning.report_run import RunReport, StepRecord
+from dask_simjoin.planning.report_run import MAKE_ROWS, RunReport, StepRecord
 
 LOG = logging.getLogger("dask_simjoin")
 
@@ -99,9 +99,10 @@ class Recorded:
         begin = time.time()
         found = self.function(*args, **options)
         end = time.time()
-        rows, size = _amount(found)
         place = begin if self.place is None else self.place
-        told = StepRecord(self.step, place, self.of, begin, end, rows, size, threading.get_ident())
+        told = StepRecord(
+            self.step, place, self.of, begin, end, _rows(found, self.step), threading.get_ident()
+        )
         if not self.of and end - begin < BRIEF:
             return found
         if not self.of and end - begin < BRIEF:
@@ -114,14 +115,11 @@ class Recorded:
         return found
 
 
-def _amount(found: Any) -> tuple[int | None, int]:
-    """Rows that a task found, if it tells of rows, and their bytes."""
-    if isinstance(found, numbers.Integral):
-        return int(found), 0
-    if hasattr(found, "memory_usage") and hasattr(found, "iloc"):
-        size = found.memory_usage(index=False)
-        return len(found), int(size if isinstance(size, numbers.Integral) else size.sum())
-    return None, 0
+def _rows(found: Any, step: str) -> int | None:
+    """Rows that a task found, or their number, if it tells of rows."""
+    if step in MAKE_ROWS:
+        return len(found)
+    return int(found) if isinstance(found, numbers.Integral) else None
 
 
 class Runs:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dask
 import numpy as np
+import yaml
 from dask.base import get_scheduler
 from dask.utils import parse_bytes
 from distributed import Client
@@ -23,8 +25,11 @@ SHUFFLES = ("tasks", "disk", "p2p")
 """Dask's ways to shuffle rows."""
 
 
-DEFAULTS = {"blocksize": None, "output-size": None, "result-limit": "1 TiB"}
+GIVEN = yaml.safe_load(Path(__file__).with_name("simjoin.yaml").read_text())
+DEFAULTS: dict[str, Any] = GIVEN["simjoin"]
 """Give what is used where Dask's configuration under "simjoin" says nothing."""
+
+dask.config.update_defaults(GIVEN)
 
 
 @dataclass(frozen=True)

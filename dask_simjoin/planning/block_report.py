@@ -18,6 +18,11 @@ class BlockReport:
     """What the pictures show of block pairs."""
 
     @property
+    def pair_bytes(self) -> float:
+        """Memory of one row of the result."""
+        raise NotImplementedError
+
+    @property
     def _sides(self) -> tuple[int, int]:
         """Query chunks and data chunks."""
         raise NotImplementedError

@@ -99,7 +99,11 @@ class PlanReport(BlockReport):
 
     @property
     def result_bytes(self) -> int:
-        return round(self.pairs * self.plan.pair_bytes)
+        return round(self.pairs * self.pair_bytes)
+
+    @property
+    def pair_bytes(self) -> float:
+        return self.plan.pair_bytes
 
     @property
     def partitioning(self) -> str:
@@ -171,7 +175,7 @@ class PlanReport(BlockReport):
             *([("recall", self.plan.recall.in_words())] if self.spec.approximate else []),
             ("sampled", f"{found.sampled:,} rows{', which is all of them' * exact}"),
             ("neighbours", f"{self._neighbours():,.3g} of a row, on average"),
-            ("result", f"{format_bytes(self.result_bytes)}, {self.plan.pair_bytes:.3g} bytes a pair"),
+            ("result", f"{format_bytes(self.result_bytes)}, {self.pair_bytes:.3g} bytes a pair"),
             ("partitions", f"{self.partitions:,}, the largest {format_bytes(round(sizes.max(initial=0.0)))}"),
             ("memory", f"{format_bytes(round(NEED * largest * plan.row_bytes))} for the largest task"),
             ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),

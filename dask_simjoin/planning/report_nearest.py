@@ -58,7 +58,11 @@ class NearestReport(PlanReport):
 
     @property
     def result_bytes(self) -> int:
-        return round(self.pairs * (self.plan.pair_bytes + RANK_BYTES))
+        return round(self.pairs * self.pair_bytes)
+
+    @property
+    def pair_bytes(self) -> float:
+        return self.plan.pair_bytes + RANK_BYTES
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each chunk of rows and each chunk that is searched for their neighbours.

@@ -10,6 +10,9 @@ from dask.utils import format_bytes
 from dask_simjoin.options.messages import counted
 from dask_simjoin.planning.block_report import BlockReport
 
+MAKE_ROWS = ("pairs", "nearest_rows")
+"""Steps whose tasks make the rows of a result."""
+
 
 class StepRecord(NamedTuple):
     """What one task did.
@@ -24,8 +27,6 @@ class StepRecord(NamedTuple):
         Seconds since the epoch.
     rows : int or None
         Of what it found, if it tells of rows.
-    bytes : int
-        Of the same.
     thread : object
         What ran it.
     """
@@ -36,7 +37,6 @@ class StepRecord(NamedTuple):
     begin: float
     end: float
     rows: int | None
-    bytes: int
     thread: Any
 
 
@@ -57,6 +57,7 @@ class RunReport:
         self.title, self.plan, self.planning = title, plan, planning
         self._steps: dict[tuple[str, Any], StepRecord] = {}
         self._anew = False
+        self._made = self._of = 0
 
     def begin(self) -> None:
         """Take in that tasks are made anew: the next one that is told of is the first."""
@@ -65,7 +66,9 @@ class RunReport:
     def add(self, told: StepRecord) -> None:
         """Take in what a task did."""
         if self._anew or self.done:
-            self._steps, self._anew = {}, False
+            self._steps, self._anew, self._made = {}, False, 0
+        self._made += bool(told.of) and (told.step, told.place) not in self._steps
+        self._of = told.of or self._of
         self._steps[told.step, told.place] = told
 
     @property
@@ -75,13 +78,12 @@ class RunReport:
     @property
     def partitions(self) -> int:
         """Partitions of the result that were made; of a number 1."""
-        return len(self._results)
+        return self._made
 
     @property
     def done(self) -> bool:
         """Whether all of the result was made."""
-        results = self._results
-        return bool(results) and len(results) >= results[0].of
+        return 0 < self._of <= self._made
 
     @property
     def rows(self) -> int | None:
@@ -92,8 +94,9 @@ class RunReport:
 
     @property
     def bytes(self) -> int:
-        """Memory of those rows."""
-        return sum(told.bytes for told in self._results)
+        """Memory of those rows, by what the plan says of one; 0: there is but a number."""
+        made = sum(told.rows or 0 for told in self._results if told.step in MAKE_ROWS)
+        return round(made * self.plan.pair_bytes)
 
     @property
     def seconds(self) -> float:
@@ -120,20 +123,18 @@ class RunReport:
         Returns
         -------
         pandas.DataFrame
-            ``tasks`` of a millisecond and more, ``seconds`` of all of them, ``longest`` of one of them,
-            ``rows`` and ``bytes`` of what they gave.
+            ``tasks`` of a millisecond and more, ``seconds`` of all of them, ``longest`` of one of them.
         """
         steps = pd.DataFrame(list(self._steps.values()), columns=StepRecord._fields)
-        took = (steps["end"] - steps["begin"]).astype("float64")
-        each = steps.assign(seconds=took, rows=steps["rows"].fillna(0)).groupby("step", sort=False)
-        found = each.agg(tasks=("step", "size"), seconds=("seconds", "sum"), longest=("seconds", "max"),
-                         rows=("rows", "sum"), bytes=("bytes", "sum"))  # fmt: skip
-        return found.astype({"rows": "int64", "bytes": "int64"})
+        each = steps.assign(seconds=(steps["end"] - steps["begin"]).astype("float64"))
+        return each.groupby("step", sort=False).agg(
+            tasks=("step", "size"), seconds=("seconds", "sum"), longest=("seconds", "max")
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Its numbers by name, as JSON has them; of each step its tasks and seconds."""
         names = "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates"
-        steps = self.to_frame()[["tasks", "seconds", "longest"]].to_dict("index")
+        steps = self.to_frame().to_dict("index")
         return {name: getattr(self, name) for name in names} | {"steps": steps}
 
     def planned_line(self) -> str:
@@ -160,8 +161,7 @@ class RunReport:
     def __repr__(self) -> str:
         if not self._steps:
             return f"{self.planned_line()}; nothing has run here since"
-        did = self._results
-        of = f" of {did[0].of:,}" if did else ""
+        of = f" of {self._of:,}" if self._made else ""
         candidates = self.candidates
         facts = [
             ("state", "done" if self.done else "not done, or a part of the result was asked for"),

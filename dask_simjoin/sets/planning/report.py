@@ -77,7 +77,11 @@ class SetPlanReport(BlockReport):
 
     @property
     def result_bytes(self) -> int:
-        return round(self.pairs * self.plan.pair_bytes)
+        return round(self.pairs * self.pair_bytes)
+
+    @property
+    def pair_bytes(self) -> float:
+        return self.plan.pair_bytes
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each block pair.

@@ -1,0 +1,33 @@
+"""Dask's configuration knows this package's defaults, and what users say goes before them."""
+
+import dask
+import pytest
+
+from dask_simjoin.errors import OptionError
+from dask_simjoin.options.settings import DEFAULTS, current_settings
+from tests.support.paths import ROOT
+
+
+def test_dask_lists_the_defaults():
+    assert dask.config.get("simjoin") == DEFAULTS
+    assert dask.config.get("simjoin.result-limit") == "1 TiB"
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
+    assert all(f"| `simjoin.{name}` |" in page for name in DEFAULTS)
+
+
+def test_what_users_say_goes_before():
+    config = {"simjoin": {"blocksize": "1 MiB"}}
+    dask.config.update_defaults({"simjoin": DEFAULTS}, config, [])
+    assert config["simjoin"] == DEFAULTS | {"blocksize": "1 MiB"}
+
+
+def test_settings_are_those_of_the_configuration():
+    with dask.config.set({"simjoin.output-size": "2 MB"}):
+        assert (current_settings().output, current_settings().result) == (2_000_000, 2**40)
+    with dask.config.set({"simjoin": {}}):
+        assert current_settings().result == 2**40
+    with (
+        dask.config.set({"simjoin.result-limit": "much"}),
+        pytest.raises(OptionError, match="result-limit"),
+    ):
+        current_settings()
