@@ -101,6 +101,7 @@ for _group, _name, _verb, _gives in (
     (cli, "count-pairs", "count_pairs", NUMBER),
     (cli, "k-distances", "k_distances", VALUES),
     (cli, "dbscan", "dbscan", VALUES),
+    (cli, "hdbscan", "hdbscan", VALUES),
     (cli, "optics", "optics", VALUES),
     (cli, "dedup", "drop_near_duplicates", ROWS),
     (sets, "plan", "set_plan", PLAN),

@@ -42,8 +42,8 @@ def words_of(field, hint):
         return "False", False
     if hint is bool:
         return (), True
-    numbers = {int, int | None} & {hint}
-    return ("7", 7) if numbers else ("name", "name")
+    kinds = {*typing.get_args(hint), hint}
+    return ("7", 7) if int in kinds else ("2", 2.0) if float in kinds else ("name", "name")
 
 
 def test_every_option_of_a_verb_is_reachable(named):

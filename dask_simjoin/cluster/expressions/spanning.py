@@ -89,6 +89,7 @@ class ChunkClusters(LabelledExpr):
     """Tell of the rows of each chunk their clusters, as the bits of numbers (n, 3)."""
 
     _label = "simjoin_hdbscan_clusters"
+    _makes_result = True
     _parameters = ["chunks", "plan", "metric", "least", "samples", "choice"]
 
     def _divisions(self) -> tuple[None, ...]:
@@ -141,6 +142,7 @@ class TreeEdges(PartitionsFiltered, LabelledExpr):
     """Find the edges of a spanning tree, as one partition."""
 
     _label = "simjoin_spanning_tree_edges"
+    _makes_result = True
     _parameters = ["chunks", "plan", "metric", "samples", "meta", "_partitions"]
     _defaults = {"_partitions": None}
 
