@@ -17,7 +17,8 @@ SHOWN = ("larger_than_memory.py", "clusters_larger_than_memory.py", "local_cuda_
 """They take minutes, a cluster or GPUs: their pages tell what they printed."""
 
 
-ORDER = ("quickstart", "match_places", "near_duplicates", "near_duplicate_texts", "clusters", "analytics")
+ORDER = ("quickstart", "match_places", "near_duplicates", "near_duplicate_texts", "clusters", "nightly",
+         "analytics")  # fmt: skip
 """The others follow."""
 
 

@@ -56,6 +56,20 @@ def analytics(axes, places):
     axes.barh(means.index[::-1], means[::-1], color=[DARK] * 7 + [BRIGHT] * 3)
 
 
+def nightly(axes, places):
+    """Places that are known, new ones, and the pairs that come with them."""
+    here = places[places["longitude"].between(-97, -95.5) & places["latitude"].between(32, 33.2)]
+    new = np.random.default_rng(3).uniform(size=len(here)) < 0.15
+    pairs = here.simjoin.self_join(6_000, id="geonameid", keep=[*HOW["on"], "population"], **HOW)
+    fresh = set(here["geonameid"][new])
+    came = pairs["left"].isin(fresh) | pairs["right"].isin(fresh)
+    for some, color in ((pairs[~came], GREY), (pairs[came], BRIGHT)):
+        x = some[["longitude_left", "longitude_right"]].to_numpy().T
+        axes.plot(x, some[["latitude_left", "latitude_right"]].to_numpy().T, color=color, linewidth=0.8)
+    axes.scatter(here["longitude"][~new], here["latitude"][~new], s=8, color=DARK, zorder=3)
+    axes.scatter(here["longitude"][new], here["latitude"][new], s=16, color=BRIGHT, zorder=3)
+
+
 def _points(rows):
     random = np.random.default_rng(7)
     centres = random.uniform(0, 1, (40, 2))
@@ -101,7 +115,7 @@ if __name__ == "__main__":
     folder = DOCS / "images" / "thumbnails"
     folder.mkdir(exist_ok=True)
     for draw in (
-        match_places, near_duplicates, near_duplicate_texts, analytics, larger_than_memory,
+        match_places, near_duplicates, near_duplicate_texts, analytics, nightly, larger_than_memory,
         clusters_larger_than_memory, local_cuda_cluster,
     ):  # fmt: skip
         figure, drawn = plt.subplots(figsize=(4, 2.8), layout="constrained")

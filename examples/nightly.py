@@ -1,0 +1,141 @@
+"""
+A table that grows every night
+==============================
+
+Places come, move and go every night; which pairs of them are near each other now, and which are no more?
+
+The places of North and Central America (GeoNames) are loaded once into an index on disk. Every night a file
+of new, moved and closed places is taken in, and only the pairs that came and went are found. A consumer keeps
+a table of pairs up to date from those changes alone, now and then, and one night the program is killed in the
+middle. At the end of the week rows are put in order on disk, and old versions are removed.
+
+::
+
+    python examples/nightly.py
+    python examples/nightly.py --near 2000 --nights 14
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import dask_simjoin
+from dask_simjoin.incremental.index import Changes, Index
+
+DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
+HOW = {"on": ["latitude", "longitude"], "id": "geonameid", "metric": "haversine"}
+BAD_NIGHT = 3
+
+
+def files_of(places: pd.DataFrame, nights: int) -> tuple[pd.DataFrame, list[tuple[pd.DataFrame, list[int]]]]:
+    """Cut the places into a first load, and for each night places that come or move, and ids that go."""
+    random = np.random.default_rng(0)
+    lot = random.permutation(len(places))
+    each = 200
+    first, rest = lot[each * nights :], lot[: each * nights]
+    known, files = first, []
+    for night in range(nights):
+        new = places.iloc[rest[night * each :][:each]]
+        touched = random.choice(known, 60, replace=False)
+        moved = places.iloc[touched[:40]].copy()
+        moved["latitude"] += random.normal(0, 0.02, len(moved))
+        files.append((pd.concat([new, moved]), places["geonameid"].iloc[touched[40:]].tolist()))
+        known = np.setdiff1d(known, touched[40:])
+    return places.iloc[first], files
+
+
+class Consumer:
+    """Somebody who keeps a table of pairs, and the number of the version that it is of."""
+
+    def __init__(self, index: Index) -> None:
+        self.version = index.version
+        self.pairs = index.pairs().compute().set_index(["left", "right"])
+
+    def catch_up(self, index: Index) -> None:
+        """Take what changed since then, however many updates that were."""
+        version = index.version
+        changes = index.changes(self.version, until=version).compute().set_index(["left", "right"])
+        gone = changes.index[changes["diff"] == -1]
+        came = changes.index[changes["diff"] == 1]
+        self.pairs = pd.concat([self.pairs.drop(gone), pd.DataFrame(index=came)])
+        self.version = version
+
+
+def killed(folder: Path, night: int, nights: int) -> None:
+    """Let another process take in a night's file, and kill it once it has written something."""
+    before = set((folder / "rows").iterdir())
+    command = [sys.executable, __file__, "--folder", folder, "--nights", nights, "--only", night]
+    process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL)
+    while process.poll() is None and set((folder / "rows").iterdir()) == before:
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+
+
+def main() -> None:
+    """Load, take a week of nights in, and keep a consumer up to date."""
+    parser = argparse.ArgumentParser(description="Nightly files of places, and the pairs that change.")
+    parser.add_argument("--near", type=float, default=5000.0, help="metres (default 5000)")
+    parser.add_argument("--nights", type=int, default=7)
+    parser.add_argument("--folder", type=Path, help="of the index (default: a temporary one)")
+    parser.add_argument("--only", type=int, help="take in the file of this night, and end")
+    options = parser.parse_args()
+    first, files = files_of(pd.read_parquet(DATA), options.nights)
+    folder = options.folder or Path(tempfile.mkdtemp()) / "places"
+
+    def take_in(index: Index, night: int) -> Changes:
+        rows, gone = files[night]
+        # the name of the batch makes it safe to do again, whatever became of the first try
+        return index.update(rows, delete=gone, if_exists="replace", batch=f"night {night}")
+
+    if options.only is not None:
+        take_in(dask_simjoin.open_index(folder), options.only)
+        return
+
+    # first load: written at once, as by to_parquet
+    index = first.simjoin.index(options.near, folder, **HOW)
+    consumer = Consumer(index)
+    print(f"{len(index):,} places, {len(consumer.pairs):,} pairs within {options.near:,.0f} m")
+
+    for night in range(options.nights):
+        if night == BAD_NIGHT:
+            killed(folder, night, options.nights)
+            index = dask_simjoin.open_index(folder)  # version before the update or after it, and no other
+        changes = take_in(index, night)
+        again = " (done before the crash)" if changes.report.known else ""
+        print(f"night {night}: {len(changes.added):5,} pairs came, {len(changes.removed):4,} went{again}")
+        if night % 3 == 2:
+            consumer.catch_up(index)
+
+    # once a week
+    index.optimize("all")
+    index.vacuum(keep=index.version - consumer.version + 1)  # back to the one that the consumer has
+    consumer.catch_up(index)
+
+    anew = index.rows().compute().simjoin.self_join(options.near, **HOW)
+    same = {frozenset(pair) for pair in consumer.pairs.index} == {
+        frozenset(pair) for pair in zip(anew["left"], anew["right"], strict=True)
+    }
+    print(f"{len(index):,} places, {len(consumer.pairs):,} pairs; joined anew they are the same: {same}")
+    groups = index.components().compute()
+    largest = groups["component"].value_counts().head(1)
+    print(f"{groups['component'].nunique():,} groups, the largest of {largest.iloc[0]:,} places")
+    print(index.history().tail(4).to_string())
+
+
+# %%
+# What it prints
+# --------------
+
+if __name__ == "__main__":
+    main()
+
+# sphinx_gallery_thumbnail_path = 'images/thumbnails/nightly.png'
