@@ -8,7 +8,6 @@ import sys
 import pytest
 
 import dask_simjoin
-from dask_simjoin.api.compile import main
 from dask_simjoin.api.compile_kernels import OPTIONS
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.errors import OptionError
@@ -69,13 +68,6 @@ def test_verbs_of_sets_have_no_dimensions():
         ["count_pairs", 3],
         ["count_set_pairs", 0],
     ]
-
-
-def test_it_tells_what_it_did(capsys):
-    main(["--verbs", "count_pairs", "--dims", "2", "3"])
-    rows = capsys.readouterr().out.split("\n")
-    assert rows[0].split() == ["verb", "dims", "seconds"]
-    assert [row.split()[:2] for row in rows[1:3]] == [["count_pairs", "2"], ["count_pairs", "3"]]
 
 
 @pytest.mark.parametrize("metric", ["chebyshev", "cosine", "haversine"])
