@@ -6,6 +6,14 @@ from pathlib import Path
 import dask_simjoin
 from dask_simjoin import cluster, errors, methods, sets
 from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.cluster import plots
+from dask_simjoin.incremental.index import Changes, Index
+from dask_simjoin.planning.report import PlanReport
+from dask_simjoin.planning.report_profile import ProfileReport
+from dask_simjoin.sets.planning.report import SetPlanReport
+
+GIVEN = (PlanReport, ProfileReport, SetPlanReport, Index, Changes)
+"""Classes of objects that verbs give, and that nobody makes by name."""
 
 PAGE = Path(__file__).parents[1] / "reference" / "api.rst"
 
@@ -28,6 +36,12 @@ def page():
         kind: [f"{module.__name__}.{name}" for name in module.__all__]
         for kind, module in {"cluster": cluster, "methods": methods, "sets": sets}.items()
     }
+    drawn = [
+        f"{plots.__name__}.{name}"
+        for name, function in inspect.getmembers(plots, inspect.isfunction)
+        if function.__module__ == plots.__name__ and not name.startswith("_")
+    ]
+    given = [f"{kind.__module__}.{kind.__name__}" for kind in GIVEN]
     raised = [
         f"dask_simjoin.errors.{name}"
         for name, kind in vars(errors).items()
@@ -48,6 +62,8 @@ def page():
                 "Estimators, and labels from OPTICS.",
                 objects["cluster"],
             ),
+            listed("Pictures", "These need matplotlib.", drawn),
+            listed("Objects", "What plans, profiles and indexes are.", given),
             listed("Methods", "What ``method=`` takes instead of a name.", objects["methods"]),
             listed("Sets", "Tokenizers and methods of joins of sets.", objects["sets"]),
             listed("Errors and warnings", "With remedies: :doc:`errors`.", raised, "error.rst"),
