@@ -21,8 +21,17 @@ PAGE = Path(__file__).parents[1] / "reference" / "api.rst"
 def listed(title, text, names, template=None):
     """A section with a table of names."""
     option = [f"   :template: {template}"] if template else []
-    head = [title, "-" * len(title), "", text, "", ".. autosummary::", "   :toctree: api"]
-    return "\n".join([*head, *option, "", *(f"   {name}" for name in names), "", ""])
+    head = [
+        title,
+        "-" * len(title),
+        "",
+        text,
+        "",
+        ".. autosummary::",
+        "   :toctree: api",
+        "   :nosignatures:",
+    ]
+    return "\n".join([*head, *option, "", *(f"   ~{name}" for name in names), "", ""])
 
 
 def page():
