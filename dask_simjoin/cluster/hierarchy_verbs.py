@@ -86,9 +86,9 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     [0, 0, 0, 1, 1, 1, -1]
     """
     meta = example_of(frame)
+    spanner_for(meta)
     least, samples, choice = asked.least(), asked.samples(), asked.choice()
     spec = asked.spec(meta)
-    spanner_for(meta)
     none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in CLUSTERS.items()}, 0)
     example = none.copy()
     example.index = meta.index[:0]
@@ -149,9 +149,9 @@ def spanning_tree(frame: Frame, asked: SpanningTree) -> Frame:
     2     1      2       4.0
     """
     meta = example_of(frame)
+    spanner_for(meta)
     samples = asked.samples()
     spec = asked.spec(meta)
-    spanner_for(meta)
     example = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in EDGES.items()}, 0)
     if is_dask_collection(frame):
         return new_collection(Tree(freeze(frame, spec.columns), spec, samples, example))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 from dask.base import is_dask_collection
 
+from dask_simjoin.cluster.condensed_plot import plot_condensed_tree
 from dask_simjoin.cluster.optics_labels import cluster_optics_dbscan, example_of_order
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.optional import Axes, new_axes
+
+__all__ = ["plot_condensed_tree", "plot_k_distances", "plot_reachability"]
 
 MAX_DRAWN = 100_000
 """Points of a curve, and bars: a picture shows no more of them."""

@@ -68,7 +68,7 @@ def page():
             listed("Functions", "Of the package, beside the verbs.", functions),
             listed(
                 "Clusters",
-                "Estimators, and labels from OPTICS.",
+                "Estimators, labels from OPTICS, and condensed trees.",
                 objects["cluster"],
             ),
             listed("Pictures", "These need matplotlib.", drawn),

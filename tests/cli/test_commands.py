@@ -114,6 +114,7 @@ def test_two_tables(points):
         ("dbscan", ("--eps", "0.1", "--min-samples", "3"), "dbscan", {"eps": 0.1, "min_samples": 3}),
         ("k-distances", ("--k", "2"), "k_distances", {"k": 2}),
         ("optics", ("--max-eps", "0.1"), "optics", {"max_eps": 0.1}),
+        ("hdbscan", ("--min-cluster-size", "3"), "hdbscan", {"min_cluster_size": 3}),
     ],
 )
 def test_values_of_rows_go_beside_them(points, name, words, verb, options):

@@ -27,7 +27,8 @@ def named(request):
 WORDS = {"eps": ("1.5", 1.5), "p": ("inf", float("inf")), "threshold": ("4/5", Fraction(4, 5)),
          "tokenizer": ("qgrams:3", ("qgrams", 3)), "blocksize": ("64 MiB", "64 MiB"),
          "suffixes": (("_a", "_b"), ("_a", "_b")), "other": ("a.csv", ("a.csv",)),
-         "max_eps": ("2", 2.0), "max_distance": ("2", 2.0)}  # fmt: skip
+         "max_eps": ("2", 2.0), "max_distance": ("2", 2.0),
+         "cluster_selection_epsilon": ("2", 2.0)}  # fmt: skip
 
 
 def words_of(field, hint):

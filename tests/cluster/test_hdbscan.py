@@ -3,6 +3,7 @@
 import math
 
 import dask
+import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
 from dask_simjoin.cluster.algorithms.condense import choose, condense
-from dask_simjoin.errors import OptionError
+from dask_simjoin.engine.base import spanner_for
+from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.options.cluster_requests import Choice
 from tests.support.density import SETS
 from tests.support.frames import split
@@ -216,3 +219,60 @@ def test_rows_left_out():
 def test_options(given, message):
     with pytest.raises((OptionError, TypeError), match=message):
         frame_of(np.zeros((9, 2))).simjoin.hdbscan(**given)
+
+
+@settings(max_examples=examples(50))
+@given(points(), st.integers(2, 8), st.integers(1, 6), choices())
+def test_condensed_trees_are_those_that_clusters_are_of(x, least, samples, choice):
+    frame = frame_of(x)
+    tree = frame.simjoin.spanning_tree(min_samples=samples)
+    condensed = condensed_tree(tree, least)
+    if choice["max_cluster_size"] is not None and choice["max_cluster_size"] < least:
+        return
+    chosen = choose_clusters(condensed, **choice)
+    want = frame.simjoin.hdbscan(least, min_samples=samples, **choice)
+    pd.testing.assert_frame_equal(chosen, want, check_index_type=False)
+    n = len(x)
+    sizes = condensed[condensed["child"] < n].groupby("parent").size()
+    for cluster in condensed[condensed["child"] > n].itertuples():
+        below = {cluster.child}
+        for child, parent in zip(condensed["child"], condensed["parent"], strict=True):
+            if parent in below and child > n:
+                below.add(child)
+        assert sum(sizes.get(own, 0) for own in below) == cluster.child_size >= least
+    assert sorted(condensed.loc[condensed["child"] < n, "child"]) == list(range(n))
+
+
+def test_condensed_trees_of_lazy_ones():
+    frame = frame_of(SETS["moons"][0][:300])
+    lazy = dd.from_pandas(frame, npartitions=2).simjoin.spanning_tree(min_samples=4)
+    tree = frame.simjoin.spanning_tree(min_samples=4)
+    want = condensed_tree(tree, 9)
+    found = condensed_tree(lazy, 9)
+    pd.testing.assert_frame_equal(found.compute(scheduler="sync"), want)
+    pd.testing.assert_frame_equal(choose_clusters(found).compute(scheduler="sync"), choose_clusters(want))
+    pd.testing.assert_frame_equal(condensed_tree(tree.sample(frac=1, random_state=0), 9), want)
+    for wrong in (tree.iloc[1:], tree.assign(left=0, right=1)):
+        with pytest.raises(ColumnError, match=r"are no tree of .* rows; give a whole result"):
+            condensed_tree(wrong)
+    with pytest.raises(ColumnError, match="no column 'left'"):
+        condensed_tree(frame)
+
+
+def test_estimator():
+    x = SETS["moons"][0][:300]
+    want = frame_of(x).simjoin.hdbscan(9, min_samples=4)
+    model = HDBSCAN(9, min_samples=4).fit(x)
+    assert model.labels_.tolist() == want["label"].tolist() and model.n_features_in_ == 2
+    assert model.probabilities_.tolist() == want["probability"].tolist()
+    assert model.outlier_scores_.tolist() == want["outlier_score"].tolist()
+    lazy = HDBSCAN(9, min_samples=4).fit(da.from_array(x, chunks=(100, 2)))
+    assert lazy.labels_.chunks == ((100, 100, 100),)
+    assert lazy.labels_.compute(scheduler="sync").tolist() == want["label"].tolist()
+    assert HDBSCAN(9, min_samples=4).fit_predict(frame_of(x)).tolist() == want["label"].tolist()
+
+
+def test_gpu_frames_are_refused():
+    frame = type("DataFrame", (), {"__module__": "cudf.core.dataframe"})()
+    with pytest.raises(UnsupportedFrameError, match=r"of 'cudf' cannot be found.*to_backend\('pandas'\)"):
+        spanner_for(frame)

@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.cluster import plots
-from dask_simjoin.cluster.plots import plot_k_distances, plot_reachability
+from dask_simjoin.cluster import condensed_tree, plots
+from dask_simjoin.cluster.plots import plot_condensed_tree, plot_k_distances, plot_reachability
 from dask_simjoin.errors import ColumnError
 from tests.support.points import frame_of
 
@@ -63,3 +63,29 @@ def test_no_peak_is_lost(ax, monkeypatch):
     plot_reachability(order, eps=1.0, ax=ax)
     heights = [s[1][1] for c in ax.collections for s in c.get_segments()]
     assert len(heights) <= 21 and max(heights) == order.reachability[np.isfinite(order.reachability)].max()
+
+
+@pytest.mark.parametrize("log_size", [False, True])
+def test_condensed_tree(ax, log_size):
+    """Bars have each cluster's rows, and no two of one height touch; what is chosen is marked."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(5 * k, 0.3, (60, 2)) for k in range(3)])
+    frame = frame_of(np.concatenate([x, x[:9]]))  # the densest rows leave at no distance
+    tree = condensed_tree(frame.simjoin.spanning_tree(min_samples=2), 20)
+    for one in (tree, dd.from_pandas(tree, npartitions=3)):
+        ax.clear()
+        assert plot_condensed_tree(one, ax, log_size=log_size) is ax
+        boxes = [bar.get_bbox() for bar in ax.containers[0]]
+        widest = max(box.width for box in boxes)
+        assert widest == pytest.approx(np.log(190) if log_size else 189)
+        for n, a in enumerate(boxes):
+            for b in boxes[:n]:
+                apart = min(a.x1, b.x1) <= max(a.x0, b.x0) + 1e-9
+                assert apart or min(a.y1, b.y1) <= max(a.y0, b.y0) + 1e-9
+        labels = frame.simjoin.hdbscan(20, min_samples=2)["label"]
+        assert len(ax.patches) - len(boxes) == labels.max() + 1 == 3
+    ax.clear()
+    plot_condensed_tree(tree, ax, select_clusters=False)
+    assert len(ax.patches) == len(ax.containers[0])
+    with pytest.raises(ColumnError, match="no whole condensed tree"):
+        plot_condensed_tree(tree.iloc[3:], ax)

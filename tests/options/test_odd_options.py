@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import dask_simjoin
+from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
 from dask_simjoin.cluster import estimators as cluster
 from dask_simjoin.errors import CoordinateError, OptionError, SimJoinError
 
@@ -70,9 +71,15 @@ def test_every_option_of_functions():
     check(cluster.cluster_optics_xi, {"optics": order, "min_samples": 2})
 
 
+def test_every_option_of_condensed_trees():
+    condensed = condensed_tree(FRAME.simjoin.spanning_tree(), 2)
+    check(condensed_tree, {"tree": FRAME.simjoin.spanning_tree()})
+    check(choose_clusters, {"condensed": condensed})
+
+
 def test_every_option_of_estimators():
     x = FRAME[["x", "y"]].to_numpy()
-    for kind, given in ((cluster.DBSCAN, {"eps": 1.0}), (cluster.OPTICS, {"max_eps": 1.0})):
+    for kind, given in ((cluster.DBSCAN, {"eps": 1.0}), (cluster.OPTICS, {"max_eps": 1.0}), (HDBSCAN, {})):
 
         def fit(kind=kind, **given):
             kind(**given).fit(x)

@@ -64,10 +64,10 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -
     return Condensed(row_parent, row_lambda, parent[:number], birth[:number], rows[:number])
 
 
-def choose(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Label rows (n,) by the chosen clusters, with probabilities and outlier scores."""
+def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tell which clusters are chosen, and the largest 1 / distance in each, and in it and below it."""
     kernels = host_kernels("hierarchy")
-    n, number = len(tree.row_parent), len(tree.parent)
+    number = len(tree.parent)
     stability, death, deepest = (np.empty(number) for _ in range(3))
     kernels.measure(*tree, stability, death, deepest)
     chosen = np.zeros(number, np.bool_)
@@ -84,10 +84,17 @@ def choose(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.
         kernels.widen(tree.parent, tree.birth, eps, single, chosen, np.zeros(number, np.bool_), found)
         chosen = found
         chosen[0] &= chosen.sum() == 1  # beside others it is none
+    return chosen, death, deepest
+
+
+def choose(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Label rows (n,) by the chosen clusters, with probabilities and outlier scores."""
+    chosen, death, deepest = chosen_clusters(tree, choice)
+    n, number, eps = len(tree.row_parent), len(tree.parent), choice.cluster_selection_epsilon
     enough = 1 / eps if eps > 0 else float(death[0])
     label, probability, score = np.empty(n, np.int64), np.empty(n), np.empty(n)
     room = np.empty(number, np.int32), np.empty(number, np.int64)
-    kernels.label_rows(
+    host_kernels("hierarchy").label_rows(
         tree.row_parent, tree.row_lambda, tree.parent, chosen, death, deepest, enough, *room, label,
         probability, score,
     )  # fmt: skip

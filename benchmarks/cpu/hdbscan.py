@@ -1,0 +1,147 @@
+"""``python -m benchmarks cpu.hdbscan``: HDBSCAN of a pandas DataFrame on one core, against hdbscan and scikit-learn.
+
+Points are blobs of different scales with noise, of 2, 8 and 32 dimensions.  Every run is a process of its
+own, and tools take turns.  The package hdbscan is asked for the exact tree, as the two others give.  A peak of
+memory is told raw, and net of a process that imports and compiles the same and makes the same points.
+How labels differ is told, as the others' depend on the order of rows where edges tie; so does a peer's own
+on the same rows in another order, which is told beside.  A run beyond the patience is told as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cpu.hdbscan_worker import (
+    MIN_CLUSTER_SIZE,
+    MIN_SAMPLES,
+    TOOLS,
+    cluster_apart,
+    clustering,
+    points,
+)
+from benchmarks.harness.lazy import known, progress, quiet, save, scratch, table
+
+FASTER = {2: 5.0, 8: 3.0, 32: 3.0}
+"""Goals: how many times less time than either peer, by dimensions."""
+
+LESS = 10.0
+"""Goal: how many times less memory than scikit-learn."""
+
+MEASURED = ("seconds", "cpu_seconds", "peak_rss")
+
+TWICE = 20_000
+"""Rows that a peer clusters twice, the second time in another order."""
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.hdbscan", description=__doc__)
+    parser.add_argument("--dims", type=int, nargs="+", default=list(FASTER))
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
+    parser.add_argument("--repeat", type=int, default=3, help="runs of ours, and of peers that are quick (3)")
+    parser.add_argument("--patience", type=float, default=900, help="seconds until a run is given up")
+    parser.add_argument("--output", type=Path, help="JSON file")
+    return parser.parse_args()
+
+
+def apart(a: np.ndarray, b: np.ndarray) -> int:
+    """In how many rows two labellings differ, each cluster of one being told by its most frequent of the other."""
+    pairs, times = np.unique(np.stack([a, b], axis=1), axis=0, return_counts=True)
+    same, taken = int(times[(pairs == -1).all(axis=1)].sum()), (set[int](), set[int]())
+    for (one, other), number in sorted(zip(pairs.tolist(), times.tolist(), strict=True), key=lambda p: -p[1]):
+        if min(one, other) >= 0 and one not in taken[0] and other not in taken[1]:
+            taken[0].add(one)
+            taken[1].add(other)
+            same += number
+    return len(a) - same
+
+
+def measure(dims: int, rows: int, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """All tools on so many points: medians, runs, ratios, and how labels differ."""
+    found: dict[str, Any] = {"rows": rows, "dims": dims}
+    runs: dict[str, list[dict[str, Any]]] = {tool: [] for tool in options.tools}
+    for k in range(options.repeat):
+        for tool in options.tools:
+            told = runs[tool]
+            if told and ("failed" in told[0] or told[0]["seconds"] > options.patience / options.repeat):
+                continue
+            told.append(cluster_apart(tool, dims, rows, folder / f"{tool}.npy", options.patience))
+            progress(f"{dims}-D {rows:,}, {tool}, run {k + 1}: {told[-1]}")
+    for tool, told in runs.items():
+        failed = [one["failed"] for one in told if "failed" in one]
+        if failed:
+            found[tool] = {"failed": failed[0]}
+            continue
+        empty = cluster_apart(tool, dims, rows, None, options.patience)
+        found[tool] = {name: statistics.median(one[name] for one in told) for name in MEASURED}
+        found[tool] |= {name: told[0][name] for name in ("clusters", "noise")} | {
+            "runs": told,
+            "loads": empty,
+        }
+        found[tool]["peak_rss_net"] = found[tool]["peak_rss"] - empty["peak_rss"]
+    ours = found["ours"]
+    for tool in options.tools[1:]:
+        if "failed" not in found[tool] and "failed" not in ours:
+            peer = found[tool]
+            peer["times_faster"] = peer["cpu_seconds"] / ours["cpu_seconds"]
+            peer["times_less_memory"] = peer["peak_rss_net"] / ours["peak_rss_net"]
+            peer["rows_differ"] = apart(*(np.load(folder / f"{one}.npy") for one in ("ours", tool)))
+    return found
+
+
+def disagreement(tool: str, dims: int) -> dict[str, Any]:
+    """In how many rows a tool differs from itself on the same rows in another order."""
+    x = points(TWICE, dims)
+    order = np.random.default_rng(0).permutation(TWICE)
+    cluster = clustering(tool)
+    back = np.empty(TWICE, np.int64)
+    back[order] = cluster(x[order])
+    return {"tool": tool, "dims": dims, "rows": TWICE, "rows_differ": apart(cluster(x), back)}
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if a run of ours failed."""
+    quiet()
+    options = arguments()
+    where = known()
+    where["versions"] |= {name: importlib.metadata.version(name) for name in ("hdbscan", "scikit-learn")}
+    before = [round(load, 2) for load in os.getloadavg()]
+    results = []
+    for rows in options.rows:
+        for dims in options.dims:
+            with scratch(None) as folder:
+                results.append(measure(dims, rows, options, folder))
+    twice = [disagreement(tool, dims) for dims in options.dims for tool in options.tools]
+    head = ["dims", "rows", "tool", "CPU s", "times faster", "MB above the points", "times less", "clusters",
+            "noise", "rows differ"]  # fmt: skip
+    lines = []
+    for one in results:
+        for tool in options.tools:
+            told = one[tool]
+            net = told["peak_rss_net"] / 1e6 if "peak_rss_net" in told else None
+            names = ("clusters", "noise", "rows_differ")
+            lines.append(
+                [one["dims"], one["rows"], tool, told.get("cpu_seconds", told.get("failed")),
+                 told.get("times_faster"), net, told.get("times_less_memory"), *map(told.get, names)]
+            )  # fmt: skip
+    print(f"One core, medians; min_cluster_size={MIN_CLUSTER_SIZE}, min_samples={MIN_SAMPLES}:")
+    print(table(head, lines))
+    print(f"Rows of {TWICE:,} that a tool labels otherwise when they come in another order:")
+    print(table(["dims", "tool", "rows"], [[one["dims"], one["tool"], one["rows_differ"]] for one in twice]))
+    goals = {"times_faster": FASTER, "times_less_memory_than_sklearn": LESS}
+    report = {"loadavg_before": before, "goals": goals, "results": results, "twice": twice}
+    save("hdbscan", where, options, report, options.output)
+    return 0 if all("failed" not in one["ours"] for one in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

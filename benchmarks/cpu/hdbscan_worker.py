@@ -1,0 +1,116 @@
+"""One clustering by HDBSCAN in a process of its own: one core, one thread, and a peak of memory of its own.
+
+``python -m benchmarks.cpu.hdbscan_worker TOOL DIMS ROWS LABELS`` is what `cluster_apart` starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cpu.clusters_worker import resident
+from benchmarks.harness.worker import pin, run_apart
+
+TOOLS = ("ours", "hdbscan", "sklearn")
+
+SMALL = 3000
+"""Rows of the clustering that compiles and loads whatever the measured one needs."""
+
+MIN_CLUSTER_SIZE, MIN_SAMPLES = 50, 10
+
+BLOBS = 100
+"""Gaussian clusters of the points."""
+
+SCALES = 0.1, 1.0
+"""Their smallest and largest standard deviation in a box of 10; evenly on a logarithmic scale."""
+
+NOISE = 0.05
+"""Share of rows that are anywhere."""
+
+
+def cluster_apart(tool: str, dims: int, rows: int, labels: Path | None, patience: float) -> dict[str, Any]:
+    """Cluster points in a new process; "failed" tells why it did not.
+
+    Without a file for labels nothing is clustered: the process only makes the points.
+    """
+    command = [sys.executable, "-m", "benchmarks.cpu.hdbscan_worker", tool, str(dims), str(rows)]
+    found = run_apart(command + ([str(labels)] if labels else []), patience)
+    return found if "failed" in found else found | {"loadavg": [round(load, 2) for load in os.getloadavg()]}
+
+
+def points(rows: int, dims: int) -> Any:
+    """Points (rows, dims), the same in every process."""
+    import numpy as np
+
+    random = np.random.default_rng((dims, 1))
+    centres = random.uniform(0, 10, (BLOBS, dims))
+    scales = np.exp(random.uniform(np.log(SCALES[0]), np.log(SCALES[1]), BLOBS))
+    which = random.integers(0, BLOBS, rows)
+    x = centres[which] + scales[which, None] * random.standard_normal((rows, dims))
+    anywhere = random.random(rows) < NOISE
+    x[anywhere] = random.uniform(0, 10, (int(anywhere.sum()), dims))
+    return x
+
+
+def clustering(tool: str) -> Any:
+    """A function of points that gives labels, and the sum of the tree's weights where the tool tells it."""
+    if tool == "ours":
+        import pandas as pd
+
+        import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+
+        def ours(x: Any) -> Any:
+            frame = pd.DataFrame(x, copy=False)
+            return frame.simjoin.hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)["label"].to_numpy()
+
+        return ours
+    if tool == "hdbscan":
+        import hdbscan
+
+        def peer(x: Any) -> Any:
+            # it counts other rows only; its default tree is not exact
+            how = {"approx_min_span_tree": False, "core_dist_n_jobs": 1}
+            model = hdbscan.HDBSCAN(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES - 1, **how)
+            labels = model.fit(x).labels_
+            model.outlier_scores_  # noqa: B018  (ours has them)
+            return labels
+
+        return peer
+    from sklearn.cluster import HDBSCAN
+
+    def sklearn(x: Any) -> Any:
+        model = HDBSCAN(min_cluster_size=MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES, n_jobs=1, copy=False)
+        return model.fit(x).labels_
+
+    return sklearn
+
+
+def main() -> None:
+    """Do what the command line says and print it as JSON."""
+    pin()
+    # imported late: libraries count cores and read the environment when they are imported
+    import numpy as np
+
+    tool, dims, rows, *labels = sys.argv[1:]
+    cluster = clustering(tool)
+    cluster(points(SMALL, int(dims)))
+    x = points(int(rows), int(dims))
+    found: dict[str, Any] = {"rows": int(rows), "before": resident()}
+    if labels:
+        cpu, began = time.process_time(), time.perf_counter()
+        result = np.asarray(cluster(x))
+        found["seconds"], found["cpu_seconds"] = time.perf_counter() - began, time.process_time() - cpu
+        found |= resident()
+        np.save(labels[0], result)
+        found |= {"clusters": int(result.max(initial=-1)) + 1, "noise": int((result < 0).sum())}
+    else:
+        found |= resident()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Condense minimum spanning trees to their clusters, and choose some of these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dask.base import is_dask_collection
+
+from dask_simjoin.cluster.algorithms.condense import Condensed, condense, told_of_rows
+from dask_simjoin.cluster.hierarchy_verbs import CLUSTERS, EDGES
+from dask_simjoin.engine.base import frames_for, host_kernels
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.errors import ColumnError
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.cluster_requests import Choice, Hdbscan, Selection
+from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.validate import check_whole
+
+COLUMNS: dict[str, Any] = {
+    "parent": np.int64,
+    "child": np.int64,
+    "lambda_val": np.float64,
+    "child_size": np.int64,
+}
+"""The columns of a condensed tree."""
+
+
+def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
+    """The clusters of at least so many rows, and when rows leave them: as the package hdbscan has it.
+
+    Parameters
+    ----------
+    tree : DataFrame
+        As `SimJoinAccessor.spanning_tree` gives it: all of its rows.
+    min_cluster_size : int
+        At least 2.
+
+    Returns
+    -------
+    DataFrame
+        ``parent`` (int64), a cluster; ``child`` (int64), a row, by its number from 0 on, or a cluster that it
+        splits into, numbered from the number of rows on: that one is all of them; ``lambda_val``
+        (float64), 1 / the distance at which the child leaves it; ``child_size`` (int64), the rows of the
+        child. In the order of parent, lambda and child; lazy, of one partition, if `tree` is.
+
+    Raises
+    ------
+    ColumnError
+        A column is missing, or the edges are no tree.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> from dask_simjoin.cluster import condensed_tree
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 10.0, 12.0]})
+    >>> condensed_tree(df.simjoin.spanning_tree(), 2)
+       parent  child  lambda_val  child_size
+    0       4      5    0.111111           2
+    1       4      6    0.111111           2
+    2       5      2    0.500000           1
+    3       5      3    0.500000           1
+    4       6      0    1.000000           1
+    5       6      1    1.000000           1
+    """
+    least = check_whole("min_cluster_size", min_cluster_size, 2)
+    meta = _checked(tree, EDGES, "spanning_tree()")
+    return _of_all_rows(tree, _condensed, _empty(meta, COLUMNS), least)
+
+
+def choose_clusters(
+    condensed: Frame,
+    *,
+    cluster_selection_method: Selection = "eom",
+    cluster_selection_epsilon: float = 0.0,
+    max_cluster_size: int | None = None,
+    allow_single_cluster: bool = False,
+) -> Frame:
+    """Choose clusters of a condensed tree: as `hdbscan`, but in a moment, to try one choice and another.
+
+    Parameters
+    ----------
+    condensed : DataFrame
+        As `condensed_tree` gives it: all of its rows.
+    cluster_selection_method, cluster_selection_epsilon, max_cluster_size, allow_single_cluster
+        As in `SimJoinAccessor.hdbscan`.
+
+    Returns
+    -------
+    DataFrame
+        ``label``, ``probability`` and ``outlier_score`` of each row, in the order of their numbers; lazy, of
+        one partition, if `condensed` is.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> from dask_simjoin.cluster import choose_clusters, condensed_tree
+    >>> df = pd.DataFrame({"x": [0.0, 1.0, 10.0, 12.0]})
+    >>> choose_clusters(condensed_tree(df.simjoin.spanning_tree(), 2))["label"].tolist()
+    [0, 0, 1, 1]
+    """
+    choice = Hdbscan(
+        min_cluster_size=2,
+        cluster_selection_method=cluster_selection_method,
+        cluster_selection_epsilon=cluster_selection_epsilon,
+        max_cluster_size=max_cluster_size,
+        allow_single_cluster=allow_single_cluster,
+    ).choice()
+    meta = _checked(condensed, COLUMNS, "condensed_tree()")
+    return _of_all_rows(condensed, _chosen, _empty(meta, CLUSTERS), choice)
+
+
+def condensed_of(frame: Frame) -> Condensed:
+    """Read a whole condensed tree back from its frame."""
+    parent, child, density, size = (to_host(frame[name].values) for name in COLUMNS)
+    root = int(parent.min()) if len(parent) else 0
+    rows, clusters = child < root, child >= root
+    number = int(clusters.sum()) + 1
+    order = np.argsort(child[clusters])
+    whole = (
+        rows.sum() == root
+        and (np.sort(child[rows]) == np.arange(root)).all()
+        and (child[clusters][order] == np.arange(root + 1, root + number)).all()
+        and (parent[clusters] < child[clusters]).all()
+    )
+    if not whole:
+        raise ColumnError(
+            f"{len(parent):,} rows are no whole condensed tree; give all rows of a result of "
+            "condensed_tree()."
+        )
+    row_parent, row_lambda = np.empty(root, np.int32), np.empty(root)
+    row_parent[child[rows]], row_lambda[child[rows]] = parent[rows] - root, density[rows]
+    above = np.concatenate([[-1], parent[clusters][order] - root]).astype(np.int32)
+    birth = np.concatenate([[0.0], density[clusters][order]])
+    sizes = np.concatenate([[root], size[clusters][order]]).astype(np.int32)
+    return Condensed(row_parent, row_lambda, above, birth, sizes)
+
+
+def _checked(frame: Frame, columns: dict[str, Any], verb: str) -> Frame:
+    meta = example_of(frame)
+    for name in columns:
+        if name not in meta.columns:
+            raise ColumnError(f"The frame has no column {name!r}; give a whole result of {verb}.")
+    return meta
+
+
+def _empty(meta: Frame, columns: dict[str, Any]) -> Frame:
+    none: Frame = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in columns.items()}, 0)
+    return none
+
+
+def _of_all_rows(frame: Frame, function: Any, example: Frame, how: Any) -> Frame:
+    if not is_dask_collection(frame):
+        return function(frame, example, how)
+    return frame.repartition(npartitions=1).map_partitions(function, example, how, meta=example)
+
+
+def _condensed(tree: Frame, example: Frame, least: int) -> pd.DataFrame:
+    start, end, away = (to_host(tree[name].values) for name in EDGES)
+    n = len(start) + 1
+    order = np.lexsort((end, start, away))
+    start, end, away = start[order], end[order], np.ascontiguousarray(away[order], np.float64)
+    inside = all(((some >= 0) & (some < n)).all() for some in (start, end))
+    if not inside or host_kernels("optics").spanning(start, end, np.arange(n), np.empty(n, np.int64)) < n - 1:
+        raise ColumnError(
+            f"{n - 1:,} edges are no tree of {n:,} rows; give a whole result of spanning_tree()."
+        )
+    if n == 1:
+        return example
+    found = condense(start, end, away, least)
+    parent = np.concatenate([found.parent[1:], found.row_parent]).astype(np.int64) + n
+    child = np.concatenate([np.arange(1, len(found.parent)) + n, np.arange(n)])
+    density = np.concatenate([found.birth[1:], found.row_lambda])
+    size = np.concatenate([found.rows[1:], np.ones(n, np.int32)]).astype(np.int64)
+    order = np.lexsort((child, density, parent))
+    columns = zip(COLUMNS, (parent, child, density, size), strict=True)
+    return pd.DataFrame({name: column[order] for name, column in columns})
+
+
+def _chosen(condensed: Frame, example: Frame, choice: Choice) -> Frame:
+    if not len(condensed):
+        return example
+    found = told_of_rows(condensed_of(condensed), choice)
+    return frames_for(example).rows(found, pd.RangeIndex(len(found)), example)
