@@ -1,8 +1,8 @@
-"""``python -m benchmarks cpu.hdbscan``: HDBSCAN of a pandas DataFrame on one core, against hdbscan and scikit-learn.
+"""``python -m benchmarks cpu.hdbscan``: HDBSCAN on one core, against the package hdbscan and scikit-learn.
 
 Points are blobs of different scales with noise, of 2, 8 and 32 dimensions.  Every run is a process of its
-own, and tools take turns.  The package hdbscan is asked for the exact tree, as the two others give.  A peak of
-memory is told raw, and net of a process that imports and compiles the same and makes the same points.
+own, and tools take turns.  The package hdbscan is asked for the exact tree, as the two others give.  Peaks
+of memory are told net of a process that imports and compiles the same and makes the same points.
 How labels differ is told, as the others' depend on the order of rows where edges tie; so does a peer's own
 on the same rows in another order, which is told beside.  A run beyond the patience is told as such.
 """
@@ -37,7 +37,7 @@ LESS = 10.0
 
 MEASURED = ("seconds", "cpu_seconds", "peak_rss")
 
-TWICE = 20_000
+TWICE = 5000
 """Rows that a peer clusters twice, the second time in another order."""
 
 
@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
 
 
 def apart(a: np.ndarray, b: np.ndarray) -> int:
-    """In how many rows two labellings differ, each cluster of one being told by its most frequent of the other."""
+    """Count the rows in which two labellings differ, clusters being paired by how many rows they share."""
     pairs, times = np.unique(np.stack([a, b], axis=1), axis=0, return_counts=True)
     same, taken = int(times[(pairs == -1).all(axis=1)].sum()), (set[int](), set[int]())
     for (one, other), number in sorted(zip(pairs.tolist(), times.tolist(), strict=True), key=lambda p: -p[1]):
@@ -83,10 +83,8 @@ def measure(dims: int, rows: int, options: argparse.Namespace, folder: Path) -> 
             continue
         empty = cluster_apart(tool, dims, rows, None, options.patience)
         found[tool] = {name: statistics.median(one[name] for one in told) for name in MEASURED}
-        found[tool] |= {name: told[0][name] for name in ("clusters", "noise")} | {
-            "runs": told,
-            "loads": empty,
-        }
+        found[tool] |= {name: told[0][name] for name in ("clusters", "noise")}
+        found[tool] |= {"runs": told, "loads": empty}
         found[tool]["peak_rss_net"] = found[tool]["peak_rss"] - empty["peak_rss"]
     ours = found["ours"]
     for tool in options.tools[1:]:
