@@ -1,8 +1,9 @@
-"""``python -m benchmarks papers``: the figures and tables of three papers, beside what they published.
+"""``python -m benchmarks papers``: the figures and tables of five papers, beside what they published.
 
 With a GPU all is timed on it, and every count of pairs compared with the package's own engine.  With
 `--model` no GPU is needed: comparisons and warps of the two grid joins are told by the workloads of cells, or
-counted on fewer points; of the joins of sets (`--paper sets`) one core of the CPU runs the algorithms.
+counted on fewer points; of the joins of sets (`--paper sets`) one core of the CPU runs the algorithms, and
+those of lists in Z-order and of clusters (`--paper lss kmeans`), of a tenth of the rows.
 """
 
 from __future__ import annotations
@@ -10,13 +11,21 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.worker import THREADS, pin
+
+if __name__ == "__main__" and "--model" in sys.argv:
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    pin()
+
 from benchmarks.harness.report import environment
-from benchmarks.papers import several
+from benchmarks.papers import lists, several
+from benchmarks.papers.lists_rows import RUNS as LISTS
 from benchmarks.papers.rows import GPU_JOIN, ROWS_OF, Row
 from benchmarks.papers.runs import by_model, eps_of, estimated, on_gpu
 from benchmarks.papers.sets import on_cpu
@@ -36,13 +45,14 @@ MORE = ("fig10-11", "fig12", "tab2")
 def arguments(given: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks papers", description=__doc__)
-    parser.add_argument("--paper", choices=PAPERS, nargs="+", default=list(PAPERS))
+    parser.add_argument("--paper", choices=(*PAPERS, *LISTS), nargs="+", default=list(PAPERS))
     parser.add_argument("--figure", nargs="+", help="such as tab3 or fig13; all by default")
     parser.add_argument("--data", nargs="+", help="such as Expo2D; all by default")
     parser.add_argument("--model", action="store_true", help="without a GPU")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} points or sets")
     parser.add_argument("--rows", type=int, help="points or sets, instead of as many as each row has")
     parser.add_argument("--thresholds", nargs="+", choices=THRESHOLDS, help="of sets, falling")
+    parser.add_argument("--minutes", type=float, default=7.0, help="of lss and kmeans on a GPU, at most")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--output", type=Path, help="JSON, written after each row")
     return parser.parse_args(given)
@@ -138,6 +148,15 @@ def sets(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield found
 
 
+def of_lists(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Run the papers of lists in Z-order and of k-means clusters."""
+    papers = [paper for paper in asked.paper if paper in LISTS]
+    backend, minutes = ("cpu", float("inf")) if asked.model else ("gpu", asked.minutes)
+    for row in lists.results(papers, asked.figure, asked.data, backend, asked.quick, asked.repeat, minutes):
+        print(lists.told(row), flush=True)
+        yield row
+
+
 def main() -> None:
     """Run what is asked for."""
     asked = arguments(sys.argv[1:])
@@ -149,6 +168,7 @@ def main() -> None:
     parts = [runs(asked)]
     parts += [rest(asked)] if GPU_JOIN in asked.paper else []
     parts += [sets(asked)] if SETS in asked.paper else []
+    parts += [of_lists(asked)] if set(LISTS) & set(asked.paper) else []
     for one in itertools.chain.from_iterable(parts):
         report["runs"].append(one)
         if asked.output is not None:

@@ -1,181 +1,179 @@
-"""``python -m benchmarks papers.lists``: figures of LSS and of the k-means thesis, by counts and by seconds.
+"""Runs of figures of LSS and of the k-means thesis, each beside the package's own engine ("auto").
 
-Each run beside the package's own engine ("auto"), whose pairs must be as many. EGO, GESS and the thesis's
-code are not built here. On a CPU, seconds are CPU time of `count_pairs` on one core, the least of some runs
-after a first one, and rows are a tenth of the papers'; on a GPU those of the steps that `profile` times.
+Its pairs must be as many. EGO, GESS and the thesis's code are not built here. On a CPU, seconds are CPU time
+of `count_pairs` (of two tables `join`) on one core, and rows are a tenth of the papers'; on a GPU those of
+the steps that `profile` times.
 """
 
 from __future__ import annotations
 
-import argparse
+import functools
 import math
-import os
-import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from benchmarks.harness.worker import THREADS, pin
-
-if __name__ == "__main__":
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    pin()
-
-import numpy as np
 import pandas as pd
 
 import dask_simjoin  # noqa: F401
-from benchmarks.harness.ours import VERSION, source_digest
-from benchmarks.harness.report import environment, write
-from dask_simjoin.methods import KMeans, NestedLoop, ZOrder
+from benchmarks.papers.lists_rows import MILLION, RUNS, Run, points
+from dask_simjoin.errors import ApproximateWarning
+from dask_simjoin.methods import NestedLoop
 
 QUICK = 2000
 """Rows of `--quick`."""
 
-PLANTED = 0.01
-"""Rows that have a copy at a distance of up to twice eps: the papers' uniform rows have next to no pairs."""
+LONG = 1.5
+"""Seconds from which a run is not repeated."""
+
+SLOW, LOOPED = 110_000, 700_000
+"""Rows of runs on a CPU, and of nested loops rows times columns, that are left out beyond that."""
+
+TOLD = ("copies", "interval_mean", "compared_ratio", "recall", "lists", "clusters")
+"""Numbers that are printed."""
+
+Clock = Callable[[], float]
 
 
-@dataclass(frozen=True)
-class Run:
-    """One run; `published`: times as fast as the figure's first run of the same rows and eps."""
+@functools.lru_cache(maxsize=2)
+def frame_of(data: str, rows: int, dims: int, planted: float, backend: str, seed: int) -> Any:
+    """Return points as a frame of the backend's library."""
+    x = points(data, rows, dims, planted, seed)
+    frame = pd.DataFrame(x, columns=[f"c{k}" for k in range(dims)])
+    if backend == "cpu":
+        return frame
+    import cudf  # only where there is one
 
-    paper: str
-    figure: str
-    data: str
-    rows: int
-    dims: int
-    eps: float
-    setting: str
-    method: Any
-    published: float | None = None
+    return cudf.DataFrame(frame)
 
 
-def points(data: str, rows: int, dims: int, eps: float) -> np.ndarray:
-    """Return uniform rows, some with a near copy, or ten clusters."""
-    rng = np.random.default_rng(0)
-    if data == "clusters":
-        centres = rng.uniform(0, 10, (10, dims))
-        return (centres[rng.integers(10, size=rows)] + rng.normal(0, 0.3, (rows, dims))).astype(np.float32)
-    x = rng.uniform(size=(rows, dims)) * (10.0 if data == "uniform10" else 1.0)
-    if data == "planted":
-        few = int(rows * PLANTED)
-        step = rng.normal(size=(few, dims))
-        step *= (rng.uniform(0, 2 * eps, few) / np.linalg.norm(step, axis=1))[:, None]
-        x[-few:] = x[:few] + step
-    return x.astype(np.float32)
+def frames(run: Run, backend: str) -> tuple[Any, Any]:
+    """Return the frame of a run, and the one that it is joined with, or None."""
+    planted = run.eps if run.data == "planted" else 0.0
+    frame = frame_of(run.data, run.rows, run.dims, planted, backend, 0)
+    return frame, frame_of(run.data, run.other, run.dims, planted, backend, 1) if run.other else None
 
 
-def lss() -> Iterator[Run]:
-    """Figures 3, 7 and 8 of LSS, on uniform rows in 16 dimensions with planted pairs."""
-    for rows in (4096, 16_384, 65_536):
-        yield Run("lss", "3a", "planted", rows, 16, 0.1, "rotation", NestedLoop())
-        yield Run("lss", "3a", "planted", rows, 16, 0.1, "lists=auto", ZOrder())
-    for eps, published in ((0.01, 3.0), (0.05, None), (0.1, None), (0.2, None), (0.4, 0.5)):
-        yield Run("lss", "7b", "planted", 25_600, 16, eps, "lists=d+1", ZOrder(lists="d+1"))
-        yield Run("lss", "7b", "planted", 25_600, 16, eps, "lists=log", ZOrder(lists="log"), published)
-        yield Run("lss", "7b", "planted", 25_600, 16, eps, "random", ZOrder(lists="d+1", shifts="random"))
-    for eps in (0.01, 0.05, 0.1, 0.2):
-        for number in (1, 2, 3, 5, 9, 17, 33, "auto"):
-            method = ZOrder(lists=number)
-            yield Run("lss", "8c", "planted", 25_600, 16, eps, f"lists={number}", method)
-    for dims in (16, 64, 256):
-        for number in (3, 5, 6, 9, 17, "auto"):
-            yield Run("lss", "8d", "planted", 12_800, dims, 0.1, f"lists={number}", ZOrder(lists=number))
-
-
-def kmeans() -> Iterator[Run]:
-    """Table 5.1 and figures 5.8, 5.9, 5.13 and 5.15 of the thesis."""
-    faster = {10_000: (3.02 / 1.82, 3.02), 30_000: (4.96 / 3.22, 4.96), 50_000: (7.37 / 4.69, 7.37)}
-    loop = NestedLoop(schedule="triangle", block=32)
-    thesis = KMeans(clusters=20, windows="thesis", inner="nested_loop")
-    for rows, (rotation, clusters) in faster.items():
-        of = "kmeans", "T5.1", "clusters", rows, 8, 0.5
-        yield Run(*of, "NLJ", loop)
-        yield Run(*of, "INLJ", replace(loop, schedule="rotation"), rotation)
-        yield Run(*of, "thesis windows", thesis, clusters)
-        yield Run(*of, "one-sided windows", replace(thesis, windows="one-sided"))
-        yield Run(*of, "one-sided, tiles", replace(thesis, windows="one-sided", inner="tiles"))
-    for data, figure in (("clusters", "5.8"), ("uniform10", "5.13")):
-        for eps in (0.2, 0.6, 1.0):
-            for windows in ("thesis", "two-sided", "one-sided"):
-                yield Run("kmeans", figure, data, 10_000, 8, eps, windows, replace(thesis, windows=windows))
-    for k in (5, 10, 20, 40, 64, 256, 1024):
-        for windows in ("thesis", "one-sided"):
-            if k <= 64 or windows == "one-sided":
-                method = replace(thesis, clusters=k, windows=windows)
-                yield Run("kmeans", "5.9", "clusters", 10_000, 8, 0.5, f"k={k}, {windows}", method)
-
-
-RUNS = {"lss": lss, "kmeans": kmeans}
-
-
-def seconds_of(frame: Any, run: Run, method: Any, repeat: int) -> float:
-    """Measure a run as the first lines say."""
-    if not isinstance(frame, pd.DataFrame):
-        return min(sum(frame.simjoin.profile(run.eps, method=method).seconds.values()) for _ in range(repeat))
-    found = math.inf
+def least(work: Callable[[], float], repeat: int, first: float = math.inf) -> float:
+    """Return the least seconds of some runs, each of which tells its own."""
+    found = first
     for _ in range(repeat):
-        began = time.process_time()
-        frame.simjoin.count_pairs(run.eps, method=method)
-        found = min(found, time.process_time() - began)
+        if found > LONG and found < math.inf:
+            break
+        found = min(found, work())
     return found
+
+
+def timed(work: Callable[[], Any], clock: Clock) -> float:
+    """Return the seconds that something takes."""
+    began = clock()
+    work()
+    return clock() - began
+
+
+def seconds_of(run: Run, method: Any, backend: str, repeat: int, first: float = math.inf) -> float:
+    """Measure a run as the first lines say."""
+    frame, other = frames(run, backend)
+    clock = time.process_time if backend == "cpu" else time.perf_counter
+    if other is not None:
+        return least(
+            lambda: timed(lambda: len(frame.simjoin.join(other, run.eps, method=method)), clock), repeat
+        )
+    how: dict[str, Any] = {"method": method} | ({"approximate": True} if run.approximate else {})
+    if backend == "cpu":
+        return least(lambda: timed(lambda: frame.simjoin.count_pairs(run.eps, **how), clock), repeat)
+    return least(lambda: sum(frame.simjoin.profile(run.eps, **how).seconds.values()), repeat, first)
+
+
+@functools.lru_cache(maxsize=2)
+def own_engine(bare: Run, backend: str, repeat: int) -> tuple[int, float]:
+    """Count and time the package's own engine on the points of a run; `bare`: the run without its setting."""
+    frame, other = frames(bare, backend)
+    pairs = frame.simjoin.count_pairs(bare.eps) if other is None else len(frame.simjoin.join(other, bare.eps))
+    return int(pairs), seconds_of(bare, "auto", backend, repeat)
 
 
 def result(run: Run, repeat: int, backend: str) -> dict[str, Any]:
     """Count and time a run."""
-    frame: Any = pd.DataFrame(points(run.data, run.rows, run.dims, run.eps))
-    frame.columns = [f"c{k}" for k in range(run.dims)]
-    if backend == "gpu":
-        import cudf  # only where there is one
-
-        frame = cudf.DataFrame(frame)
-    told = frame.simjoin.profile(run.eps, method=run.method)
-    pairs = frame.simjoin.count_pairs(run.eps)
-    if told.numbers["pairs"] != pairs:
-        raise AssertionError(f"{run}: {told.numbers['pairs']} pairs, and the package's own engine {pairs}")
-    own = seconds_of(frame, run, "auto", repeat)
-    found = seconds_of(frame, run, run.method, repeat)
-    row = {name: value for name, value in vars(run).items() if name != "method"}
-    return row | {
-        "seconds": round(found, 5), "auto": round(own, 5), "numbers": told.numbers, "engine": told.engine,
+    frame, other = frames(run, backend)
+    bare = Run("", "", run.data, run.rows, run.dims, run.eps, "", "auto", other=run.other)
+    pairs, own = own_engine(bare, backend, repeat)
+    numbers, first = dict[str, float](), math.inf
+    if other is None:
+        told = frame.simjoin.profile(run.eps, method=run.method, approximate=run.approximate)
+        numbers, found, first = told.numbers, told.numbers["pairs"], sum(told.seconds.values())
+    else:
+        found = len(frame.simjoin.join(other, run.eps, method=run.method))
+    if found > pairs or (found < pairs and not run.approximate):
+        raise AssertionError(f"{run}: {found} pairs, and the package's own engine {pairs}")
+    names = ("paper", "figure", "data", "rows", "other", "dims", "eps", "setting", "published")
+    return {name: getattr(run, name) for name in names} | {
+        "pairs": pairs, "found": found, "auto": round(own, 5),
+        "seconds": round(seconds_of(run, run.method, backend, repeat, first), 5), "numbers": numbers,
     }  # fmt: skip
 
 
-def main() -> None:
-    """Run what the command line asks for and print it."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks papers.lists", description=__doc__)
-    parser.add_argument("--paper", choices=RUNS, nargs="+", default=list(RUNS))
-    parser.add_argument("--figure", nargs="+", help="such as 7b or T5.1; all by default")
-    parser.add_argument("--backend", choices=("cpu", "gpu"), default="cpu")
-    parser.add_argument("--times", type=int, default=1, help="as many times the rows of each run")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} rows, once")
-    parser.add_argument("--repeat", type=int, default=2)
-    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
-    asked = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    first: dict[Any, float] = {}
-    for run in (run for paper in asked.paper for run in RUNS[paper]()):
-        served = asked.backend == "cpu" or "cudf" in run.method.modules
-        if not served or (asked.figure and run.figure not in asked.figure):
-            continue
-        number = QUICK if asked.quick else run.rows * asked.times
-        row = result(replace(run, rows=number), 1 if asked.quick else asked.repeat, asked.backend)
-        base = first.setdefault((run.figure, run.data, run.rows, run.dims, run.eps), row["seconds"])
-        rows.append(row | {"ratio": round(base / max(row["seconds"], 1e-9), 3)})
-        shown = ("figure", "data", "rows", "dims", "eps", "setting", "seconds", "ratio", "published", "auto")
-        numbers = {k: round(v, 6) for k, v in row["numbers"].items() if k in ("pairs", "compared_ratio")}
-        print(*(f"{k}={v}" for k, v in {**{k: rows[-1][k] for k in shown}, **numbers}.items()),
-              file=sys.stderr, flush=True)  # fmt: skip
-    report = {
-        "environment": environment([], VERSION) | {"source": source_digest()},
-        "unit": "CPU seconds of count_pairs, one core" if asked.backend == "cpu" else "seconds of profile",
+def rate(backend: str, rows: int, repeat: int) -> dict[str, Any]:
+    """Tell how many pairs a second nested loops and tiles test, of rows on a sphere.
+
+    Where tiles do not tell how many, as on GPUs, all pairs are taken for it: the ratio is then at least so large.
+    """
+    run = Run("kmeans", "rate", "sphere", rows, 8, 0.45, "", NestedLoop(block=256))
+    frame, _ = frames(run, backend)
+    found: dict[str, Any] = {
+        "paper": "kmeans",
+        "figure": "rate",
+        "data": run.data,
         "rows": rows,
+        "eps": run.eps,
     }
-    write(report, asked.output)
+    for name, method in (("nested loops", run.method), ("tiles", "tiles")):
+        told = frame.simjoin.profile(run.eps, method=method)
+        tested = told.numbers.get("candidates", rows * (rows - 1) / 2)
+        seconds = seconds_of(run, method, backend, repeat, sum(told.seconds.values()))
+        found |= {f"{name}, seconds": seconds, f"{name}, pairs a second": tested / seconds}
+    found["ratio"] = found["nested loops, pairs a second"] / found["tiles, pairs a second"]
+    return found
 
 
-if __name__ == "__main__":
-    main()
+def sized(run: Run, backend: str, quick: bool) -> Run | None:
+    """Return a run with the rows that it has here, or None where it is left out."""
+    if run.rows > run.largest or (backend == "gpu" and "cudf" not in run.method.modules):
+        return None
+    if quick:
+        return replace(run, rows=QUICK, other=QUICK if run.other else 0)
+    if backend == "gpu":
+        return run
+    run = run if run.same else replace(run, rows=run.rows // 10, other=run.other // 10)
+    slow = isinstance(run.method, NestedLoop) and run.rows * run.dims > LOOPED
+    return None if slow or run.rows > SLOW else run
+
+
+def results(papers: Sequence[str], figures: Sequence[str] | None, data: Sequence[str] | None, backend: str,
+            quick: bool, repeat: int, minutes: float) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Run the rows of papers; ratios are to the first of a figure, its points and eps."""
+    warnings.simplefilter("ignore", ApproximateWarning)  # that some pairs are left out is what is measured
+    began, first = time.monotonic(), dict[Any, float]()
+    for given in (run for paper in papers for run in RUNS[paper]()):
+        run = sized(given, backend, quick)
+        if run is None or (figures and run.figure not in figures) or (data and run.data not in data):
+            continue
+        if time.monotonic() - began > 60 * minutes:
+            yield {"paper": run.paper, "figure": run.figure, "not run": f"{minutes:g} minutes were over"}
+            return
+        row = result(run, 1 if quick else repeat, backend)
+        base = first.setdefault((run.figure, run.data, run.rows, run.dims, run.eps), row["seconds"])
+        yield row | {"ratio": round(base / max(row["seconds"], 1e-9), 3)}
+    if "kmeans" in papers and (not figures or "rate" in figures):
+        yield rate(backend, QUICK if quick else 30_000 if backend == "cpu" else MILLION // 10, repeat)
+
+
+def told(row: dict[str, Any]) -> str:
+    """What is printed of a row."""
+    numbers = {name: row["numbers"][name] for name in TOLD if name in row.get("numbers", {})}
+    words = {name: value for name, value in row.items() if name not in ("numbers", "paper")} | numbers
+    return " ".join(
+        f"{name}={f'{value:.4g}' if isinstance(value, float) else value}" for name, value in words.items()
+    )

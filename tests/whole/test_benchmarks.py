@@ -23,7 +23,7 @@ def run(monkeypatch, module, *arguments):
 PROGRAMS = [
     "cpu.joins", "cpu.two_tables", "cpu.nearest", "cpu.sphere", "cpu.keep", "cpu.clusters", "cpu.sets",
     "cpu.sets_peers", "cpu.several", "cpu.growing",
-    "dask.overhead", "dask.growth", "dask.coverage", "papers", "papers.lists",
+    "dask.overhead", "dask.growth", "dask.coverage", "papers",
     "papers.semantic", "dask.road", "dask.partitions",
     "dask.choices", "dask.balance", "dask.memory", "dask.simulate",
     "dask.sets_out_of_core",
@@ -113,15 +113,18 @@ def test_the_papers_are_told_without_a_gpu(tmp_path, monkeypatch, capsys):
 
 def test_lists_and_clusters_are_compared_with_the_packages_own(tmp_path, monkeypatch):
     found = tmp_path / "found.json"
-    arguments = ["--quick", "--figure", "5.8", "8d", "--output", found]
-    assert not run(monkeypatch, "benchmarks", "papers.lists", *arguments)
-    rows = json.loads(found.read_text())["rows"]
-    assert {row["figure"] for row in rows} == {"5.8", "8d"} and all(row["seconds"] > 0 for row in rows)
-    compared = {(row["eps"], row["setting"]): row["numbers"]["compared_ratio"] for row in rows}
+    figures = ["5.8-10", "7b", "6"]
+    arguments = ["--paper", "lss", "kmeans", "--model", "--quick", "--figure", *figures, "--output", found]
+    assert not run(monkeypatch, "benchmarks", "papers", *arguments)
+    rows = json.loads(found.read_text())["runs"]
+    assert {row["figure"] for row in rows} == set(figures) and all(row["seconds"] > 0 for row in rows)
+    assert all(row["found"] == row["pairs"] for row in rows)
+    several = [row for row in rows if row["figure"] == "5.8-10"]
+    compared = {(row["eps"], row["setting"]): row["numbers"]["compared_ratio"] for row in several}
     for eps in (0.2, 0.6, 1.0):
         assert compared[eps, "one-sided"] < compared[eps, "thesis"]
-    lists = {row["setting"]: row["numbers"] for row in rows if row["dims"] == 16 and row["figure"] == "8d"}
-    assert lists["lists=17"]["interval_mean"] < lists["lists=3"]["interval_mean"]
+    lists = {row["setting"]: row["numbers"] for row in rows if row["figure"] == "7b" and row["eps"] == 0.1}
+    assert lists["lists=d+1"]["interval_mean"] < lists["lists=log"]["interval_mean"]
     assert all(numbers["pairs"] > 0 for numbers in lists.values())
 
 
