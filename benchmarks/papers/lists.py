@@ -118,7 +118,7 @@ def result(run: Run, repeat: int, backend: str) -> dict[str, Any]:
 def rate(backend: str, rows: int, repeat: int) -> dict[str, Any]:
     """Tell how many pairs a second nested loops and tiles test, of rows on a sphere.
 
-    Where tiles do not tell how many, as on GPUs, all pairs are taken for it: the ratio is then at least so large.
+    Where tiles do not tell how many, as on GPUs, all pairs are taken for it: the ratio is at least so large.
     """
     run = Run("kmeans", "rate", "sphere", rows, 8, 0.45, "", NestedLoop(block=256))
     frame, _ = frames(run, backend)
