@@ -15,6 +15,7 @@ from distributed.scheduler import KilledWorker
 
 from dask_simjoin.cli.commands import NUMBER, PAIRS, PLAN, ROWS, VALUES, VerbCommand
 from dask_simjoin.cli.compiling import compiled
+from dask_simjoin.cli.indexes import indexes
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
 
 LOG = logging.getLogger(__name__)
@@ -112,6 +113,7 @@ for _group, _name, _verb, _gives in (
 ):
     _group.add_command(VerbCommand(_name, _verb, _gives))
 cli.add_command(compiled)
+cli.add_command(indexes)
 
 
 def main() -> None:

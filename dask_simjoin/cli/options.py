@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from decimal import Decimal
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 from click.core import ParameterSource
@@ -73,6 +73,8 @@ def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
         return Exact()
     if {float, str} <= kinds:
         return Radii() if Sequence[float] in kinds else Radius()
+    if float in kinds and any(get_origin(kind) is Literal for kind in kinds):
+        return Radius()
     if hint == Hashable:
         return Kept()
     if {int, str} <= kinds:

@@ -28,9 +28,9 @@ class Names(click.ParamType[Any]):
 
 
 class Radius(click.ParamType[Any]):
-    """A number, or what is none: the name of a column."""
+    """A number, or what is none: a word, or the name of a column."""
 
-    name = "number|column"
+    name = "number|text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return number(value, float)
@@ -39,7 +39,7 @@ class Radius(click.ParamType[Any]):
 class Radii(Radius):
     """The same, or several numbers, separated by commas."""
 
-    name = "numbers|column"
+    name = "numbers|text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         some = [number(text, float) for text in value.split(",")]
@@ -50,7 +50,7 @@ class Radii(Radius):
 class Kept(click.ParamType[Any]):
     """A word or the name of a column; or False."""
 
-    name = "word|column"
+    name = "text|False"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return False if value == "False" else value

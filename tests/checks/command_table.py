@@ -3,7 +3,10 @@
 from dataclasses import fields
 from pathlib import Path
 
+import click
+
 from dask_simjoin.cli.commands import VerbCommand
+from dask_simjoin.cli.indexes import MakeCommand
 from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import flag
 from dask_simjoin.cli.shared import SHARED, WRITTEN
@@ -15,7 +18,10 @@ HEAD_SHARED = ["| option | of | for |", "|---|---|---|"]
 
 COMMANDS = {
     (*group, name): command
-    for group, commands in (((), cli.commands), (("sets",), cli.commands["sets"].commands))
+    for group, commands in (
+        ((), cli.commands),
+        *(((name,), one.commands) for name, one in cli.commands.items() if isinstance(one, click.Group)),
+    )
     for name, command in commands.items()
 }
 """Commands by their words."""
@@ -23,7 +29,7 @@ COMMANDS = {
 
 def of_verbs():
     """The words of commands that are verbs."""
-    return [words for words, command in COMMANDS.items() if isinstance(command, VerbCommand)]
+    return [words for words, command in COMMANDS.items() if isinstance(command, VerbCommand | MakeCommand)]
 
 
 def command_table():
