@@ -22,8 +22,8 @@ FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
 REPEATED = (VERSION,)
 """Columns of numbers of which many are equal."""
 
-KNOWN = 1024
-"""Small files whose contents are kept: boxes and deletions of so many updates."""
+KNOWN, SMALL = 1024, 1 << 16
+"""How many files' contents are kept, those of boxes and deletions of updates, and bytes of the largest."""
 
 
 def new_name(ending: str = "parquet") -> str:
@@ -51,11 +51,18 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
         return file.tell()
 
 
-@functools.lru_cache(KNOWN)
 def read_whole(path: Path) -> pa.Table:
-    """Read a small file of Parquet; files never change, and so the last ones are kept."""
+    """Read a file of Parquet; files never change, and so the last small ones are kept."""
+    table: pa.Table = (_kept if path.stat().st_size <= SMALL else _read)(path)
+    return table
+
+
+def _read(path: Path) -> pa.Table:
     with pq.ParquetFile(path) as file:
         return file.read()
+
+
+_kept = functools.lru_cache(KNOWN)(_read)
 
 
 def sync_folder(path: Path) -> None:
