@@ -43,19 +43,24 @@ def vacuumed(root: Path, manifest: Manifest, keep: int) -> int:
     every = chain(root, manifest)
     kept, old = every[:keep], every[keep:]
     needed, dropped = _files(kept), _files(old)
+    before, freed = time.time() - A_DAY, 0
     for version in versions(root):
         if version < kept[-1].version:
-            manifest_path(root, version).unlink(missing_ok=True)
-    before, freed = time.time() - A_DAY, 0
+            freed += _removed(manifest_path(root, version))
     for folder in FOLDERS:
         for path in (root / folder).iterdir():
             name = (folder, path.name)
-            about = path.stat()
             unnamed = folder != FOLDERS[0] or path.name.startswith(".")
-            if unnamed and name not in needed and (name in dropped or about.st_mtime < before):
-                path.unlink(missing_ok=True)
-                freed += about.st_size
+            if unnamed and name not in needed and (name in dropped or path.stat().st_mtime < before):
+                freed += _removed(path)
     return freed
+
+
+def _removed(path: Path) -> int:
+    """Remove a file; tells its bytes."""
+    size = path.stat().st_size
+    path.unlink()
+    return size
 
 
 def _files(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
