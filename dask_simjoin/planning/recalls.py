@@ -16,6 +16,10 @@ from dask_simjoin.planning.statistics.recall import Recall, expected_recall, lab
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.planning.tables import OneTable, Tables, TwoTables
 
+DENSE, MORE_PARTS = 20, 8
+"""Points of a sample that a cluster has, below which half of the sample would make other clusters; and parts
+into which it is cut then."""
+
 
 def estimate_lossy(tables: Tables, layout: Any,
                    estimated: Callable[[Any], Estimate]) -> tuple[Estimate, Recall]:  # fmt: skip
@@ -36,29 +40,32 @@ def estimate_lossy(tables: Tables, layout: Any,
 def recall_of(tables: Tables, layout: KMeansLayout) -> Recall:
     """Expect the recall of a join by clusters, whose `layout` was made with the tables' samples.
 
-    Rows that clusters were made of lie in them as others do not: pairs of each half of the samples are told
-    by clusters of the other half.
+    Rows that clusters were made of lie in them as others do not: pairs of each part of the samples are told
+    by clusters of the other parts.  With more parts those are more like all, and pairs are fewer.
     """
     joiner = joiner_of_library(tables.spec.library)
     if all(len(table.points.x) >= table.rows for table in tables.each):
         exact = replace(layout, copies=True)
         return expected_recall([labelled(tables.left.points, tables.right.points, exact, joiner)])
-    halves = [_half(tables, which, layout) for which in range(2)]
+    drawn = sum(len(table.points.x) for table in tables.each)
+    number = MORE_PARTS if len(layout.centres) * DENSE > drawn else 2
     parts = []
-    for own, other in (halves, halves[::-1]):
+    for which in range(number):
+        own, other = (_part(tables, layout, number, which, rest) for rest in (False, True))
         by = other.layout()
         assert isinstance(by, KMeansLayout)
         parts.append(labelled(own.left.points, own.right.points, by, joiner))
     return expected_recall(parts)
 
 
-def _half(tables: Tables, which: int, layout: KMeansLayout) -> Tables:
-    """Return tables with every other point of their samples, for an exact join by as many clusters."""
+def _part(tables: Tables, layout: KMeansLayout, number: int, which: int, rest: bool) -> Tables:
+    """Return tables with one of so many parts of their samples, or the rest, for an exact join."""
 
     def cut(table: TableSummary) -> TableSummary:
         order = np.random.default_rng(len(table.points.x)).permutation(len(table.points.x))
+        places = np.flatnonzero((order % number == which) != rest)
         spec = replace(table.spec, method=layout.options, approximate=False)
-        return replace(table, points=table.points.take(np.sort(order[which::2])), spec=spec)
+        return replace(table, points=table.points.take(places), spec=spec)
 
     left = cut(tables.left)
     return OneTable(left, left) if tables.right is tables.left else TwoTables(left, cut(tables.right))
