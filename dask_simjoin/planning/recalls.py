@@ -12,13 +12,12 @@ import numpy as np
 from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.engine.index.clusters import KMeansLayout
 from dask_simjoin.planning.statistics.estimate import Estimate
-from dask_simjoin.planning.statistics.recall import Recall, expected_recall, labelled
+from dask_simjoin.planning.statistics.recall import Recall, between, expected_recall, labelled
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.planning.tables import OneTable, Tables, TwoTables
 
-DENSE, MORE_PARTS = 20, 8
-"""Points of a sample that a cluster has, below which half of the sample would make other clusters; and parts
-into which it is cut then."""
+PARTS, MANY = 8, 4096
+"""Parts into which samples are cut, and points above which half as many do: clusters are made for each."""
 
 
 def estimate_lossy(tables: Tables, layout: Any,
@@ -41,21 +40,21 @@ def recall_of(tables: Tables, layout: KMeansLayout) -> Recall:
     """Expect the recall of a join by clusters, whose `layout` was made with the tables' samples.
 
     Rows that clusters were made of lie in them as others do not: pairs of each part of the samples are told
-    by clusters of the other parts.  With more parts those are more like all, and pairs are fewer.
+    by clusters of the other parts.  How these differ is part of how far the recall may be from what is told.
     """
     joiner = joiner_of_library(tables.spec.library)
     if all(len(table.points.x) >= table.rows for table in tables.each):
         exact = replace(layout, copies=True)
         return expected_recall([labelled(tables.left.points, tables.right.points, exact, joiner)])
     drawn = sum(len(table.points.x) for table in tables.each)
-    number = MORE_PARTS if len(layout.centres) * DENSE > drawn else 2
+    number = PARTS if drawn <= MANY else PARTS // 2
     parts = []
     for which in range(number):
         own, other = (_part(tables, layout, number, which, rest) for rest in (False, True))
         by = other.layout()
         assert isinstance(by, KMeansLayout)
         parts.append(labelled(own.left.points, own.right.points, by, joiner))
-    return expected_recall(parts)
+    return between(expected_recall(parts), [expected_recall([part], 1) for part in parts])
 
 
 def _part(tables: Tables, layout: KMeansLayout, number: int, which: int, rest: bool) -> Tables:

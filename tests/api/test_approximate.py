@@ -116,8 +116,8 @@ def test_exact_methods_say_that_they_find_all():
 
 
 def test_the_share_lies_in_its_interval(monkeypatch):
-    """As often as is said, of samples of a twentieth of the rows."""
-    monkeypatch.setattr(recall, "MEASURED", 150)
+    """As often as is said, of samples of a quarter of the rows."""
+    monkeypatch.setattr(recall, "MEASURED", 800)
     monkeypatch.setattr(recall, "LEAST_MEASURED", 10)
     x = clus8(3000)
     layout = laid_out(x, EPS, FEW)
@@ -131,7 +131,7 @@ def test_the_share_lies_in_its_interval(monkeypatch):
         fewer = x[mixed]
         told = recall.measured_recall(fewer, layout, layout, JOINER)
         held += told.low <= true <= told.high
-    assert 90 <= held <= 100, held
+    assert held >= 95
 
 
 @pytest.mark.parametrize("method", ["auto", *sorted(METHODS.keys() - {"kmeans"})])

@@ -108,7 +108,7 @@ def _labels(x: np.ndarray, layout: KMeansLayout, joiner: Joiner) -> np.ndarray:
     return labels
 
 
-def expected_recall(parts: Sequence[Labelled]) -> Recall:
+def expected_recall(parts: Sequence[Labelled], least: float = LEAST_PAIRS) -> Recall:
     """Tell from pairs of samples, which have no point in common, how many have rows of one cluster.
 
     Both rows of a pair are drawn: with a residual of each pair, the variance of their sum is about that of
@@ -127,11 +127,28 @@ def expected_recall(parts: Sequence[Labelled]) -> Recall:
     found, true = ([np.concatenate([part[k] for part in side]) for side in ends] for k in range(2))
     drawn = [float(some.rows) for some in parts[0].pairs[:2]]
     if same:
-        one = ratio(found[0] + found[1], true[0] + true[1], drawn[0], number, LEAST_PAIRS)
+        one = ratio(found[0] + found[1], true[0] + true[1], drawn[0], number, least)
         return _widened(one, 2.0)
-    told = [ratio(*one, number, LEAST_PAIRS) for one in zip(found, true, drawn, strict=True)]
+    told = [ratio(*one, number, least) for one in zip(found, true, drawn, strict=True)]
     low, high = (math.hypot(*(one[k] - one.share for one in told)) for k in (1, 2))
     return _between(told[0], low, high)
+
+
+def between(every: Recall, parts: Sequence[Recall]) -> Recall:
+    """Widen an interval by how much more the shares of parts differ than their pairs explain.
+
+    Each part is told by clusters of its own, as a join has clusters of its own.
+    """
+    known = [part for part in parts if not math.isnan(part.share)]
+    if math.isnan(every.share) or len(known) < 2:
+        return every
+    shares = np.array([part.share for part in known])
+    # an interval's wider side, as the other may end at 0 or 1
+    explained = [max(one.share - one.low, one.high - one.share) / Z for one in known]
+    more = Z * math.sqrt(max(0.0, float(shares.var(ddof=1) - np.mean(np.square(explained)))))
+    return _between(
+        every, math.hypot(every.share - every.low, more), math.hypot(every.high - every.share, more)
+    )
 
 
 def _widened(told: Recall, times: float) -> Recall:
