@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import replace
 from pathlib import Path
@@ -307,9 +308,11 @@ class Index:
         return joins.changes(self._at(until).since(since), self.options.return_distance)
 
     def _known_batch(self, manifest: Manifest, version: int) -> Changes:
-        made = manifest if manifest.version == version else read_manifest(self._root, version)
-        assert made.parent is not None
-        return Changes(self, made.parent, version, Report(known=True))
+        since = version - 1  # if it was vacuumed, which is told once its pairs are asked for
+        with contextlib.suppress(VersionGoneError):
+            made = manifest if manifest.version == version else read_manifest(self._root, version)
+            since = made.parent or since
+        return Changes(self, since, version, Report(known=True))
 
     def _conflict(self) -> IndexConflictError:
         return IndexConflictError(
