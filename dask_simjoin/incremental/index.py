@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,10 @@ from dask_simjoin.incremental.components import components
 from dask_simjoin.incremental.history import history_of, vacuumed
 from dask_simjoin.incremental.loading import FILE_ROWS, coordinates_of
 from dask_simjoin.incremental.manifests import read_manifest
+from dask_simjoin.incremental.outcome import Changes
 from dask_simjoin.incremental.quality import Quality, quality_of
 from dask_simjoin.incremental.reclustering import worn
-from dask_simjoin.incremental.report import ChangeReport, UpdatePlan
+from dask_simjoin.incremental.report import UpdatePlan
 from dask_simjoin.incremental.requests import IF_EXISTS, check_batch, check_version
 from dask_simjoin.incremental.restoring import restored
 from dask_simjoin.incremental.snapshots import Version, last_version, version_of
@@ -36,47 +36,6 @@ from dask_simjoin.options.validate import check_choice, check_eps, check_whole
 
 TRIES = 3
 """Versions of other writers that an update gives way to."""
-
-
-class Changes:
-    """What changed between two versions of an index: pairs that came, and pairs that went.
-
-    Attributes
-    ----------
-    since, version : int
-        The two versions; pairs of `since`, less `removed`, with `added`, are those of `version`.
-    report : Report
-        What the update took in and wrote, in numbers.
-    upkeep : Upkeep or None
-        What putting rows in order after it did, by the index's policy; None: nothing is done after it.
-    """
-
-    def __init__(self, index: Index, since: int, version: int, report: Report,
-                 upkeep: Upkeep | None = None) -> None:  # fmt: skip
-        self._index = index
-        self.since, self.version, self.report, self.upkeep = since, version, report, upkeep
-
-    @functools.cached_property
-    def _pairs(self) -> PairChanges:
-        return self._index._changed(self.since, self.version)
-
-    @property
-    def added(self) -> Frame:
-        """Pairs that came, lazily: columns as those of `Index.pairs`."""
-        return self._pairs.added
-
-    @property
-    def removed(self) -> Frame:
-        """Pairs that went, lazily."""
-        return self._pairs.removed
-
-    @property
-    def work(self) -> ChangeReport:
-        """What finding them takes, in numbers: row groups that are read, of how many there are."""
-        return self._pairs.report
-
-    def __repr__(self) -> str:
-        return f"Changes from version {self.since} to {self.version}: {self.report}"
 
 
 class Index:
@@ -173,7 +132,7 @@ class Index:
             size = self._commit(now.manifest, version, change)
             if size is not None:
                 done = replace(report, bytes_written=report.bytes_written + size)
-                return Changes(self, now.number, version, done, keep_up(self._now()))
+                return Changes(self._changed, now.number, version, done, keep_up(self._now()))
         raise self._conflict()
 
     def delete(self, ids: Any, *, batch: str | None = None) -> Changes:
@@ -241,7 +200,7 @@ class Index:
             size = self._commit(now.manifest, number, change)
             if size is not None:
                 done = replace(report, bytes_written=report.bytes_written + size)
-                return Changes(self, now.number, number, done)
+                return Changes(self._changed, now.number, number, done)
         raise self._conflict()
 
     def optimize(self, how: str = "auto") -> Upkeep:
@@ -312,7 +271,7 @@ class Index:
         with contextlib.suppress(VersionGoneError):
             made = manifest if manifest.version == version else read_manifest(self._root, version)
             since = made.parent or since
-        return Changes(self, since, version, Report(known=True))
+        return Changes(self._changed, since, version, Report(known=True))
 
     def _conflict(self) -> IndexConflictError:
         return IndexConflictError(
