@@ -12,13 +12,14 @@ OUT = Path(tempfile.gettempdir()) / "dask-simjoin-gallery"
 OPTIONS = {
     "quickstart.py": ["--output", str(OUT)],
     "clusters.py": ["--out", str(OUT)],
+    "hdbscan_places.py": ["--out", str(OUT)],
 }
 SHOWN = ("larger_than_memory.py", "clusters_larger_than_memory.py", "local_cuda_cluster.py")
 """They take minutes, a cluster or GPUs: their pages tell what they printed."""
 
 
-ORDER = ("quickstart", "match_places", "near_duplicates", "near_duplicate_texts", "clusters", "nightly",
-         "analytics")  # fmt: skip
+ORDER = ("quickstart", "match_places", "near_duplicates", "near_duplicate_texts", "clusters",
+         "hdbscan_places", "nightly", "analytics")  # fmt: skip
 """The others follow."""
 
 

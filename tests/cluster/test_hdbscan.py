@@ -35,7 +35,7 @@ sklearn_cluster = pytest.importorskip("sklearn.cluster")
 @st.composite
 def points(draw, most=40):
     """Points, many of them with ties, some of them equal, some far from the origin."""
-    n, d = draw(st.integers(2, most)), draw(st.integers(1, 3))
+    n, d = draw(st.integers(2, most)), draw(st.sampled_from([1, 2, 3, 10]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     kind = draw(st.sampled_from(["blobs", "lattice", "tenths", "equal", "offset", "spread"]))
     x = rng.normal(size=(n, d)) + 6 * rng.integers(0, 3, (n, 1))
@@ -135,7 +135,7 @@ def test_scikit_learn_chooses_the_same_of_a_tree(seed, least, most):
 
 
 @pytest.mark.parametrize("name", ["moons", "varied", "wide", "lattice", "identical points"])
-def test_any_order_of_rows_and_any_partitions(name, request):
+def test_any_order_of_rows_and_any_partitions(name):
     """Clusters depend neither on partitions nor, unlike those of other packages, on the order of rows."""
     x = np.random.default_rng(1).permutation(SETS[name][0])[:400]
     frame = frame_of(x)
@@ -152,9 +152,14 @@ def test_any_order_of_rows_and_any_partitions(name, request):
         size = {"partitioning": partitioning, "blocksize": 100 * (8 * x.shape[1] + 360)}
         lazy = ddf.simjoin.hdbscan(15, **how, **size)
         assert len(lazy.expr.plan.chunks) > 3 and lazy.npartitions == 5
-        if name == "moons":
-            request.getfixturevalue("client")
-        pd.testing.assert_frame_equal(lazy.compute(scheduler=None if name == "moons" else "sync"), found)
+        pd.testing.assert_frame_equal(lazy.compute(scheduler="sync"), found)
+
+
+def test_on_a_cluster(client):
+    frame = frame_of(SETS["moons"][0][:300])
+    lazy = dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(9, partitioning="entity", blocksize="50 kB")
+    assert len(lazy.expr.plan.chunks) > 1
+    pd.testing.assert_frame_equal(lazy.compute(), frame.simjoin.hdbscan(9))
 
 
 @pytest.mark.parametrize("kind", ["even", "apart"])

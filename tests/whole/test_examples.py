@@ -20,6 +20,11 @@ from tests.support.paths import EXAMPLES
                 "46 places share names in 23 groups; 45,453 places are kept",
             ],
         ),
+        (
+            "hdbscan_places.py",
+            ["--out", "OUT"],
+            ["48 clusters, 18,137 places of noise", "587 groups of friends within 30,000 m, 17,528 in one"],
+        ),
         ("analytics.py", [], ["45,476 places, 80,729 pairs within 5,000 m", "US     17", "CA-US     35"]),
         (
             "near_duplicates.py",
