@@ -43,6 +43,28 @@ def test_all_ways_find_the_same_pairs(tmp_path):
     assert len({tuple(tool["pairs"]) for tool in tools.values()}) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.processes
+def test_what_asv_measures_runs():
+    program = """
+from benchmarks.regressions import verbs
+for kind in (verbs.Points, verbs.Places, verbs.Embeddings):
+    for one in getattr(kind, "params", [None])[-1:]:
+        asked = [] if one is None else [one]
+        object = kind()
+        object.setup(*asked)
+        for name in vars(kind):
+            if name.startswith(("time_", "peakmem_")):
+                getattr(object, name)(*asked)
+                print(name)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert {"time_self_join", "peakmem_self_join", "time_dbscan", "time_cosine"} < set(run.stdout.split())
+
+
 def test_intervals_hold_the_truth(tmp_path, monkeypatch):
     found = tmp_path / "found.json"
     arguments = ["--sets", "unif2d", "repeated", "--scale", 0.2, "--output", found]
