@@ -81,10 +81,13 @@ def page():
 
 
 def write(app, config):
-    """Write the page if it is another."""
+    """Write the page if it is another, and remove pages of what is not public any more."""
     text = page()
     if not PAGE.exists() or PAGE.read_text() != text:
         PAGE.write_text(text)
+    for made in PAGE.with_suffix("").glob("*.rst"):
+        if f"~{made.stem}\n" not in text:
+            made.unlink()
 
 
 def setup(app):
