@@ -1,9 +1,10 @@
-"""``python -m benchmarks papers``: the figures and tables of five papers, beside what they published.
+"""``python -m benchmarks papers``: the figures and tables of six papers, beside what they published.
 
 With a GPU all is timed on it, and every count of pairs compared with the package's own engine.  With
 `--model` no GPU is needed: comparisons and warps of the two grid joins are told by the workloads of cells, or
 counted on fewer points; of the joins of sets (`--paper sets`) one core of the CPU runs the algorithms, and
 those of lists in Z-order and of clusters (`--paper lss kmeans`), of a tenth of the rows.
+`--paper rejoin` always runs on a CPU: an index on disk that takes batches in, beside joining all rows anew.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if __name__ == "__main__" and "--model" in sys.argv:
     pin()
 
 from benchmarks.harness.report import environment
-from benchmarks.papers import lists, several
+from benchmarks.papers import lists, rejoin, several
 from benchmarks.papers.lists_rows import RUNS as LISTS
 from benchmarks.papers.rows import GPU_JOIN, ROWS_OF, Row
 from benchmarks.papers.runs import by_model, eps_of, estimated, on_gpu
@@ -45,7 +46,7 @@ MORE = ("fig10-11", "fig12", "tab2")
 def arguments(given: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks papers", description=__doc__)
-    parser.add_argument("--paper", choices=(*PAPERS, *LISTS), nargs="+", default=list(PAPERS))
+    parser.add_argument("--paper", choices=(*PAPERS, *LISTS, rejoin.PAPER), nargs="+", default=list(PAPERS))
     parser.add_argument("--figure", nargs="+", help="such as tab3 or fig13; all by default")
     parser.add_argument("--data", nargs="+", help="such as Expo2D; all by default")
     parser.add_argument("--model", action="store_true", help="without a GPU")
@@ -157,11 +158,19 @@ def of_lists(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def rejoined(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Run the thesis's tables of joins that grow."""
+    rows, repeat = asked.rows or (QUICK if asked.quick else None), 1 if asked.quick else asked.repeat
+    for found in rejoin.runs(asked.figure, rows, repeat):
+        print(*(f"{name}={value}" for name, value in found.items() if name != "paper"), flush=True)
+        yield found
+
+
 def main() -> None:
     """Run what is asked for."""
     asked = arguments(sys.argv[1:])
     report: dict[str, Any] = {"environment": environment([], __version__), "model": asked.model, "runs": []}
-    if not asked.model:
+    if not asked.model and asked.paper != [rejoin.PAPER]:
         from benchmarks.harness.gpu_report import environment as gpu  # which needs a GPU
 
         report["environment"] = gpu()
@@ -169,6 +178,7 @@ def main() -> None:
     parts += [rest(asked)] if GPU_JOIN in asked.paper else []
     parts += [sets(asked)] if SETS in asked.paper else []
     parts += [of_lists(asked)] if set(LISTS) & set(asked.paper) else []
+    parts += [rejoined(asked)] if rejoin.PAPER in asked.paper else []
     for one in itertools.chain.from_iterable(parts):
         report["runs"].append(one)
         if asked.output is not None:
