@@ -1,0 +1,119 @@
+"""What an update does: no pair depends on how rows came, and no more is read and written than must be."""
+
+import dask
+import numpy as np
+import pandas as pd
+import pytest
+
+from dask_simjoin.incremental import reclustering
+from dask_simjoin.incremental.reclustering import REWRITE
+from dask_simjoin.incremental.snapshots import last_version
+from tests.support.frames import lay
+from tests.support.oracle import as_set
+
+EPS = 1.0
+HOW = {"on": ["x", "y"], "id": "key"}
+
+
+@pytest.fixture(autouse=True)
+def _in_this_thread():
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+def rows(x, first=0):
+    """Rows at some places, numbered from `first`."""
+    return pd.DataFrame({"key": np.arange(first, first + len(x)), "x": x[:, 0], "y": x[:, 1]})
+
+
+def test_one_batch_or_many_of_the_same_rows_give_equal_pairs(tmp_path):
+    random = np.random.default_rng(0)
+    every = rows(random.integers(0, 60, (1500, 2)) / 2)
+    old, new = every[:500], every[500:]
+    expected = as_set(every.simjoin.self_join(EPS, **HOW))
+    known = as_set(old.simjoin.self_join(EPS, **HOW))
+    for number, how in ((1, "dask-3"), (1, "pandas"), (20, "pandas"), (7, "dask-1")):
+        folder = tmp_path / f"{number} {how}"
+        index = old.simjoin.index(EPS, folder, row_group=128, **HOW)
+        told = set(known)
+        for part in np.array_split(np.arange(len(new)), number):
+            added = as_set(index.update(lay(new.iloc[part], how)).added.compute())
+            assert not added & told
+            told |= added
+        assert told == expected == as_set(index.pairs().compute())
+        changes = index.changes(1).compute()
+        assert as_set(changes) == expected - known
+
+
+def test_few_row_groups_are_read_for_rows_that_lie_together(tmp_path):
+    """The numbers of 10 million rows in 610 row groups, with 32 rows a group."""
+    random = np.random.default_rng(1)
+    side = 610**0.5
+    known = rows(random.uniform(0, side, (32 * 610, 2)))
+    index = known.simjoin.index(0.01 * side / 32, tmp_path, row_group=32, recluster="never", **HOW)
+    corner = rows(random.uniform(5, 5 + side * 1e-3**0.5, (200, 2)), 10**6)
+    together = index.update(corner)
+    assert together.work.row_groups in range(610, 700)
+    assert together.work.row_groups_read < 0.03 * together.work.row_groups
+    assert together.report.files == 1
+    scattered = index.update(rows(random.uniform(0, side, (100, 2)), 2 * 10**6))
+    assert scattered.work.row_groups_read < 0.4 * scattered.work.row_groups
+    assert scattered.report.files == 1
+    many = index.update(rows(random.uniform(0, side, (6000, 2)), 3 * 10**6))
+    assert many.work.row_groups_read > 0.99 * many.work.row_groups  # more rows than groups
+    gone = index.delete(range(10**6, 10**6 + 200))
+    assert gone.work.deleted == 200
+    assert gone.work.row_groups_read < 0.05 * gone.work.row_groups
+
+
+def stream(kind, updates, random):
+    """Batches of new places: centres that wander, regions one after the other, or anywhere."""
+    for number in range(updates):
+        if kind == "drifting":
+            yield random.normal(5 + 20 * number / updates, 1.5, (40, 2))
+        elif kind == "regions":
+            yield random.uniform(0, 5, (40, 2)) + 5 * np.array([number * 5 // updates, 2.0])
+        else:
+            yield random.uniform(0, 30, (40, 2))
+
+
+def cost(folder, kind, policy, updates):
+    """Rows that were read for pairs, and those that were put in order, in the same unit."""
+    random = np.random.default_rng(2)
+    index = rows(random.uniform(0, 30, (2000, 2))).simjoin.index(
+        0.2, folder, row_group=32, recluster=policy, **HOW
+    )
+    total, expected = 0.0, 0
+    for number, x in enumerate(stream(kind, updates, random)):
+        changes = index.update(rows(x, 10_000 * (number + 1)))
+        total += changes.work.rows_read + REWRITE * changes.upkeep.rows
+        expected += len(changes.added)
+    assert len(index.changes(1)) == expected
+    return total
+
+
+@pytest.mark.parametrize(
+    ("kind", "updates", "policies"),
+    [
+        ("uniform", 9, ["always", "never"]),
+        *(
+            pytest.param(kind, 200, ["always", "never", 1.2, 1.5, 2.0, 4.0], marks=pytest.mark.slow)
+            for kind in ("drifting", "regions", "uniform")
+        ),
+    ],
+)
+def test_rent_or_buy_costs_at_most_twice_what_the_best_policy_does(kind, updates, policies, tmp_path):
+    found = {policy: cost(tmp_path / str(policy), kind, policy, updates) for policy in policies}
+    own = cost(tmp_path / "auto", kind, "auto", updates)
+    print(kind, {name: round(value / own, 2) for name, value in found.items()})
+    assert own <= 2 * min(found.values())
+    assert own < max(found.values())
+
+
+def test_an_update_of_nothing_near_anything_reads_nothing(tmp_path):
+    known = rows(np.random.default_rng(3).uniform(0, 10, (500, 2)))
+    index = known.simjoin.index(EPS, tmp_path, row_group=32, **HOW)
+    changes = index.update(rows(np.full((3, 2), 1e6), 1000))
+    assert (changes.work.row_groups_read, changes.work.bytes_read, changes.work.rows_read) == (0, 0, 0)
+    assert len(changes.added) == 3  # which lie at one place
+    assert reclustering.to_rewrite(last_version(tmp_path, "pandas"), 1 << 20) == frozenset()
