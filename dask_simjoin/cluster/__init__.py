@@ -1,9 +1,14 @@
 """Cluster rows by density: estimators as scikit-learn has them, and pictures."""
 
+from typing import TYPE_CHECKING, Any
+
 from dask_simjoin.cluster.condensed_tree import choose_clusters, condensed_tree
-from dask_simjoin.cluster.estimators import DBSCAN, OPTICS
-from dask_simjoin.cluster.hdbscan_estimator import HDBSCAN
 from dask_simjoin.cluster.optics_labels import cluster_optics_dbscan, cluster_optics_xi
+from dask_simjoin.options.optional import load
+
+if TYPE_CHECKING:
+    from dask_simjoin.cluster.estimators import DBSCAN, OPTICS
+    from dask_simjoin.cluster.hdbscan_estimator import HDBSCAN
 
 __all__ = [
     "DBSCAN",
@@ -14,3 +19,11 @@ __all__ = [
     "cluster_optics_xi",
     "condensed_tree",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load estimators when they are first asked for: scikit-learn's base classes take a while to import."""
+    if name not in ("DBSCAN", "HDBSCAN", "OPTICS"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "hdbscan_estimator" if name == "HDBSCAN" else "estimators"
+    return getattr(load(f"dask_simjoin.cluster.{module}"), name)

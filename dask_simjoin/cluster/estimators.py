@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster import verbs
-from dask_simjoin.cluster.estimator import Estimator, Points
+from dask_simjoin.cluster.estimator_base import ClusterMixin, Points, PointsEstimator, frame_like
 from dask_simjoin.cluster.optics_labels import cluster_optics_dbscan, cluster_optics_xi
+from dask_simjoin.cluster.weights import checked_weights, kept_points
 from dask_simjoin.engine.compat import to_host, values_of
-from dask_simjoin.errors import OptionError
+from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.types import Columns
 from dask_simjoin.options import requests
 from dask_simjoin.options.groups import Method, MetricName, Partitioning, Size
@@ -20,7 +21,7 @@ from dask_simjoin.options.validate import check_choice, check_eps
 __all__ = ["DBSCAN", "OPTICS", "cluster_optics_dbscan", "cluster_optics_xi"]
 
 
-class DBSCAN(Estimator):
+class DBSCAN(ClusterMixin, PointsEstimator):
     """Clusters of rows by density, with the labels of ``sklearn.cluster.DBSCAN(algorithm="kd_tree")``.
 
     Parameters
@@ -39,7 +40,13 @@ class DBSCAN(Estimator):
         After `fit`: the number of each row's cluster, or -1. A NumPy array of a NumPy array, lazy and a
         Dask array of a Dask array, else a Series as `SimJoinAccessor.dbscan` gives it: of a Dask
         DataFrame it is lazy, and `fit` has computed nothing.
+    core_sample_indices_ : array (k,), int64
+        The numbers of core rows, counted among those that have a label. Not of Dask's, which stay lazy.
+    components_ : array (k, d), or DataFrame as `X`
+        Copies of those rows.
     n_features_in_ : int
+    feature_names_in_ : array of str
+        Of a frame whose columns have strings for names.
 
     Examples
     --------
@@ -66,21 +73,39 @@ class DBSCAN(Estimator):
         self.eps, self.min_samples, self.metric, self.p, self.on = eps, min_samples, metric, p, on
         self.dropna, self.method, self.partitioning, self.blocksize = dropna, method, partitioning, blocksize
 
-    def fit(self, X: Points, y: object = None) -> DBSCAN:
+    def fit(self, X: Points, y: object = None, sample_weight: Any = None) -> DBSCAN:
         """Cluster the rows of `X`.
 
         Parameters
         ----------
-        X : array (n, d) of NumPy or Dask, or a DataFrame of Dask, pandas or cuDF
+        X : array (n, d) of NumPy or Dask, a DataFrame of Dask, pandas or cuDF, or a table of Arrow
         y : ignored
+        sample_weight : array (n,), optional
+            What each row counts for among neighbours: a row is a core row if weights of at least
+            `min_samples` are within `eps`, its own included. Negative ones keep rows from being core rows.
+            Of what lies in memory only. They are summed as whole multiples of a power of two, so that the
+            sum depends on no order: exactly where weights have up to some 40 bits between the largest and
+            the smallest.
         """
-        options = self._options(requests.Dbscan)
-        frame = self._frame(X, requests.Dbscan(**options))
-        self.labels_ = self._as_given(verbs.dbscan(frame, **options), X)
+        asked = requests.Dbscan(**self._options(requests.Dbscan))
+        frame = self._frame(X, asked)
+        if is_dask_collection(frame):
+            if sample_weight is not None:
+                raise OptionTypeError(
+                    "sample_weight= is of arrays and frames in memory; compute() the rows first."
+                )
+            self.labels_ = self._as_given(verbs.dbscan(frame, **self._options(requests.Dbscan)), X)
+            return self
+        labels, core = verbs.labels_and_cores(frame, asked, checked_weights(sample_weight, len(frame)))
+        self.labels_ = self._as_given(labels, X)
+        self.core_sample_indices_ = np.flatnonzero(to_host(core))
+        rows = kept_points(frame, asked)
+        some = rows.iloc[self.core_sample_indices_]
+        self.components_ = some if frame_like(X) else some.to_numpy()
         return self
 
 
-class OPTICS(Estimator):
+class OPTICS(ClusterMixin, PointsEstimator):
     """Rows in the order of ``sklearn.cluster.OPTICS(algorithm="kd_tree")``, and clusters from it.
 
     Parameters
@@ -109,6 +134,8 @@ class OPTICS(Estimator):
     ordering_ : array (n,), int64
         The rows in order. Not of a Dask array or DataFrame: ``optics_["ordering"]`` has their places in it.
     n_features_in_ : int
+    feature_names_in_ : array of str
+        Of a frame whose columns have strings for names.
 
     Examples
     --------

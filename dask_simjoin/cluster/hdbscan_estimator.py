@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dask_simjoin.cluster.estimator import Estimator, Points
+from dask_simjoin.cluster.estimator_base import ClusterMixin, Points, PointsEstimator
 from dask_simjoin.cluster.hierarchy_verbs import hdbscan
 from dask_simjoin.metrics.types import Columns
 from dask_simjoin.options.cluster_requests import Hdbscan, Selection
 from dask_simjoin.options.groups import MetricName, Partitioning, Size
 
 
-class HDBSCAN(Estimator):
+class HDBSCAN(ClusterMixin, PointsEstimator):
     """Clusters of rows by density, each at distances of its own; see `SimJoinAccessor.hdbscan`.
 
     Parameters
@@ -39,6 +39,8 @@ class HDBSCAN(Estimator):
         Its columns, in the manner of `X`: a NumPy array of a NumPy array, lazy and a Dask array of a Dask
         array, else a Series.
     n_features_in_ : int
+    feature_names_in_ : array of str
+        Of a frame whose columns have strings for names.
 
     Examples
     --------

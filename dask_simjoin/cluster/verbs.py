@@ -9,7 +9,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.components import components_of_ids, forest_of_ids, no_components
-from dask_simjoin.cluster.algorithms.dbscan import dbscan_of_chunk
+from dask_simjoin.cluster.algorithms.dbscan import core_rows, dbscan_of_chunk
 from dask_simjoin.cluster.algorithms.edges import SpillLimits
 from dask_simjoin.cluster.algorithms.forest import forest_of_chunk
 from dask_simjoin.cluster.algorithms.optics import COLUMNS, optics_of_chunk
@@ -17,12 +17,13 @@ from dask_simjoin.cluster.algorithms.scratch import free_at, new_folder, this_pr
 from dask_simjoin.cluster.expressions.dbscan import Labels
 from dask_simjoin.cluster.expressions.optics import FOREST, IN_MEMORY, Order
 from dask_simjoin.cluster.expressions.scratch_space import scratch_directory
+from dask_simjoin.cluster.weights import weighted_cores, weights_of_kept
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.examples import series_example
 from dask_simjoin.expressions.source import freeze
-from dask_simjoin.metrics.types import Frame, Series
+from dask_simjoin.metrics.types import Array, Frame, Series
 from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.inputs import as_frame
@@ -89,11 +90,26 @@ def dbscan(frame: Frame, asked: Dbscan) -> Series:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(Labels(source.inner, source, spec, samples, example))
+    return labels_and_cores(frame, asked)[0]
+
+
+def labels_and_cores(frame: Frame, asked: Dbscan, weights: np.ndarray | None = None) -> tuple[Series, Array]:
+    """Label the rows of a plain frame, and tell which are core rows (n,) bool.
+
+    `weights` (rows,): of the frame's rows, where they do not count alike.
+    """
+    meta, samples = example_of(frame), asked.samples()
+    spec = asked.spec(meta)
     chunk, plan = whole_chunk(frame, spec, CLUSTERS)
     if not plan.meets:
-        return example
-    labels = dbscan_of_chunk(whole_meeting(chunk, spec, plan.layout), samples)
-    return frames_for(meta).series(labels, chunk["ids"], LABELS)
+        return series_example(meta, LABELS), frames_for(meta).xp.zeros(0, bool)
+    meeting = whole_meeting(chunk, spec, plan.layout)
+    if weights is None:
+        core = core_rows(meeting, samples)
+    else:
+        core = weighted_cores(meeting, weights_of_kept(weights, frame, asked), samples)
+    labels = dbscan_of_chunk(meeting, core)
+    return frames_for(meta).series(labels, chunk["ids"], LABELS), core
 
 
 @verb(Optics)

@@ -26,6 +26,11 @@ def optional(module: str, package: str, wanted: str) -> Any:
         ) from error
 
 
+def load(module: str) -> Any:
+    """Import a module of this package by its name, once something of it is asked for."""
+    return importlib.import_module(module)
+
+
 def new_axes(ax: Axes = None) -> Axes:
     """Matplotlib's axes: those given, or those of a new figure."""
     return ax or optional("matplotlib.pyplot", "matplotlib", "Plots").subplots()[1]

@@ -19,6 +19,7 @@ ROOT = Path(dask_simjoin.__file__).parent
 IMPORTING_FUNCTIONS = {"import_module", "__import__"}
 
 ROOMS = {
+    "neighbors",
     "api",
     "cli",
     "cluster",
@@ -101,7 +102,10 @@ def test_packages_only_hand_names_on():
         if module and (ROOT / Path(*module.split(".")) / "__init__.py").exists():
             rest = [node for node in tree.body if not isinstance(node, ast.Expr)]
             if module in FACES:
-                names = [node for node in rest if not isinstance(node, ast.ImportFrom)]
+                # a face may load what takes long to import once it is asked for
+                late = [node for node in rest if isinstance(node, ast.FunctionDef | ast.If)]
+                assert [getattr(node, "name", "types") for node in late] in ([], ["types", "__getattr__"])
+                names = [node for node in rest if not isinstance(node, ast.ImportFrom) and node not in late]
                 assert [target.id for node in names for target in node.targets] == ["__all__"]
             else:
                 assert not rest, f"{module}/__init__.py holds code"

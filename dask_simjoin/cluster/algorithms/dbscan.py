@@ -212,10 +212,15 @@ def final_labels(labels: Array, *borders: Border) -> Array:
     return final
 
 
-def dbscan_of_chunk(meeting: Meeting, min_samples: int) -> Array:
-    """Label the rows of one chunk that is all there is, and meets itself."""
+def core_rows(meeting: Meeting, min_samples: int) -> Array:
+    """Tell which rows (n,) bool of one chunk that is all there is, and meets itself, are core rows."""
     counts = meeting.joiner.counts(*meeting.operands, same=True, enough=min_samples - 1)[0]
-    within = components_within(meeting, counts, min_samples)
+    return counts + 1 >= min_samples
+
+
+def dbscan_of_chunk(meeting: Meeting, core: Array) -> Array:
+    """Label the rows of one chunk that is all there is, and meets itself; `core`: which are core rows."""
+    within = components_within(meeting, core.astype(np.int64), 2)
     forest = no_edges(meeting.xp)
     numbering = number_clusters(True, begun_clusters(within, 0, forest))
     labels = label_cores(within, 0, forest, numbering)

@@ -1,0 +1,191 @@
+"""Estimators as scikit-learn has them: its checks, its attributes, and results like its own."""
+
+import subprocess
+import sys
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS
+from dask_simjoin.errors import CoordinateError, OptionError, OptionTypeError, UnsupportedFrameError
+from dask_simjoin.neighbors import NearestNeighbors
+from tests.support.points import cases
+from tests.support.profiles import examples
+
+sklearn_cluster = pytest.importorskip("sklearn.cluster")
+sklearn_neighbors = pytest.importorskip("sklearn.neighbors")
+checks = pytest.importorskip("sklearn.utils.estimator_checks")
+
+X = np.random.default_rng(0).uniform(size=(200, 2))
+NEW = np.random.default_rng(1).uniform(-0.1, 1.1, size=(40, 2))
+KINDS = [DBSCAN, OPTICS, HDBSCAN, NearestNeighbors]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_checks_of_scikit_learn(kind):
+    found = checks.check_estimator(kind(), on_skip=None, on_fail=None)
+    failed = {one["check_name"]: one["exception"] for one in found if one["status"] == "failed"}
+    assert not failed and len(found) > 30
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "check_estimators_empty_data_messages", "check_complex_data", "check_dtype_object",
+        "check_estimator_sparse_array", "check_n_features_in", "check_parameters_default_constructible",
+        "check_estimators_pickle", "check_set_params",
+    ],
+)  # fmt: skip
+def test_some_of_these_checks(kind, name):
+    getattr(checks, name)(kind.__name__, kind())
+
+
+def test_names_of_columns():
+    frame = pd.DataFrame(X, columns=["x", "y"]).assign(name="a")
+    for kind in KINDS:
+        made = kind().fit(frame)
+        assert made.feature_names_in_.tolist() == ["x", "y"] and made.n_features_in_ == 2
+        assert not hasattr(made.fit(X), "feature_names_in_")
+    lazy = DBSCAN().fit(dd.from_pandas(frame, npartitions=2))
+    assert lazy.feature_names_in_.tolist() == ["x", "y"]
+
+
+@settings(max_examples=examples(60))
+@given(cases(max_dims=4, max_points=60), st.integers(1, 8), st.integers(0, 99))
+def test_core_rows_and_weights(case, min_samples, seed):
+    """As scikit-learn's, of weights that it sums without rounding."""
+    if not len(case.x) or not case.eps or np.abs(case.x).max() > 1e9 or np.abs(case.x).min() < 1e-9:
+        return
+    x = case.x.astype(np.float64)
+    weights = np.random.default_rng(seed).integers(-2, 6, len(x)) / 4 + 0.25
+    if not weights.any():
+        return
+    made = sklearn_cluster.DBSCAN(eps=case.eps, min_samples=min_samples, algorithm="brute")
+    for given_weights in (None, weights):
+        want = made.fit(x, sample_weight=given_weights)
+        found = DBSCAN(eps=case.eps, min_samples=min_samples).fit(x, sample_weight=given_weights)
+        near = np.sort(((x[:, None] - x[None]) ** 2).sum(-1).ravel())
+        tied = ((near > case.eps**2 * (1 - 1e-12)) & (near < case.eps**2 * (1 + 1e-12))).any()
+        if tied:  # they decide in other ways there
+            continue
+        assert found.core_sample_indices_.tolist() == want.core_sample_indices_.tolist()
+        assert found.components_.tolist() == want.components_.tolist()
+        assert found.labels_.tolist() == want.labels_.tolist()
+
+
+def test_weights():
+    x = np.array([[0.0], [1.0], [5.0], [6.0], [7.0]])
+    weights = [2, 1, 0.25, 0.5, 0.25]
+    for kind in (np.asarray, pd.DataFrame):
+        made = DBSCAN(eps=1.0, min_samples=3).fit(kind(x), sample_weight=weights)
+        assert np.asarray(made.labels_).tolist() == [0, 0, -1, -1, -1]
+        assert made.core_sample_indices_.tolist() == [0, 1]
+    assert made.components_.equals(pd.DataFrame(x[:2]))
+    repeated = DBSCAN(eps=1.0, min_samples=3).fit(np.repeat(x, [2, 1, 1, 1, 1], axis=0))
+    weighted = DBSCAN(eps=1.0, min_samples=3).fit(x, sample_weight=[2, 1, 1, 1, 1])
+    assert repeated.labels_[[0, 2, 3, 4, 5]].tolist() == weighted.labels_.tolist() == [0, 0, 1, 1, 1]
+    hole = np.array([[0.0], [np.nan], [1.0], [9.0]])
+    made = DBSCAN(eps=1.0, min_samples=3, dropna=True).fit(hole, sample_weight=[1, 9, 2, 1])
+    assert made.labels_.tolist() == [0, 0, -1] and made.components_.tolist() == [[0.0], [1.0]]
+    huge = DBSCAN(eps=1.0, min_samples=3).fit(x, sample_weight=[1e300, 1, 1, 1, 1])
+    assert huge.core_sample_indices_.tolist() == [0, 1]
+
+
+def test_weights_that_are_refused():
+    for weights, text in (
+        ([1.0], r"is of shape \(1,\), and there are 200 rows"),
+        (np.full(200, np.nan), "NaN or infinite"),
+        (np.zeros(200), "zero throughout"),
+    ):
+        with pytest.raises(OptionError, match=text):
+            DBSCAN().fit(X, sample_weight=weights)
+    with pytest.raises(OptionTypeError, match="in memory"):
+        DBSCAN().fit(da.from_array(X), sample_weight=np.ones(200))
+
+
+@pytest.mark.parametrize("queries", [None, NEW])
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+def test_neighbours(queries, metric):
+    ours = NearestNeighbors(n_neighbors=4, radius=0.12, metric=metric).fit(X)
+    theirs = sklearn_neighbors.NearestNeighbors(n_neighbors=4, radius=0.12, metric=metric).fit(X)
+    for options in ({}, {"n_neighbors": 1}):
+        away, rows = ours.kneighbors(queries, **options)
+        want = theirs.kneighbors(queries, **options)
+        assert rows.tolist() == want[1].tolist() and np.allclose(away, want[0], rtol=1e-12)
+        assert ours.kneighbors(queries, return_distance=False, **options).tolist() == rows.tolist()
+    for options in ({"sort_results": True}, {"radius": 0.3, "sort_results": True}):
+        found, want = (one.radius_neighbors(queries, **options) for one in (ours, theirs))
+        for a, b in zip(found, want, strict=True):
+            assert a.shape == b.shape and all(
+                np.allclose(x, y, rtol=1e-12) for x, y in zip(a, b, strict=True)
+            )
+    assert any(not len(some) for some in ours.radius_neighbors(queries, 0.02, return_distance=False))
+    for mode in ("connectivity", "distance"):
+        for name in ("kneighbors_graph", "radius_neighbors_graph"):
+            found, want = (getattr(one, name)(queries, mode=mode) for one in (ours, theirs))
+            assert found.shape == want.shape and abs(found - want).max() < 1e-12
+            assert found.nnz == want.nnz > 100
+
+
+def test_neighbours_of_frames():
+    """Labels do not matter, and columns are found by their names."""
+    frame = pd.DataFrame(X, columns=["x", "y"], index=np.arange(200)[::-1]).assign(name="a")
+    made = NearestNeighbors(n_neighbors=3, on=["x", "y"]).fit(frame)
+    queries = frame[["name", "y", "x"]].iloc[:20]
+    assert (
+        made.kneighbors(queries)[1].tolist()
+        == NearestNeighbors(n_neighbors=3).fit(X).kneighbors(X[:20])[1].tolist()
+    )
+    places = NearestNeighbors(radius="5000 km", metric="haversine").fit(
+        np.array([[0.0, 0.0], [0.0, 40.0], [0.0, 90.0]])
+    )
+    assert places.radius_neighbors([[0.0, 10.0]], return_distance=False)[0].tolist() == [0, 1]
+
+
+def test_neighbours_that_are_refused():
+    made = NearestNeighbors(n_neighbors=5).fit(X[:5])
+    with pytest.raises(OptionError, match=r"Expected n_neighbors <= n_samples_fit.*use at most 4"):
+        made.kneighbors()
+    assert made.kneighbors(NEW)[1].shape == (40, 5)
+    with pytest.raises(OptionError, match="X has 3 features, but NearestNeighbors is expecting 2 features"):
+        made.kneighbors(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="not fitted yet"):
+        NearestNeighbors().kneighbors(X)
+    with pytest.raises(UnsupportedFrameError, match=r"use frame\.simjoin\.knn_join"):
+        NearestNeighbors().fit(da.from_array(X))
+    with pytest.raises(CoordinateError, match="finite"):
+        NearestNeighbors().fit(np.array([[np.nan], [1.0]]))
+
+
+@pytest.mark.processes
+def test_without_scikit_learn():
+    """It is optional, and not imported before an estimator is asked for."""
+    program = """
+import sys
+import dask_simjoin
+assert "sklearn" not in sys.modules
+sys.modules["sklearn"] = None
+import numpy as np
+from dask_simjoin.cluster import DBSCAN
+from dask_simjoin.neighbors import NearestNeighbors
+made = DBSCAN(eps=1.5, min_samples=2)
+assert made.set_params(min_samples=1).get_params()["min_samples"] == 1
+assert repr(made) == "DBSCAN(eps=1.5, min_samples=1)"
+try:
+    made.set_params(radius=1)
+except ValueError as error:
+    assert "Invalid parameter 'radius'" in str(error)
+assert made.fit_predict(np.array([[0.0], [1.0], [9.0]])).tolist() == [0, 0, 1]
+try:
+    NearestNeighbors().kneighbors()
+except ValueError as error:
+    assert "not fitted" in str(error)
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
