@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of
-from dask_simjoin.incremental.loaded import Loaded, chunk_of, layout_for, load, near_box, some
+from dask_simjoin.incremental.loaded import Loaded, chunk_of, layout_for, load, load_near, near_box, some
 from dask_simjoin.incremental.marks import near_marks
 from dask_simjoin.incremental.replaced import Replaced, in_other_version
 from dask_simjoin.incremental.types import Part
@@ -63,9 +63,9 @@ def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replac
 def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Loaded, Loaded]:
     """Leave out rows that are in no pair, as far as marked cells and boxes of tiles tell."""
     if "marks" in rows:
-        near = near_marks(rows["marks"], others["x"])
-        if not near.all():
-            others = some(others, module_of(near).flatnonzero(near))
+        near = near_marks(rows["marks"], [others["x"][:, k] for k in rows["marks"].dims])
+        if len(near) < len(others["seq"]):
+            others = some(others, near)
     if len(others["seq"]):
         rows = near_box(rows, *bounds(others["x"]), how.cut, how.spec)
     if len(rows["seq"]) and "tiles" in others:
@@ -76,7 +76,8 @@ def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Load
 def pairs_with_part(how: Comparison, rows: Loaded, part: Part, replaced: Replaced | None,
                     columns: list[str]) -> Frame:  # fmt: skip
     """Read rows that stayed, and find their pairs with rows that came or went."""
-    return pairs_across(how, rows, load(part, how.spec), replaced, True, columns)
+    others = load_near(part, how.spec, rows["marks"]) if "marks" in rows else load(part, how.spec)
+    return pairs_across(how, rows, others, replaced, True, columns)
 
 
 def _pairs(meeting: Meeting, sides: tuple[Loaded, Loaded], stay: tuple[bool, bool],

@@ -7,12 +7,12 @@ from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
-from dask_simjoin.engine.base import joiner_for
+from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout
-from dask_simjoin.incremental.marks import Marks, mark
+from dask_simjoin.incremental.marks import Marks, mark, near_marks
 from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, tiled
 from dask_simjoin.incremental.rows import read_part
 from dask_simjoin.incremental.types import SEQ, Part
@@ -59,8 +59,26 @@ def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> Loaded:
 
 def load(part: Part, spec: JoinSpec) -> Loaded:
     """Read row groups."""
-    frame = read_part(part, list(dict.fromkeys([SEQ, *map(str, spec.columns)])))
+    frame = read_part(part, _columns(spec))
     return rows_of(frame, spec, values_of(frame[SEQ]))
+
+
+def load_near(part: Part, spec: JoinSpec, marks: Marks) -> Loaded:
+    """Read row groups, but for rows that are told to be in no pair before their coordinates are gathered."""
+    if spec.measure.embeds or spec.lists:
+        return load(part, spec)
+    frame = read_part(part, _columns(spec))
+    frames = frames_for(frame)
+    columns = [frames.plain(frame, spec.on[k]) for k in marks.dims]
+    if all(values is not None and values.dtype == np.float64 for values in columns):
+        near = near_marks(marks, [values for values in columns if values is not None])
+        if len(near) < len(frame):
+            frame = frame.take(near)
+    return rows_of(frame, spec, values_of(frame[SEQ]))
+
+
+def _columns(spec: JoinSpec) -> list[str]:
+    return list(dict.fromkeys([SEQ, *map(str, spec.columns)]))
 
 
 def moved(rows: Loaded, cut: Sequence[int], spec: JoinSpec, marked: bool) -> Loaded:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.metrics.types import Array
@@ -27,9 +29,6 @@ MOST_DIMS = 3
 
 LEAST = 8
 """Cells of a dimension that make it worth being looked at."""
-
-BLOCK = 1 << 14
-"""Rows that are looked up at a time on the host."""
 
 MARGIN = 2
 """Cells on either side of all marks: what lies farther out is put there, where there is no mark."""
@@ -127,15 +126,27 @@ def _cell(marks: Marks, number: int, values: Array) -> Array:
     return xp.clip(at, 0, marks.cells[number] - 1).astype(np.int64)
 
 
-def near_marks(marks: Marks, x: Array) -> Array:
-    """Tell which rows (n, d), embedded, may be in a pair with one that was marked (n,), bool."""
-    xp = module_of(x)
-    step = BLOCK if xp is np else max(len(x), 1)
-    found = xp.empty(len(x), bool)
-    for start in range(0, len(x), step):
-        some = x[start : start + step]
-        place = 0
-        for number, k in enumerate(marks.dims):
-            place = place * marks.cells[number] + _cell(marks, number, some[:, k])
-        found[start : start + step] = marks.table[place]
-    return found
+def near_marks(marks: Marks, columns: Sequence[Array]) -> Array:
+    """Tell the places (k,) of rows that may be in a pair with one that was marked.
+
+    `columns`: of the rows, float64, embedded, one of each of the marks' dimensions.
+    """
+    xp = module_of(columns[0])
+    if xp is np:
+        return _near_on_host(marks, columns)
+    place = 0
+    for number, values in enumerate(columns):
+        place = place * marks.cells[number] + _cell(marks, number, values)
+    return xp.flatnonzero(marks.table[place])
+
+
+def _near_on_host(marks: Marks, columns: Sequence[np.ndarray]) -> np.ndarray:
+    rest = MOST_DIMS - len(columns)
+    given = [np.ascontiguousarray(values).view() for values in [*columns, *[columns[0]] * rest]]
+    for values in given:  # kernels that take arrays which may be written to would be others
+        values.flags.writeable = False
+    low, scale = (np.array([*values, *[0.0] * rest]) for values in (marks.low, marks.scale))
+    cells = np.array([*marks.cells, *[1.0] * rest])
+    out = np.empty(len(given[0]) + 1, np.int64)
+    found = host_kernels("near_cells").find_near(*given, low, scale, cells, marks.table.view(np.uint8), out)
+    return out[:found]
