@@ -45,14 +45,16 @@ def unordered(model):
 @pytest.mark.processes
 def test_an_update_that_is_killed_is_done_or_not(tmp_path):
     """At whatever operation; and the same batch again gives what it would have given."""
-    seen = []
-    for path in folders(tmp_path, "update"):
+    seen, every = [], folders(tmp_path, "update")
+    for path in every:
         index = dask_simjoin.open_index(path)
         seen.append(index.version)
         assert pairs(index) == unordered({3: BEFORE, 4: AFTER}[index.version])
         changes = index.update(killed.NEW, delete=killed.GONE, if_exists="replace", batch="new")
         assert changes.report.known == (seen[-1] == 4)
         assert (changes.since, changes.version, index.version) == (3, 4, 4)
+        if len(seen) > 1 and seen[-1] == seen[-2] and path != every[-1]:
+            continue  # it is as the one before
         added, removed = (as_set(side.compute(scheduler="sync")) for side in (changes.added, changes.removed))
         assert {frozenset(pair) for pair in added} == unordered(AFTER) - unordered(BEFORE)
         assert {frozenset(pair) for pair in removed} == unordered(BEFORE) - unordered(AFTER)

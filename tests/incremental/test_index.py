@@ -95,7 +95,7 @@ def test_lists(kind, tmp_path):
     assert np.array_equal(np.stack(rows.loc[names[:3]].map(np.asarray)), x[:3])
 
 
-@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize(("batches", "how"), [(3, "pandas"), (1, "dask-1"), (3, "dask-3")])
 def test_neither_partitions_nor_batches_change_pairs(batches, how, tmp_path, monkeypatch):
     """Nor that rows are shuffled into files of regions, as many are."""
     monkeypatch.setattr(loading, "FILE_ROWS", 16)
@@ -132,8 +132,9 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("kind", NAMES)
-@pytest.mark.parametrize("column", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "column"), [*((kind, True) for kind in NAMES), ("negative", False), ("texts", False)]
+)
 def test_ids_of_every_kind(kind, column, tmp_path):
     """As a column, or as the frame's index: their dtype, look-ups, and refusals that name them."""
     x = points("euclidean")
@@ -188,6 +189,7 @@ def test_kept_columns_of_every_kind(tmp_path):
             pd.testing.assert_series_equal(found[name], want[name])
 
 
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
 def test_a_foreign_table(how, tmp_path):
     """Joined with the index without being taken in; it may have ids of its own."""
     x = points("euclidean")

@@ -152,5 +152,5 @@ class Growing(RuleBasedStateMachine):
         assert len(self.index) == len(self.model.rows)
 
 
-Growing.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=6, deadline=None)
+Growing.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=5, deadline=None)
 TestGrowing = Growing.TestCase
