@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 import json
 import time
@@ -161,6 +162,8 @@ def _compute(run: Run) -> None:
     with contextlib.ExitStack() as stack:
         begun = stack.enter_context(target.made()) if target else ""
         with run.computing() as client:
+            if client is not None and importlib.util.find_spec("bokeh") is not None:
+                run.say(f"Dashboard: {client.dashboard_link}")
             with stage("planning", client, run.quiet):
                 frame, result = run.result()
                 join = next(result.expr.find_operations(LazyJoin))

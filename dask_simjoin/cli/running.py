@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -38,7 +39,10 @@ def computing(
             return
         address: Any = scheduler
         if scheduler == CLUSTER:
-            options: dict[str, Any] = {"n_workers": workers, "dashboard_address": ":0"}
+            # what workers log would run through the progress
+            options: dict[str, Any] = {"dashboard_address": ":0", "silence_logs": logging.ERROR}
+            if workers is not None:
+                options["n_workers"] = workers
             if memory_limit is not None:
                 options["memory_limit"] = memory_limit
             address = stack.enter_context(_cluster(backend)(**options))

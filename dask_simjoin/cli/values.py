@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 
-class OneOf(click.Choice[str]):
+class OneOf(click.Choice):  # type: ignore[type-arg]
     """Offer choices to help and to completion; the verb refuses what is none, and says more of it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value
 
 
-class Names(click.ParamType[Any]):
+class Names(click.ParamType):  # type: ignore[type-arg]
     """Columns, separated by commas; one whose name has a comma stands in double quotes."""
 
     name = "columns"
@@ -27,7 +27,7 @@ class Names(click.ParamType[Any]):
         return next(csv.reader([value], skipinitialspace=True), []) if isinstance(value, str) else value
 
 
-class Radius(click.ParamType[Any]):
+class Radius(click.ParamType):  # type: ignore[type-arg]
     """A number, or what is none: a word, or the name of a column."""
 
     name = "number|text"
@@ -47,7 +47,7 @@ class Radii(Radius):
         return some if several else number(value, float)
 
 
-class Kept(click.ParamType[Any]):
+class Kept(click.ParamType):  # type: ignore[type-arg]
     """A word or the name of a column; or False."""
 
     name = "text|False"
@@ -56,7 +56,7 @@ class Kept(click.ParamType[Any]):
         return False if value == "False" else value
 
 
-class Size(click.ParamType[Any]):
+class Size(click.ParamType):  # type: ignore[type-arg]
     """A number of bytes, or text such as "64 MiB"."""
 
     name = "bytes"
@@ -65,7 +65,7 @@ class Size(click.ParamType[Any]):
         return number(value, int)
 
 
-class Exact(click.ParamType[Any]):
+class Exact(click.ParamType):  # type: ignore[type-arg]
     """A number that is taken as it is written: .1 is 1/10, and 1/3 a third."""
 
     name = "number"
@@ -77,7 +77,7 @@ class Exact(click.ParamType[Any]):
             self.fail(f"{value!r} is not a number; use one such as 0.8 or 4/5.", param, ctx)
 
 
-class Tokens(click.ParamType[Any]):
+class Tokens(click.ParamType):  # type: ignore[type-arg]
     """The name of a tokenizer; after a colon its value, as in "qgrams:3"."""
 
     name = "tokenizer"
