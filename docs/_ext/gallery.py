@@ -19,7 +19,7 @@ SHOWN = ("larger_than_memory.py", "clusters_larger_than_memory.py", "local_cuda_
 
 
 ORDER = ("quickstart", "match_places", "near_duplicates", "near_duplicate_texts", "clusters",
-         "hdbscan_places", "nightly", "analytics")  # fmt: skip
+         "hdbscan_places", "nightly", "reading_a_plan", "analytics")  # fmt: skip
 """The others follow."""
 
 

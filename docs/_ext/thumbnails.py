@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import dask.dataframe as dd
 import matplotlib
 
 matplotlib.use("Agg")
@@ -104,6 +105,14 @@ def clusters_larger_than_memory(axes, places):
     axes.axhline(0.02, color=BRIGHT)
 
 
+def reading_a_plan(axes, places):
+    """The block pairs of a plan."""
+    rows = dd.from_pandas(places, npartitions=4)
+    rows.simjoin.plan(2_000, id="geonameid", blocksize="60 kB", partitioning="entity", **HOW).plot(axes)
+    axes.set_title("")
+    axes.figure.axes[1].remove()
+
+
 def local_cuda_cluster(axes, places):
     """Which of two GPUs has the pairs of which two chunks."""
     triangle = np.triu(np.add.outer(np.arange(8), np.arange(8)) % 2 + 1.0)
@@ -116,7 +125,7 @@ if __name__ == "__main__":
     folder.mkdir(exist_ok=True)
     for draw in (
         match_places, near_duplicates, near_duplicate_texts, analytics, nightly, larger_than_memory,
-        clusters_larger_than_memory, local_cuda_cluster,
+        clusters_larger_than_memory, local_cuda_cluster, reading_a_plan,
     ):  # fmt: skip
         figure, drawn = plt.subplots(figsize=(4, 2.8), layout="constrained")
         drawn.set_axis_off()

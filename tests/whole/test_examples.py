@@ -45,6 +45,7 @@ from tests.support.paths import EXAMPLES
             [],
             ["386  pairs of similarity 0.7 and more", "363  groups of 740 texts, at most 4 in one"],
         ),
+        ("reading_a_plan.py", [], ["Plan of a self-join, eps=2000.0 m", "16 regions"]),
         ("match_places.py", [], ["38,970 have a town within 100,000 m, 22,888 m on average"]),
     ],
 )
