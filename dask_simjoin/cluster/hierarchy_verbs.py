@@ -48,7 +48,7 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     cluster_selection_method : {"eom", "leaf"}
         Whether clusters are those of the largest total stability ("excess of mass"), or the smallest ones.
     cluster_selection_epsilon : float
-        Clusters are not split at distances below this, in the units of the metric.
+        Clusters are not split at distances below this, in the units of the metric, or with one: "2 km".
     max_cluster_size : int, optional
         Larger clusters are not chosen by "eom", but what they split into.
     allow_single_cluster : bool

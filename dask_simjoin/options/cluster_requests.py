@@ -13,7 +13,8 @@ from dask_simjoin.options.messages import shown
 from dask_simjoin.options.requests import SAMPLES
 from dask_simjoin.options.resolve import check_flag, resolve
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.options.validate import check_choice, check_eps, check_whole
+from dask_simjoin.options.units import without_unit
+from dask_simjoin.options.validate import check_choice, check_eps, check_metric, check_whole
 
 Selection = Literal["eom", "leaf"]
 
@@ -73,6 +74,7 @@ class Hdbscan(Nearest):
     def choice(self) -> Choice:
         """Which clusters are chosen."""
         check_choice("cluster_selection_method", self.cluster_selection_method, get_args(Selection))
+        name, (metric, _) = "cluster_selection_epsilon", check_metric(self.metric, self.p)
         most = self.max_cluster_size
         if most is not None:
             most = check_whole("max_cluster_size", most, 1)
@@ -83,7 +85,7 @@ class Hdbscan(Nearest):
             )
         return Choice(
             self.cluster_selection_method,
-            check_eps(self.cluster_selection_epsilon, "cluster_selection_epsilon"),
+            check_eps(without_unit(self.cluster_selection_epsilon, metric, name), name),
             math.inf if most is None else float(most),
             check_flag("allow_single_cluster", self.allow_single_cluster),
         )

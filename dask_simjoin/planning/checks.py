@@ -38,8 +38,8 @@ EDGE_BYTES = 16
 RANK_BYTES = 8
 """Of a row of a join with nearest neighbours, besides ids, kept columns and its distance."""
 
-TREE_BYTES = 300
-"""Of a row on the worker where all of a spanning tree is merged, and clusters are made of it."""
+TREE_BYTES = 420
+"""Of a row on the worker where four trees of all rows are merged at most, and clusters are made of one."""
 
 MAX_TASKS = 1_000_000
 """Block pairs, and partitions of a result: Dask needs about a millisecond for each."""

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
 from dask_simjoin.cluster.algorithms.condense import choose, condense
+from dask_simjoin.cluster.expressions import spanning as expressions
 from dask_simjoin.engine.base import spanner_for
-from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.errors import BudgetError, ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.options.cluster_requests import Choice
+from dask_simjoin.planning.budget import Resources
 from tests.support.density import SETS
 from tests.support.frames import split
 from tests.support.hierarchy import (
@@ -37,11 +39,12 @@ def points(draw, most=40):
     """Points, many of them with ties, some of them equal, some far from the origin."""
     n, d = draw(st.integers(2, most)), draw(st.sampled_from([1, 2, 3, 10]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    kind = draw(st.sampled_from(["blobs", "lattice", "tenths", "equal", "offset", "spread"]))
+    kind = draw(st.sampled_from(["blobs", "lattice", "tenths", "equal", "offset", "spread", "huge"]))
     x = rng.normal(size=(n, d)) + 6 * rng.integers(0, 3, (n, 1))
     if kind in ("lattice", "tenths"):
         x = rng.integers(0, 4, (n, d)) * (0.1 if kind == "tenths" else 1.0)
-    return {"equal": np.round(x / 20), "offset": x + 1e6, "spread": np.exp(x)}.get(kind, x)
+    made = {"equal": np.round(x / 20), "offset": x + 1e6, "spread": np.exp(x), "huge": x * 3e153}
+    return made.get(kind, x)
 
 
 @st.composite
@@ -186,6 +189,24 @@ def test_metrics(metric):
     tree = frame.simjoin.spanning_tree(min_samples=4, metric=metric, on=list(frame.columns))
     assert list(zip(tree["left"], tree["right"], strict=True)) == edges
     np.testing.assert_allclose(tree["distance"], far, rtol=1e-12)
+
+
+def test_a_tree_that_fits_no_worker(monkeypatch):
+    frame = frame_of(SETS["moons"][0][:200])
+    lazy = dd.from_pandas(frame, npartitions=2).simjoin
+    monkeypatch.setattr(expressions, "resources", lambda library: Resources(limit=419 * len(frame)))
+    for one in (lazy.hdbscan(5), lazy.spanning_tree()):
+        with pytest.raises(BudgetError, match=r"spanning tree of all 200 rows, .* the smallest worker has"):
+            one.compute(scheduler="sync")
+
+
+def test_units():
+    frame = pd.DataFrame(SETS["moons"][0][:200], columns=["latitude", "longitude"])
+    found, want = (
+        frame.simjoin.hdbscan(4, metric="haversine", cluster_selection_epsilon=eps)
+        for eps in ("20 km", 20_000)
+    )
+    pd.testing.assert_frame_equal(found, want)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])

@@ -127,18 +127,23 @@ def by_stability(cluster, most, single):
     return [cluster], own
 
 
+def far_of(cluster):
+    """The distance at which it is born."""
+    return 1 / cluster.birth if cluster.birth else math.inf
+
+
 def widened(chosen, eps, single):
     """Replace clusters that are born within `eps`, those of the fewest splits above first."""
     found, passed = [], []
     for cluster in chosen:
-        if 1 / cluster.birth >= eps:
+        if far_of(cluster) >= eps:
             found.append(cluster)
             continue
         if any(cluster is other for other in passed):
             continue
         while cluster.parent is not None and (cluster.parent.parent is not None or single):
             cluster = cluster.parent
-            if cluster.birth == 0 or 1 / cluster.birth > eps:
+            if far_of(cluster) > eps:
                 break
         found.append(cluster)
         passed += cluster.below()

@@ -151,14 +151,14 @@ class Rounds:
                 self.component, self.core, self.names, self.near, self.away, self.beyond, *state
             )
             if known is not None:
-                left = boruvka.offer_edges(self.component, self.names, *known, best)
-                known = tuple(column[:left] for column in known)
+                kept = boruvka.offer_edges(self.component, self.names, *known, best)
+                known = tuple(column[:kept] for column in known)
             asked = self._asked(components)
             self._search(asked, best)
             room = self.parent[:components], self.numbers[:components], self.sizes
-            number, components = boruvka.join_components(
-                self.component, asked, best, *room, self.edges, number
-            )
+            number, left = boruvka.join_components(self.component, asked, best, *room, self.edges, number)
+            assert left < components  # each that searched has found an edge
+            components = left
         return tuple(column[:number] for column in self.edges)
 
 
