@@ -138,7 +138,7 @@ def on_clusters(
     jobs: list[str], gpus: int, options: argparse.Namespace
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The jobs on a cluster of so many GPUs."""
-    scale = options.scale if gpus > 1 else 1
+    scale = options.scale if gpus > 1 or options.same else 1
     settings = {
         "n_workers": gpus,
         "protocol": options.protocol,
@@ -184,6 +184,7 @@ def main(given: list[str]) -> int:
         help="0: a plain frame, in a process of its own: its memory stays taken",
     )
     parser.add_argument("--scale", type=int, default=1)
+    parser.add_argument("--same", action="store_true", help="as many rows on one GPU, too")
     parser.add_argument("--divide", type=int, default=1, help="by this the numbers of rows")
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--protocol", default="ucx")

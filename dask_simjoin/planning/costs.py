@@ -88,6 +88,9 @@ SEARCH_COMPARED = 3.0
 LEAST_PIECE, LEAST_CLUSTER_PIECE, LEAST_DEVICE_PIECE = 0.02, 0.05, 0.01
 """Seconds of work that are worth a task of their own."""
 
+MOST_DEVICE_PIECE = 0.15
+"""The same that a piece takes at most where there are other GPUs: what they are sent waits for its kernel."""
+
 SPLIT = 0.5
 """How much longer it takes to compare rows of different chunks, besides: they are in no common order."""
 
@@ -219,8 +222,8 @@ class Costs:
         What is sent waits for kernels of the GPU that has it, and rows are smaller than their index.
         `parts`: into which the largest block pair is cut.
         """
-        alone = self.have.gpu and self.have.cluster and chunks.kind == "replicated"
-        return min(self.have.workers, parts) if alone else 1
+        alone = chunks.method is None and all(len(side) == 1 for side in chunks.sides)
+        return min(self.have.workers, parts) if alone and self.have.gpu and self.have.cluster else 1
 
     def shuffled(self, method: str) -> float:
         """Seconds that chunks take at least for which rows are shuffled."""
@@ -254,6 +257,8 @@ class Costs:
         least = LEAST_CLUSTER_PIECE if self.have.cluster else LEAST_PIECE
         least = LEAST_DEVICE_PIECE if self.have.gpu else least
         piece = max(float(seconds.sum()) / (PIECES_PER_THREAD * self.have.threads), least)
+        if self.have.gpu and self.have.workers > 1:
+            piece = min(piece, MOST_DEVICE_PIECE)
         most = rows // LEAST_ROWS
         if row_bytes is not None:
             most = np.minimum(max(2.0, row_bytes // 2), most)

@@ -60,14 +60,16 @@ def test_results_are_the_same(copied):
 
 
 @pytest.mark.parametrize(
-    ("kind", "have", "copies"),
+    ("chunks", "have", "copies"),
     [
-        ("replicated", Resources(2, 1 << 30, True, gpu=True, workers=2), 2),
-        ("replicated", Resources(2, 1 << 30, True, workers=2), 1),
-        ("replicated", Resources(1, 1 << 30, False, gpu=True), 1),
-        ("entity", Resources(2, 1 << 30, True, gpu=True, workers=2), 1),
+        (1, Resources(2, 1 << 30, True, gpu=True, workers=2), 2),
+        (1, Resources(2, 1 << 30, True, workers=2), 1),
+        (1, Resources(1, 1 << 30, False, gpu=True), 1),
+        (2, Resources(2, 1 << 30, True, gpu=True, workers=2), 1),
     ],
 )
-def test_copies_are_for_one_chunk_on_several_gpus(kind, have, copies):
+def test_copies_are_for_one_chunk_on_several_gpus(chunks, have, copies):
     costs = Costs("tiles", 3, (1.0, 1.0), 400.0, COUNTS, have)
-    assert costs.copies(SimpleNamespace(kind=kind), 8) == copies
+    assert costs.copies(SimpleNamespace(method=None, sides=[range(chunks)]), 8) == copies
+    shuffled = SimpleNamespace(method="tasks", sides=[range(chunks)])
+    assert costs.copies(shuffled, 8) == 1
