@@ -15,9 +15,9 @@ from dask_simjoin.expressions.examples import pairs_example, series_example
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.expressions.two_tables import check_other, same_library
 from dask_simjoin.metrics.types import Array, Frame, Series
-from dask_simjoin.options.calls import verb
 from dask_simjoin.options.requests import ANTI, LEFT, SEMI, Join
 from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.typed import frame_verb
 from dask_simjoin.planning.doubts import raise_if_none
 from dask_simjoin.planning.free_memory import within_memory
 from dask_simjoin.planning.goal import COUNTS, PAIRS
@@ -30,7 +30,7 @@ from dask_simjoin.tasks.pairs import join_block, unmatched
 from dask_simjoin.tasks.whole import whole_chunks
 
 
-@verb(Join)
+@frame_verb(Join)
 def join(frame: Frame, asked: Join) -> Frame:
     """Every pair of a row of this frame and a row of `other` within `eps` of each other.
 

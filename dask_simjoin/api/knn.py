@@ -16,11 +16,11 @@ from dask_simjoin.expressions.nearest_join import NearestJoin
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.expressions.two_tables import check_other, one_or_two
 from dask_simjoin.metrics.types import Frame, Series
-from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.requests import KDistances, KnnJoin
 from dask_simjoin.options.resolve import check_flag
+from dask_simjoin.options.typed import frame_verb, series_verb
 from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.free_memory import check_room
 from dask_simjoin.planning.goal import nearest_goal
@@ -35,7 +35,7 @@ FOUND_BYTES = 16
 """Of a neighbour while neighbours are sought."""
 
 
-@verb(KDistances)
+@series_verb(KDistances)
 def k_distances(frame: Frame, asked: KDistances) -> Series:
     """How far each row's k-th nearest neighbour is: to choose `eps` by.
 
@@ -88,7 +88,7 @@ def k_distances(frame: Frame, asked: KDistances) -> Series:
     return frames.series(far, chunk["ids"], DISTANCES)
 
 
-@verb(KnnJoin)
+@frame_verb(KnnJoin)
 def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
     """The `k` nearest rows of each row, exactly, wherever they are.
 

@@ -16,10 +16,10 @@ from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.examples import series_example
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.metrics.types import Array, Frame, Series
-from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.near_duplicates import NearDuplicated
 from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.typed import frame_verb, series_verb
 from dask_simjoin.planning.goal import CLUSTERS
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.fingerprints import kept_rows
@@ -27,7 +27,7 @@ from dask_simjoin.tasks.meeting import Meeting, whole_meeting
 from dask_simjoin.tasks.whole import whole_chunk
 
 
-@verb(NearDuplicated)
+@series_verb(NearDuplicated)
 def near_duplicated(frame: Frame, asked: NearDuplicated) -> Series:
     """Whether each row is near one that stays: as `pandas.DataFrame.duplicated`, for rows that are alike.
 
@@ -94,7 +94,7 @@ def near_duplicated(frame: Frame, asked: NearDuplicated) -> Series:
     return frames_for(meta).series(_marks(meeting, asked), chunk["ids"], None)
 
 
-@verb(NearDuplicated)
+@frame_verb(NearDuplicated)
 def drop_near_duplicates(frame: Frame, asked: NearDuplicated) -> Frame:
     """The rows of a frame that are no near duplicates: as `pandas.DataFrame.drop_duplicates`.
 

@@ -8,14 +8,14 @@ from dask.base import is_dask_collection
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.metrics.types import Frame, Series
-from dask_simjoin.options.calls import verb
 from dask_simjoin.options.columns import ROW_ID, check_columns
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.requests import RowId
+from dask_simjoin.options.typed import frame_verb
 
 
-@verb(RowId)
+@frame_verb(RowId)
 def with_row_id(frame: Frame, asked: RowId) -> Frame:
     """The frame with one more column: each row's number in the frame, from 0.
 

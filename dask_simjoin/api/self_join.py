@@ -9,9 +9,9 @@ from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.examples import pairs_example
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.metrics.types import Frame
-from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.requests import SelfJoin
+from dask_simjoin.options.typed import frame_verb
 from dask_simjoin.planning.doubts import raise_if_none
 from dask_simjoin.planning.free_memory import within_memory
 from dask_simjoin.planning.goal import PAIRS
@@ -20,7 +20,7 @@ from dask_simjoin.tasks.pairs import join_block
 from dask_simjoin.tasks.whole import whole_chunk
 
 
-@verb(SelfJoin)
+@frame_verb(SelfJoin)
 def self_join(frame: Frame, asked: SelfJoin) -> Frame:
     """Every pair of rows within `eps` of each other.
 

@@ -15,10 +15,10 @@ from dask_simjoin.engine.base import frames_for, spanner_for
 from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.metrics.types import Frame, Ids
-from dask_simjoin.options.calls import verb
 from dask_simjoin.options.cluster_requests import Hdbscan, SpanningTree
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.typed import frame_verb
 from dask_simjoin.planning.goal import tree_goal
 from dask_simjoin.tasks.whole import whole_chunk
 
@@ -29,7 +29,7 @@ EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.flo
 """The columns of a spanning tree."""
 
 
-@verb(Hdbscan)
+@frame_verb(Hdbscan)
 def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     """Clusters of rows by density, each at distances of its own: HDBSCAN.
 
@@ -102,7 +102,7 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     return frames_for(meta).rows(told_of_rows(tree, choice), ids, example)
 
 
-@verb(SpanningTree)
+@frame_verb(SpanningTree)
 def spanning_tree(frame: Frame, asked: SpanningTree) -> Frame:
     """The minimum spanning tree of all rows: single linkage, and friends of friends at every distance.
 

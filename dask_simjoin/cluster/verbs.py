@@ -24,11 +24,11 @@ from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.examples import series_example
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.metrics.types import Array, Frame, Series
-from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.inputs import as_frame
 from dask_simjoin.options.requests import Dbscan, Optics
 from dask_simjoin.options.settings import MAX_BYTES
+from dask_simjoin.options.typed import frame_verb, series_verb
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.planning.goal import CLUSTERS, COUNTS
 from dask_simjoin.tasks.meeting import whole_meeting
@@ -42,7 +42,7 @@ SORTED = 1 << 22
 """Edges of a plain frame that are sorted at a time."""
 
 
-@verb(Dbscan)
+@series_verb(Dbscan)
 def dbscan(frame: Frame, asked: Dbscan) -> Series:
     """Clusters of rows by density: DBSCAN.
 
@@ -112,7 +112,7 @@ def labels_and_cores(frame: Frame, asked: Dbscan, weights: np.ndarray | None = N
     return frames_for(meta).series(labels, chunk["ids"], LABELS), core
 
 
-@verb(Optics)
+@frame_verb(Optics)
 def optics(frame: Frame, asked: Optics) -> Frame:
     """Rows in an order that shows their clusters at all distances up to `max_eps`: OPTICS.
 

@@ -15,7 +15,8 @@ MetricName = Literal[
     "euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"
 ]  # fmt: skip
 Pairs = Literal["unique", "both"]
-Method = str | methods.Method
+MethodName = Literal["auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"]
+Method = MethodName | methods.Method
 """The name of a method, one of `dask_simjoin.engine.methods.CHOICES`, or one of `dask_simjoin.methods`."""
 
 Partitioning = Literal["auto", "entity", "spatial", "replicated"]

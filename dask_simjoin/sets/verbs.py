@@ -15,6 +15,7 @@ from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.requests import ANTI, LEFT, SEMI
+from dask_simjoin.options.typed import frame_verb, series_verb
 from dask_simjoin.planning.free_memory import within_memory
 from dask_simjoin.sets.expressions import joins
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
@@ -26,7 +27,7 @@ Number = Any
 """An int, or a lazy Scalar of Dask."""
 
 
-@verb(SetSelfJoin)
+@frame_verb(SetSelfJoin)
 def set_self_join(frame: Frame, asked: SetSelfJoin) -> Frame:
     """Every pair of rows whose sets of tokens are similar enough.
 
@@ -102,7 +103,7 @@ def set_self_join(frame: Frame, asked: SetSelfJoin) -> Frame:
         return join_block(whole_meeting(chunks, spec), list(example.columns), told=room_check(chunks, spec))
 
 
-@verb(SetJoin)
+@frame_verb(SetJoin)
 def set_join(frame: Frame, asked: SetJoin) -> Frame:
     """Every pair of a row of this frame and a row of `other` whose sets of tokens are similar enough.
 
@@ -169,7 +170,7 @@ def set_join(frame: Frame, asked: SetJoin) -> Frame:
     return frames_for(left).stacked([found, alone])
 
 
-@verb(SetNeighborCounts)
+@series_verb(SetNeighborCounts)
 def set_neighbor_counts(frame: Frame, asked: SetNeighborCounts) -> Series:
     """How many other rows' sets match each row's.
 
