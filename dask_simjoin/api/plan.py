@@ -42,7 +42,7 @@ def plan(frame: Frame, asked: Plan) -> PlanReport:
     PlanReport
         Prints as text, shows as a table and a picture in notebooks, and has ``rows``,
         ``chunks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
-        ``result_bytes``, ``partitioning``, ``method``, ``to_frame()``, ``svg()`` and ``plot()``.
+        ``recall``, ``result_bytes``, ``partitioning``, ``method``, ``to_frame()``, ``svg()`` and ``plot()``.
 
     Raises
     ------

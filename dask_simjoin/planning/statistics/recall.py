@@ -172,14 +172,16 @@ def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joine
     few = np.sort(np.random.default_rng(n).permutation(n)[:MEASURED])
     rows = xp.asarray(few)
     labels = labels_of(joiner.build(x, layout), layout, xp)
-    true, found = xp.zeros(len(few), xp.int64), xp.zeros(len(few), xp.int64)
+    true, found = xp.zeros(len(few), xp.int64), xp.zeros(len(few))
 
     def add(left: Array, right: Array, totals: Array) -> None:
         other = rows[left] != right
         left, right = left[other], right[other]
+        if not len(left):
+            return
         true[:] += xp.bincount(left, minlength=len(few))
         kept = labels[rows[left]] == labels[right]
-        found[:] += xp.bincount(left[kept], minlength=len(few))
+        found[:] += xp.bincount(left, kept.astype(np.float64), minlength=len(few))
 
     every = joiner.build(x, exact)
     joiner.visit(joiner.build(x[rows], exact), every, exact, add, same=False)
