@@ -11,6 +11,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.engine.base import library
 from dask_simjoin.errors import IndexConflictError, OptionError, VersionGoneError
 from dask_simjoin.incremental import joins
 from dask_simjoin.incremental.changes import Changes as PairChanges
@@ -176,7 +177,8 @@ class Index:
         """
         options = self.options
         far = options.eps if eps is None else check_eps(eps, "eps")
-        return joins.pairs_with(lazy_frame(frame), self._now().rows, far, options.return_distance)
+        own = replace(self._now(), library=library(example_of(frame)))  # pairs lie where the table does
+        return joins.pairs_with(lazy_frame(frame), own.rows, far, options.return_distance)
 
     def plan(self, new: Frame) -> UpdatePlan:
         """Tell what an update with these rows would read and give; nothing is changed."""

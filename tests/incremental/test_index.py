@@ -280,3 +280,20 @@ def test_a_worker_that_is_killed_while_it_writes(mortal_workers, tmp_path, monke
         found = as_set(index.pairs().compute())
     assert_same_pairs(found, as_set(frame.simjoin.self_join(0.01, on=["x", "y"], id="key")))
     assert len(index) == 6000
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+def test_a_plan_tells_what_an_update_reads(how, tmp_path):
+    """Of rows in a corner few row groups, and nothing is taken in."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"key": np.arange(4000), "x": rng.uniform(size=4000), "y": rng.uniform(size=4000)})
+    index = frame.simjoin.index(0.02, tmp_path / "index", on=["x", "y"], id="key", row_group=64)
+    corner = pd.DataFrame(
+        {"key": np.arange(5000, 5200), "x": rng.uniform(0, 0.1, 200), "y": rng.uniform(0, 0.1, 200)}
+    )
+    plan = index.plan(lay(corner, how))
+    assert index.version == 1
+    changes = index.update(lay(corner, how))
+    assert (plan.rows, plan.row_groups) == (200, 64 - 1)
+    assert 0 < plan.row_groups_read == changes.work.row_groups_read < 10
+    assert 0.5 < plan.pairs / len(changes.added) < 2
