@@ -18,6 +18,10 @@ LISTS = (1, 3, 5, 9, 17, 33, "auto")
 """Numbers of lists; those of the papers' heuristic are odd here."""
 
 
+CLUSTERS = {"clusters": 10, "100 clusters": 100}
+"""Sets of points in clusters, and how many."""
+
+
 @dataclass(frozen=True)
 class Run:
     """One run.
@@ -63,9 +67,12 @@ def points(data: str, rows: int, dims: int, eps: float, seed: int = 0) -> np.nda
     That is of heavy tails and few directions, as image features are; the thesis's file is not at hand.
     """
     rng = np.random.default_rng(seed)
-    if data == "clusters":
-        centres = np.random.default_rng(0).uniform(0, 10, (10, dims))
-        return (centres[rng.integers(10, size=rows)] + rng.normal(0, 0.3, (rows, dims))).astype(np.float32)
+    if data in CLUSTERS:
+        number = CLUSTERS[data]
+        centres = np.random.default_rng(0).uniform(0, 10, (number, dims))
+        return (centres[rng.integers(number, size=rows)] + rng.normal(0, 0.3, (rows, dims))).astype(
+            np.float32
+        )
     if data == "colours":
         mixed = rng.standard_t(4, (rows, dims)) @ np.random.default_rng(0).normal(0, 0.2, (dims, dims))
         return mixed.astype(np.float32)
@@ -175,6 +182,10 @@ def clustered() -> Iterator[Run]:
             of = "kmeans", "8 to 64", "clusters", rows, dims, eps
             for k in (10, 20, "auto"):
                 yield Run(*of, f"one-sided, tiles, k={k}", KMeans(clusters=k))
+    for dims, eps in ((16, 0.8), (64, 2.6)):
+        of = "kmeans", "100 clusters", "100 clusters", MILLION, dims, eps
+        for k in (100, "auto"):
+            yield Run(*of, f"one-sided, tiles, k={k}", KMeans(clusters=k))
 
 
 RUNS = {"lss": lss, "kmeans": kmeans}

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import cpu, gpu, lists, sets, summary
+from benchmarks.tables import cpu, gpu, list_figures, lists, sets, summary
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -20,7 +20,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 Table = Callable[..., list[list[str]]]
 
-TABLES: dict[str, Table] = {**cpu.TABLES, **gpu.TABLES, **lists.TABLES, **sets.TABLES, **summary.TABLES}
+TABLES: dict[str, Table] = {
+    name: table
+    for module in (cpu, gpu, list_figures, lists, sets, summary)
+    for name, table in module.TABLES.items()
+}
 """Name -> rows of cells, the head first, from the contents of the files that a page names."""
 
 MARKED = re.compile(r"^<!-- table: (\S+) ([^>]*) -->\n((?:\|.*\n)*)", re.MULTILINE)

@@ -1,0 +1,85 @@
+"""Tables of lists in Z-order, of k-means joins and of several distances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.tables.cells import count, seconds, times
+
+Found = dict[str, Any]
+Rows = list[list[str]]
+
+
+def of(run: Found, figure: str) -> list[Found]:
+    """The rows of a figure."""
+    return [row for row in run["runs"] if row["figure"] == figure and "seconds" in row]
+
+
+def _grouped(rows: list[Found], *names: str) -> dict[tuple[Any, ...], dict[str, Found]]:
+    """Rows by some of what they are of, and then by their setting."""
+    found: dict[tuple[Any, ...], dict[str, Found]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), {})[row["setting"]] = row
+    return found
+
+
+def lists(run: Found) -> Rows:
+    """Seconds by numbers of lists."""
+    numbers = ("1", "3", "5", "9", "17", "33")
+    table = [
+        ["rows, columns, eps", *(f"{n} list{'s' * (n != '1')}" for n in numbers), 'lists="auto"', '"auto"']
+    ]
+    rows = [row for figure in ("8c", "8ab", "8d") for row in of(run, figure)]
+    for (number, dims, eps), found in sorted(_grouped(rows, "rows", "dims", "eps").items(), key=_by_dims):
+        own = [seconds(found.get(f"lists={n}", {}).get("seconds")) for n in (*numbers, "auto")]
+        table.append([f"{count(number)}, {dims}, {eps:g}", *own, seconds(found["lists=auto"]["auto"])])
+    return table
+
+
+def _by_dims(item: tuple[tuple[Any, ...], Any]) -> tuple[Any, ...]:
+    rows, dims, eps = item[0]
+    return dims, rows, eps
+
+
+def clusters(run: Found) -> Rows:
+    """How many times as fast as its first loop the thesis's joins are, published and here."""
+    table = [
+        ["rows there, here", "INLJ, published", "here", "thesis windows, published", "here", "one-sided",
+         "by tiles", '"auto"']
+    ]  # fmt: skip
+    for (number,), found in _grouped(of(run, "T5.1"), "rows").items():
+        loop, rotation, thesis = (found[name] for name in ("NLJ", "INLJ", "thesis windows"))
+        first = loop["seconds"]
+        own = [times(first / found[name]["seconds"]) for name in ("one-sided windows", "one-sided, tiles")]
+        table.append(
+            [f"{count(10 * number)}, {count(number)}", times(rotation["published"]), times(rotation["ratio"]),
+             times(thesis["published"]), times(thesis["ratio"]), *own, times(first / loop["auto"])]
+        )  # fmt: skip
+    return table
+
+
+def clustered(run: Found) -> Rows:
+    """Joins of rows in ten clusters, by the package's own tiles and by clusters."""
+    ways = [f"one-sided, tiles, k={k}" for k in (10, 20, "auto")]
+    table = [["columns, eps", "rows", "pairs", '"auto"', "10 clusters", "20", 'clusters="auto"']]
+    for (dims, eps, number), found in _grouped(of(run, "8 to 64"), "dims", "eps", "rows").items():
+        own = [seconds(found[way]["seconds"]) for way in ways]
+        one = found[ways[0]]
+        table.append([f"{dims}, {eps:g}", count(number), count(one["pairs"]), seconds(one["auto"]), *own])
+    return table
+
+
+def several(run: Found) -> Rows:
+    """Numbers within ten distances at a time."""
+    ways = ("largest", "each", "together", "counts, each", "counts, together", "SciPy")
+    table = [
+        ["rows, columns, eps", "pairs", "only the largest", "one after the other", "together",
+         "counts of rows, one after the other", "together", "SciPy"]
+    ]  # fmt: skip
+    for row in run["rows"]:
+        head = f"{row['data']}, {count(row['rows'])}, {row['dims']}, {row['eps']:g}"
+        table.append([head, count(row["pairs"]), *(seconds(row["seconds"].get(way)) for way in ways)])
+    return table
+
+
+TABLES = {"z-lists": lists, "kmeans-loops": clusters, "kmeans-tiles": clustered, "several": several}
