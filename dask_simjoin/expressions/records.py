@@ -99,7 +99,7 @@ class Recorded:
         begin = time.time()
         found = self.function(*args, **options)
         end = time.time()
-        place = begin if self.place is None else self.place
+        place = str(begin if self.place is None else self.place)  # events hold plain values only
         told = StepRecord(
             self.step, place, self.of, begin, end, _rows(found, self.step), threading.get_ident()
         )

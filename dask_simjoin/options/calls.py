@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+
+from dask.base import is_dask_collection
 
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.metrics.types import Frame
@@ -15,6 +19,8 @@ from dask_simjoin.options.geometry import with_points, without_points
 from dask_simjoin.options.groups import ORDER
 from dask_simjoin.options.inputs import as_frame
 from dask_simjoin.options.messages import OPTIONS, elsewhere, shown
+
+LOG = logging.getLogger("dask_simjoin")
 
 P = ParamSpec("P")
 Request = TypeVar("Request")
@@ -52,7 +58,11 @@ def verb(
                 rows, given, added = with_points(rows, given)
                 rows, given, codes = with_groups(rows, given)
                 added = added + codes
-            return without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
+            begin = time.perf_counter()
+            found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
+            if not is_dask_collection(rows):  # of which nothing is done yet
+                _log(name, found, time.perf_counter() - begin)
+            return found
 
         hints = get_type_hints(function)
         called.__annotations__ = {
@@ -63,6 +73,13 @@ def verb(
         return called
 
     return decorate
+
+
+def _log(name: str, found: object, seconds: float) -> None:
+    """Say in the log that a verb is done."""
+    if LOG.isEnabledFor(logging.INFO):
+        rows = f"{len(found):,} rows, " if hasattr(found, "iloc") else ""  # type: ignore[arg-type]
+        LOG.info("done %s of a plain frame: %sin %.2f s", name, rows, seconds)
 
 
 def as_method(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -32,7 +32,7 @@ class StepRecord(NamedTuple):
     """
 
     step: str
-    place: Any
+    place: str
     of: int
     begin: float
     end: float
@@ -55,7 +55,7 @@ class RunReport:
 
     def __init__(self, title: str, plan: BlockReport, planning: float) -> None:
         self.title, self.plan, self.planning = title, plan, planning
-        self._steps: dict[tuple[str, Any], StepRecord] = {}
+        self._steps: dict[tuple[str, str], StepRecord] = {}
         self._anew = False
         self._made = self._of = 0
 

@@ -111,6 +111,15 @@ def test_log_lines(lazy, caplog):
     assert done.startswith(f"done self_join, eps=0.13: {len(found):,} rows, ")
 
 
+def test_plain_frames_log_one_line(frame, caplog):
+    with caplog.at_level(logging.INFO, "dask_simjoin"):
+        found = frame.simjoin.self_join(EPS, on=["x", "y"])
+        frame.simjoin.count_pairs(EPS, on=["x", "y"])
+    first, second = [record.getMessage() for record in caplog.records if record.name == "dask_simjoin"]
+    assert first.startswith(f"done self_join of a plain frame: {len(found):,} rows, in ")
+    assert second.startswith("done count_pairs of a plain frame: in ")
+
+
 def test_what_has_no_report(frame, lazy):
     for result in (frame.simjoin.self_join(EPS, on=["x", "y"]), lazy, 3):
         with pytest.raises(UnsupportedFrameError, match="no lazy join in it"):
