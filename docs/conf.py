@@ -29,7 +29,6 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
-    "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
@@ -40,7 +39,6 @@ default_role = "soft"
 
 # anchors of headings as GitHub makes them, so that links work in both places
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence", "deflist"]
 
 autosummary_generate = True
 autodoc_typehints = "none"

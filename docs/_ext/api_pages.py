@@ -4,7 +4,7 @@ import inspect
 from pathlib import Path
 
 import dask_simjoin
-from dask_simjoin import cluster, errors, methods, sets
+from dask_simjoin import cluster, errors, methods, neighbors, sets
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cluster import plots
 from dask_simjoin.incremental.index import Changes, Index
@@ -43,7 +43,7 @@ def page():
     ]
     objects = {
         kind: [f"{module.__name__}.{name}" for name in module.__all__]
-        for kind, module in {"cluster": cluster, "methods": methods, "sets": sets}.items()
+        for kind, module in {"cluster": cluster, "near": neighbors, "methods": methods, "sets": sets}.items()
     }
     drawn = [
         f"{plots.__name__}.{name}"
@@ -67,9 +67,9 @@ def page():
             listed("Verbs", text, [f"dask_simjoin.SimJoinAccessor.{name}" for name in VERBS], "verb.rst"),
             listed("Functions", "Of the package, beside the verbs.", functions),
             listed(
-                "Clusters",
+                "Clusters and neighbours",
                 "Estimators, labels from OPTICS, and condensed trees.",
-                objects["cluster"],
+                objects["cluster"] + objects["near"],
             ),
             listed("Pictures", "These need matplotlib.", drawn),
             listed("Objects", "What plans, profiles and indexes are.", given),
