@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from dask_simjoin.errors import IndexFormatError
 from dask_simjoin.incremental.files import FOLDERS, sync_folder
-from dask_simjoin.incremental.keys import merged
+from dask_simjoin.incremental.keys import merged, without_stale
 from dask_simjoin.incremental.manifests import versions, write_manifest
 from dask_simjoin.incremental.rows import Written
 from dask_simjoin.incremental.snapshots import read_deleted, write_boxes, write_deleted
@@ -67,8 +67,9 @@ def commit(root: Path, parent: Manifest, version: int, change: Change) -> tuple[
         files += [RowFile(one.name, one.rows, boxes) for one in change.written]
         keys += tuple(one.keys for one in change.written)
     names = {one.name for one in files}
-    keys, size = merged(keys, root, names)
-    bytes_written += size
+    for tidy in (without_stale, merged) if change.dropped else (merged,):
+        keys, size = tidy(keys, root, names)
+        bytes_written += size
     deleted = parent.deleted if not change.dropped else _still(root, parent, names)
     gone = sum(map(len, change.deleted.values()))
     if gone:

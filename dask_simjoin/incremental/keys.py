@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,9 @@ MOST_SMALL = 8
 """Files of fewer than `SMALL` keys from which on they become one."""
 
 SMALL = 1 << 20
+
+MOSTLY = 0.75
+"""Share of a key file's keys that are to be of row files that there are, else it is written anew."""
 
 KEY, FILE, POSITION = "key", "file", "position"
 
@@ -53,17 +57,39 @@ def merged(keys: tuple[KeyFile, ...], root: Path, files: set[str]) -> tuple[tupl
     small = [one for one in keys if one.rows < SMALL]
     if len(small) <= MOST_SMALL:
         return keys, 0
-    every = pa.concat_tables([_decoded(pq.read_table(root / "keys" / one.name)) for one in small])
-    every = every.filter(pc.is_in(every[FILE], pa.array(sorted(files), pa.string())))
     rest = tuple(one for one in keys if one not in small)
+    made, size = _joined(small, root, files)
+    return rest + made, size
+
+
+def without_stale(keys: tuple[KeyFile, ...], root: Path,
+                  files: set[str]) -> tuple[tuple[KeyFile, ...], int]:  # fmt: skip
+    """Write key files anew that are mostly of row files that there are no more; tells their bytes."""
+    names, found, total = pa.array(sorted(files), pa.string()), [], 0
+    for one in keys:
+        with pq.ParquetFile(root / "keys" / one.name) as file:
+            column = file.read(columns=[FILE])[FILE].cast(pa.string())
+        live = pc.sum(pc.is_in(column, names)).as_py() or 0
+        if live >= MOSTLY * one.rows:
+            found.append(one)
+        elif live:
+            made, size = _joined([one], root, files)
+            found += made
+            total += size
+    return tuple(found), total
+
+
+def _joined(keys: Sequence[KeyFile], root: Path, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
+    """Make one key file of some, without keys of other row files; none if none are left."""
+    every = pa.concat_tables([_decoded(pq.read_table(root / "keys" / one.name)) for one in keys])
+    every = every.filter(pc.is_in(every[FILE], pa.array(sorted(files), pa.string())))
     if not len(every):
-        return rest, 0
+        return (), 0
     every = every.sort_by(KEY).combine_chunks()
     columns = [every[name].to_numpy() for name in (KEY, SEQ, POSITION)]
-    file, size = _write(
-        root, columns[0], columns[1], every[FILE].combine_chunks().dictionary_encode(), columns[2]
-    )
-    return (*rest, file), size
+    names = every[FILE].combine_chunks().dictionary_encode()
+    file, size = _write(root, columns[0], columns[1], names, columns[2])
+    return (file,), size
 
 
 def _decoded(table: pa.Table) -> pa.Table:
