@@ -9,7 +9,13 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.condense import condense, told_of_rows
 from dask_simjoin.cluster.algorithms.forest import Edges
-from dask_simjoin.cluster.algorithms.spanning import in_order, known_of_whole, sought, tree_of_chunk
+from dask_simjoin.cluster.algorithms.spanning import (
+    distances_of,
+    in_order,
+    known_of_whole,
+    sought,
+    tree_of_chunk,
+)
 from dask_simjoin.cluster.expressions.spanning import Hierarchy, Tree, edges_frame
 from dask_simjoin.engine.base import frames_for, spanner_for
 from dask_simjoin.expressions.dask_private import new_collection
@@ -98,7 +104,7 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     (weight, start, end), ids = _whole_tree(frame, spec, samples)
     if not len(ids):
         return example
-    tree = condense(start, end, spec.measure.distance(weight, np), least)
+    tree = condense(start, end, distances_of(weight, spec.measure), least)
     return frames_for(meta).rows(told_of_rows(tree, choice), ids, example)
 
 

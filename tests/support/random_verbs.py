@@ -10,9 +10,12 @@ import numpy as np
 import pandas as pd
 
 import dask_simjoin
+from dask_simjoin.cluster.algorithms.condense import choose, condense
 from dask_simjoin.metrics import make_metric
+from dask_simjoin.options.cluster_requests import Choice
 from tests.support.density import labels_of_neighbours as labels_of
 from tests.support.duplicates import marked, order_of
+from tests.support.hierarchy import tree_by_definition
 from tests.support.oracle import distances, totals
 from tests.support.random_frames import Draw
 from tests.support.random_optics import sklearn_optics
@@ -274,6 +277,21 @@ class Verbs:
         lazy = self.one.lazy.simjoin.k_distances(k, **self.how)
         return Want("aligned", lazy, self.series(values, "k_distance"))
 
+    def hdbscan(self) -> Want:
+        """Beside the clusters of the tree that all pairs make."""
+        least, samples = self.draw.one("min_cluster_size", [2, 3, 6]), self.draw.one("min_samples", [1, 2, 5])
+        one, how = self.one, self.how
+        if how["metric"] in INEXACT:
+            raise Skipped("distances may differ by an ulp, and so probabilities")
+        found = np.full(len(one.x), -1), np.zeros(len(one.x)), np.zeros(len(one.x))
+        if len(one.x):
+            edges, far = tree_by_definition(one.x, samples, how["metric"])
+            ends = np.array(edges, np.int64).reshape(-1, 2)
+            found = choose(condense(ends[:, 0], ends[:, 1], far, least), Choice())
+        names = ("label", "probability", "outlier_score")
+        value = pd.DataFrame(dict(zip(names, found, strict=True)), one.frame.index[one.used])
+        return Want("aligned", one.lazy.simjoin.hdbscan(least, min_samples=samples, **how), value)
+
     def neighbor_graph(self) -> Want:
         draw, one = self.draw, self.one
         mode, own = draw.one("mode", ["distance", "connectivity"]), draw.chance("include_self", 0.4)
@@ -378,5 +396,5 @@ class Verbs:
 VERBS = [
     "self_join", "self_join", "self_join", "join", "join", "join", "knn_join", "knn_join", "neighbor_counts",
     "neighbor_counts", "count_pairs", "dbscan", "dbscan", "near_duplicated", "k_distances", "neighbor_graph",
-    "connected_components", "optics", *SET_VERBS,
+    "hdbscan", "connected_components", "optics", *SET_VERBS,
 ]  # fmt: skip

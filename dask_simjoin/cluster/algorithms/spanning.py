@@ -20,6 +20,7 @@ import numpy as np
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.engine.base import host_kernels, searcher_for, spanner_for
 from dask_simjoin.engine.protocols import SearchLayout
+from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Array, Index
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.nearest import State
@@ -126,6 +127,18 @@ def edges_between(chunks: Sequence[Chunk], own: Sequence[RowNumbers], layout: Se
     sides = [_named(*one) for one in zip(chunks, own, strict=True)]
     cores = [some["core"] for some in known]
     found: Edges = spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
+    return found
+
+
+def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
+    """Make distances (n,) of a tree's weights, which ascend: of equal ones equal, none less than before.
+
+    Not all functions do so by themselves: those of vectors and of single numbers may differ by an ulp.
+    """
+    first = np.ones(len(weight), np.bool_)
+    np.not_equal(weight[1:], weight[:-1], out=first[1:])
+    away = np.maximum.accumulate(metric.distance(weight[first], np))
+    found: np.ndarray = away[np.cumsum(first) - 1]
     return found
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from dask_simjoin.cluster.algorithms.condense import condense, told_of_rows
 from dask_simjoin.cluster.algorithms.forest import Edges, merge_forests, numbers_of_rows
 from dask_simjoin.cluster.algorithms.spanning import (
+    distances_of,
     edges_between,
     in_order,
     known_of_state,
@@ -113,7 +114,7 @@ def _clusters(
     weight, start, end = in_order(every, tree)
     if not len(every):
         return [np.zeros((0, 3), np.int64) for _ in numbers]
-    told = told_of_rows(condense(start, end, metric.distance(weight, np), least), choice)
+    told = told_of_rows(condense(start, end, distances_of(weight, metric), least), choice)
     return [told[np.searchsorted(every, some)] for some in numbers]
 
 
@@ -168,5 +169,5 @@ def _edges(numbers: list[np.ndarray], tree: Edges, metric: Metric, example: Fram
 def edges_frame(tree: Edges, metric: Metric, example: Frame) -> Frame:
     """Make a frame of a tree in order."""
     weight, start, end = tree
-    columns = dict(zip(example.columns, (start, end, metric.distance(weight, np)), strict=True))
+    columns = dict(zip(example.columns, (start, end, distances_of(weight, metric)), strict=True))
     return frames_for(example).result(columns, len(start))
