@@ -48,6 +48,10 @@ OPTIONS: dict[str, dict[str, Any]] = _WITH_EPS | {
 """Verbs that compile something, and what they are called with; True: a distance within which pairs are."""
 
 
+SEVERAL = ("count_pairs", "neighbor_counts")
+"""Those that take a list of distances, too."""
+
+
 def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DIMS, *,
                     metric: str = "euclidean", backend: str = "pandas",
                     processes: int = 1) -> pd.DataFrame:  # fmt: skip
@@ -118,7 +122,7 @@ def points(dims: int, backend: str) -> tuple[Frame, float]:
     return frames.result({f"x{k}": frames.xp.asarray(x[:, k]) for k in range(dims)}, ROWS), eps
 
 
-def run(verb: str, frame: Frame, eps: float, metric: str = "euclidean", **more: Any) -> Any:
+def run(verb: str, frame: Frame, eps: float | list[float], metric: str = "euclidean", **more: Any) -> Any:
     """Call a verb on rows of `points`."""
     if verb == "connected_components":
         pairs = VERBS["self_join"].function(frame, eps, metric=metric, **more)
@@ -140,6 +144,8 @@ def _compile(verbs: Sequence[str], dims: int, metric: str, backend: str) -> list
     for verb in verbs:
         begin = time.perf_counter()
         run(verb, frame, eps, metric)
+        if verb in SEVERAL:
+            run(verb, frame, [eps / 2, eps], metric)
         lazy = dd.from_pandas(frame, npartitions=2)
         with dask.config.set(scheduler="synchronous"):
             dask.compute(run(verb, lazy, eps, metric, partitioning="spatial"))
