@@ -26,6 +26,7 @@ from dask_simjoin.expressions.source import freeze
 from dask_simjoin.metrics.types import Array, Frame, Series
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.inputs import as_frame
+from dask_simjoin.options.messages import listed
 from dask_simjoin.options.requests import Dbscan, Optics
 from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.options.typed import frame_verb, series_verb
@@ -240,7 +241,10 @@ def connected_components(pairs: Frame) -> Frame:
     meta = example_of(pairs)
     for name in ("left", "right"):
         if name not in meta.columns:
-            raise ColumnError(f"The frame has no column {name!r}; pairs are in columns 'left' and 'right'.")
+            raise ColumnError(
+                f"The frame has no column {name!r}; pairs are in columns 'left' and 'right', as self_join() "
+                f"gives them: rename those that hold them, of {listed(meta.columns)}."
+            )
     pairs = pairs[["left", "right"]]
     if not is_dask_collection(pairs):
         return components_of_ids(pairs)

@@ -57,7 +57,9 @@ VERBS: Names = {
     "query_pairs": ("self_join",), "sjoin": ("join",), "merge": ("join",), "sjoin_nearest": ("knn_join",),
     "kneighbors": ("knn_join",), "nearest": ("knn_join",), "kneighbors_graph": ("neighbor_graph",),
     "radius_neighbors_graph": ("neighbor_graph",), "explain": ("plan",),
-    "jaccard_join": ("set_self_join",), "set_sim_join": ("set_join",), "near_duplicates": ("set_self_join",),
+    "jaccard_join": ("set_self_join",), "set_sim_join": ("set_join",),
+    "near_duplicates": ("near_duplicated",), "duplicated": ("near_duplicated",),
+    "drop_duplicates": ("drop_near_duplicates",),
 }  # fmt: skip
 """What other libraries call verbs, and what those are called here."""
 
