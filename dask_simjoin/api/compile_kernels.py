@@ -47,6 +47,9 @@ OPTIONS: dict[str, dict[str, Any]] = _WITH_EPS | {
 }
 """Verbs that compile something, and what they are called with; True: a distance within which pairs are."""
 
+ON_HOSTS = {"hdbscan", "spanning_tree"}
+"""Verbs of pandas frames only."""
+
 
 SEVERAL = ("count_pairs", "neighbor_counts")
 """Those that take a list of distances, too."""
@@ -64,7 +67,8 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
     Parameters
     ----------
     verbs : iterable of str, optional
-        Their names; by default all, but `neighbor_graph` only where SciPy is installed.
+        Their names; by default all that there are on the backend, but `neighbor_graph` only where SciPy is
+        installed.
     dims : iterable of int
         Numbers of columns. On CPUs the default has all kernels of a metric; on GPUs name those you use.
     metric : str
@@ -95,7 +99,8 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
     On all workers of a cluster: ``client.run(dask_simjoin.compile_kernels)``.
     """
     graph = importlib.util.find_spec("scipy") is not None
-    names = [name for name in OPTIONS if graph or name != "neighbor_graph"] if verbs is None else list(verbs)
+    left_out = (set() if graph else {"neighbor_graph"}) | (set() if backend == "pandas" else ON_HOSTS)
+    names = [name for name in OPTIONS if name not in left_out] if verbs is None else list(verbs)
     for name in names:
         check_choice("verbs", name, tuple(OPTIONS))
     check_choice("backend", backend, LIBRARIES)
