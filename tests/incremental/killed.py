@@ -48,7 +48,12 @@ def vacuum(path):
     dask_simjoin.open_index(path).vacuum(keep=1)
 
 
-ACTIONS = {"make": make, "update": update, "restore": restore, "vacuum": vacuum}
+def optimize(path):
+    """Put rows in order."""
+    dask_simjoin.open_index(path).optimize("all")
+
+
+ACTIONS = {"make": make, "update": update, "restore": restore, "optimize": optimize, "vacuum": vacuum}
 
 
 class Counting:

@@ -64,6 +64,20 @@ def test_an_update_that_is_killed_is_done_or_not(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.processes
+def test_putting_rows_in_order_changes_nothing_when_it_is_killed(tmp_path):
+    """Rows are where they were or where they are to be, and ids are found there."""
+    versions = []
+    for path in folders(tmp_path, "optimize"):
+        index = dask_simjoin.open_index(path)
+        versions.append(index.version)
+        assert pairs(index) == unordered(BEFORE)
+        index.delete(killed.GONE)
+        assert len(index) == 9
+    assert set(versions) == {3, 4}
+
+
+@pytest.mark.slow
+@pytest.mark.processes
 def test_a_restore_that_is_killed_is_done_or_not(tmp_path):
     versions = []
     for path in folders(tmp_path, "restore"):
