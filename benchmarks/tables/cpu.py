@@ -112,4 +112,39 @@ def clusters(run: Found) -> Rows:
     return table
 
 
-TABLES = {"joins": joins, "columns": columns, "two-tables": two_tables, "clusters": clusters}
+def hdbscan(*runs: Found) -> Rows:
+    """HDBSCAN beside the package hdbscan and scikit-learn."""
+    head = [
+        "points",
+        "here",
+        "hdbscan, exact",
+        "",
+        "scikit-learn",
+        "",
+        "memory here",
+        "hdbscan",
+        "scikit-learn",
+    ]
+    table, merged = [head], dict[tuple[int, int], Found]()
+    for run in runs:
+        for found in run["results"]:
+            merged.setdefault((found["rows"], found["dims"]), {}).update(found)
+    for (number, dims), found in sorted(merged.items()):
+        cells, memory = [f"{dims}-D, {rows(number)}", f"{seconds(found['ours']['cpu_seconds'])} s"], []
+        for tool in ("ours", "hdbscan", "sklearn"):
+            told = found.get(tool, {})
+            memory.append(f"{told['peak_rss_net'] / 1e6:.0f} MB" if "peak_rss_net" in told else "")
+            if tool != "ours":
+                own = told.get("cpu_seconds")
+                cells += [f"{seconds(own)} s" if own else "", times(told.get("times_faster"))]
+        table.append([*cells, *memory])
+    return table
+
+
+TABLES = {
+    "joins": joins,
+    "columns": columns,
+    "two-tables": two_tables,
+    "clusters": clusters,
+    "hdbscan": hdbscan,
+}
