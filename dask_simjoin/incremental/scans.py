@@ -33,7 +33,8 @@ def drawn(groups: Groups, options: Options, number: int, seed: int = 0) -> np.nd
     of = np.minimum(of, len(rows) - 1)
     x = np.zeros((number, options.dims))
     low, high = groups.low[of], groups.high[of]
-    x[:, list(options.cut)] = low + random.uniform(size=low.shape) * (high - low)
+    share = random.uniform(size=low.shape)
+    x[:, list(options.cut)] = (1 - share) * low + share * high  # of which no part is too large
     return x
 
 
@@ -44,7 +45,9 @@ def fresh(rows: Snapshot) -> tuple[Boxes, np.ndarray]:
     x = drawn(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
     each = every / number
     points = max(1, 1 << round(np.log2(max(1.0, min(size, every) / each))))
-    order = kd_order(x, dims_to_cut(x.var(axis=0), x), points, FAN_OUT)
+    with np.errstate(over="ignore", invalid="ignore"):
+        cuts = dims_to_cut(np.nan_to_num(x.var(axis=0)), x)
+    order = kd_order(x, cuts, points, FAN_OUT)
     starts = np.arange(0, number, points)
     low, high = np.minimum.reduceat(x[order], starts), np.maximum.reduceat(x[order], starts)
     return Boxes(boxes_of(rows).dims, low, high), np.diff([*starts, number]) * each

@@ -297,3 +297,22 @@ def test_a_plan_tells_what_an_update_reads(how, tmp_path):
     assert (plan.rows, plan.row_groups) == (200, 64 - 1)
     assert 0 < plan.row_groups_read == changes.work.row_groups_read < 10
     assert 0.5 < plan.pairs / len(changes.added) < 2
+
+
+@pytest.mark.parametrize(
+    "x", [[1.7e308, -1.7e308, 0.0, 5e-324], [1.0, 1.0, 1.0, 1.0], [1e15, 1e15 + 1, 1e15 + 2.25, -1e15]]
+)
+def test_odd_points(x, tmp_path):
+    """The largest and smallest numbers, equal rows, large offsets: nothing of an index warns of them."""
+    frame = pd.DataFrame({"key": range(4), "x": x})
+    index = frame.iloc[:0].simjoin.index(1.0, tmp_path / "index", on="x", id="key", row_group=2)
+    assert as_set(index.pairs().compute()) == set()
+    for k in range(4):
+        index.update(frame.iloc[[k]])
+    again = frame.assign(key=frame["key"] + 10)
+    assert index.plan(again).rows == 4
+    index.update(again)
+    index.optimize("all")
+    assert index.quality().rows == 8
+    whole = pd.concat([frame, again], ignore_index=True)
+    assert_same_pairs(as_set(index.pairs().compute()), as_set(whole.simjoin.self_join(1.0, on="x", id="key")))
