@@ -1,6 +1,7 @@
 """Commands read, plan, ask, compute and write what the verbs give."""
 
 import json
+import re
 
 import dask
 import numpy as np
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from dask_simjoin.cli import plans
+from dask_simjoin.cli import plans, progress
 from dask_simjoin.cli.main import CODES, cli
 from dask_simjoin.cli.sinks import Sink
 
@@ -268,6 +269,20 @@ def test_a_cluster_that_is_there(points, two_workers):
     ran = run("self-join", "points", "--eps", "0.1", *where, "-o", "pairs.csv", "--json")
     pd.testing.assert_frame_equal(in_order(pd.read_csv("pairs.csv")), pairs_of(points))
     assert json.loads(ran.stdout)["command"] == "self-join"
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_progress_tells_tasks_and_rows(points, monkeypatch, live):
+    monkeypatch.setattr(progress, "_live", lambda: live)
+    monkeypatch.setattr(progress, "LINES_EVERY", 0.0)
+    words = "--eps", "0.1", "--on", "x,y", "--scheduler", "synchronous", "--blocksize", "200", "-o", "pairs/"
+    told = run("self-join", "points", *words).stderr
+    rows = len(pairs_of(points))
+    assert "planning" in told and "joining" in told
+    assert re.search(rf"\b{rows:,} rows, [\d,]+/s", told)
+    tasks = [tuple(map(int, found)) for found in re.findall(r"(\d+)(?:/| of )(\d+) tasks", told)]
+    assert tasks[-1][0] == tasks[-1][1] > 1
+    assert " left" in told
 
 
 def test_compile_prints_what_it_took():
