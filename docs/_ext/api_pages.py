@@ -10,9 +10,10 @@ from dask_simjoin.cluster import plots
 from dask_simjoin.incremental.index import Changes, Index
 from dask_simjoin.planning.report import PlanReport
 from dask_simjoin.planning.report_profile import ProfileReport
+from dask_simjoin.planning.report_run import RunReport
 from dask_simjoin.sets.planning.report import SetPlanReport
 
-GIVEN = (PlanReport, ProfileReport, SetPlanReport, Index, Changes)
+GIVEN = (PlanReport, ProfileReport, RunReport, SetPlanReport, Index, Changes)
 """Classes of objects that verbs give, and that nobody makes by name."""
 
 PAGE = Path(__file__).parents[1] / "reference" / "api.rst"
@@ -72,7 +73,7 @@ def page():
                 objects["cluster"] + objects["near"],
             ),
             listed("Pictures", "These need matplotlib.", drawn),
-            listed("Objects", "What plans, profiles and indexes are.", given),
+            listed("Objects", "What plans, profiles, reports and indexes are.", given),
             listed("Methods", "What ``method=`` takes instead of a name.", objects["methods"]),
             listed("Sets", "Tokenizers and methods of joins of sets.", objects["sets"]),
             listed("Errors and warnings", "With remedies: :doc:`errors`.", raised, "error.rst"),
