@@ -71,4 +71,5 @@ def gallery_conf():
         "show_memory": False,
         "show_signature": False,
         "write_computation_times": False,
+        "min_reported_time": 3600,
     }
