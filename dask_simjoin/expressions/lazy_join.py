@@ -39,7 +39,10 @@ class LazyJoin(LabelledExpr):
     @property
     def _asked(self) -> str:
         """What is sought, in few words."""
-        asked = next((name for name in ("max_eps", "k") if name in self._parameters), None)
+        asked = next(
+            (name for name in ("max_eps", "k", "min_cluster_size", "samples") if name in self._parameters),
+            None,
+        )
         return f"{asked}={self.operand(asked)!r}" if asked else str(self.operand("spec").asked)
 
     @property

@@ -73,7 +73,7 @@ class Hierarchy(FoundByChunk):
     """Stand for clusters before they are planned."""
 
     _label = "simjoin_hdbscan"
-    _parameters = ["frame", "source", "spec", "least", "samples", "choice", "meta", "chosen"]
+    _parameters = ["frame", "source", "spec", "min_cluster_size", "samples", "choice", "meta", "chosen"]
 
     @property
     def goal(self) -> Goal:
@@ -82,7 +82,7 @@ class Hierarchy(FoundByChunk):
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         check_place(plan, self.operand("spec"))
-        how = self.operand("least"), self.operand("samples"), self.operand("choice")
+        how = self.operand("min_cluster_size"), self.operand("samples"), self.operand("choice")
         return ChunkClusters(chunks, plan, self.operand("spec").measure, *how)
 
 
