@@ -33,7 +33,8 @@ EMBEDDED = ("cosine", "haversine")
 """Metrics that know no wide columns."""
 
 _WITH_EPS = {
-    name: {"eps": True} for name in ("self_join", "join", "neighbor_counts", "count_pairs", "dbscan")
+    name: {"eps": True}
+    for name in ("self_join", "join", "neighbor_counts", "count_pairs", "dbscan", "near_duplicated")
 }
 OPTIONS: dict[str, dict[str, Any]] = _WITH_EPS | {
     "optics": {"max_eps": True},
