@@ -96,8 +96,9 @@ def _scale(example: Frame, given: Mapping[str, Any]) -> float:
             f"{bound}={asked!r} names a column, which by= does not serve; use one distance for all rows, or "
             "filter the pairs of a join without by= by columns that keep= keeps."
         )
-    metric, _ = check_metric(given.get("metric", "euclidean"), given.get("p", 2))
-    several = several_of(asked) if bound == "eps" else None
+    named = given.get("metric", "euclidean"), given.get("p", 2)
+    metric, _ = check_metric(*named)
+    several = several_of(asked, *named) if bound == "eps" else None
     each = several or (check_eps(without_unit(asked, metric, bound), bound),)
     scale = max(separation(metric, eps) for eps in each)
     if not math.isfinite(scale) or scale > MOST:

@@ -257,7 +257,7 @@ def check_how(how: object, swapped: str) -> None:
 
 def _counted(asked: CountPairs | NeighborCounts, meta: Frame, eps: object) -> JoinSpec:
     """Resolve what is asked for within one distance or several."""
-    several = several_of(eps)
+    several = several_of(eps, asked.metric, asked.p)
     if several is None:
         return resolve(asked, meta, eps)
     return within_several(resolve(asked, meta, max(several)), several)

@@ -9,11 +9,15 @@ from typing import Any
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.options.validate import check_eps, is_number
+from dask_simjoin.options.units import without_unit
+from dask_simjoin.options.validate import check_eps, check_metric, is_number
 
 
-def several_of(eps: Any) -> tuple[float, ...] | None:
-    """Return the distances of a list, an array or a Series in their order; None: it is none of these."""
+def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
+    """Return the distances of a list, an array or a Series in their order; None: it is none of these.
+
+    `metric`, `p`: as they were given; some metrics have units, in which distances may be told.
+    """
     if isinstance(eps, (set, frozenset, dict)):
         raise OptionTypeError(
             f"eps={shown(eps)} has no order, which the result's entries have; use a list, such as "
@@ -27,7 +31,11 @@ def several_of(eps: Any) -> tuple[float, ...] | None:
     some = eps.tolist() if hasattr(eps, "tolist") else list(eps)
     if not some:
         raise OptionError("eps=[] names no distance; use a number, or a list of at least one.")
-    return tuple(check_eps(value, f"eps[{n}]") for n, value in enumerate(some))
+    kind, _ = check_metric(metric, p)
+    names = [f"eps[{n}]" for n in range(len(some))]
+    return tuple(
+        check_eps(without_unit(value, kind, name), name) for value, name in zip(some, names, strict=True)
+    )
 
 
 def within_several(spec: JoinSpec, several: tuple[float, ...]) -> JoinSpec:

@@ -148,6 +148,20 @@ def test_wrong_distances(verb: str, eps: Any, kind: type[Exception], message: st
         getattr(frame.simjoin, verb)(eps)
 
 
+def test_distances_with_units_and_rows_of_equal_groups() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"lat": rng.uniform(40, 41, 300), "lon": rng.uniform(5, 6, 300)})
+    how = {"on": ["lat", "lon"], "metric": "haversine"}
+    found = frame.simjoin.count_pairs(["5 km", 1000, "500 m"], **how)
+    assert found.index.tolist() == [5000, 1000, 500] and found.iloc[0] > found.iloc[1] > 0
+    assert found.tolist() == [frame.simjoin.count_pairs(one, **how) for one in (5000, "1 km", 500)]
+    frame["kind"] = np.arange(300) % 3
+    some = frame.simjoin.count_pairs(["5 km", 0], by="kind", **how)
+    assert some.tolist() == [frame.simjoin.count_pairs(5000, by="kind", **how), 0] and some.iloc[0] > 0
+    with pytest.raises(OptionError, match=r"eps\[0\]='5 km' has a unit"):
+        frame.simjoin.count_pairs(["5 km"], on=["lat", "lon"])
+
+
 def test_where_one_distance_is_meant() -> None:
     frame = pd.DataFrame({"x": [0.0, 1.0]})
     with pytest.raises(OptionError, match=r"0\.5 more than once"):
