@@ -34,7 +34,7 @@ BRIEF = 1e-3
 BRIEF = 1e-3
 """Seconds under which a task that makes none of the result is not told of."""
 
-MOST_RUNS = 64
+MOST_RUNS = 16
 """Joins that are remembered."""
 
 
