@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from dask_simjoin.options.units import parsed
+
 
 class OneOf(click.Choice):  # type: ignore[type-arg]
     """Offer choices to help and to completion; the verb refuses what is none, and says more of it."""
@@ -37,13 +39,13 @@ class Radius(click.ParamType):  # type: ignore[type-arg]
 
 
 class Radii(Radius):
-    """The same, or several numbers, separated by commas."""
+    """The same, or several distances, separated by commas: numbers, or such as "5 km"."""
 
     name = "numbers|text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         some = [number(text, float) for text in value.split(",")]
-        several = len(some) > 1 and not any(isinstance(one, str) for one in some)
+        several = len(some) > 1 and all(isinstance(one, float) or parsed(one) is not None for one in some)
         return some if several else number(value, float)
 
 

@@ -88,6 +88,8 @@ def test_columns_may_be_named_one_by_one():
     assert given(ctx, VERBS["count_pairs"].request) == {"eps": "radius", "on": ["x", "y"]}
     ctx = command.make_context("x", ["t.csv", "--eps", "1,2.5"])
     assert given(ctx, VERBS["count_pairs"].request) == {"eps": [1.0, 2.5]}
+    ctx = command.make_context("x", ["t.csv", "--eps", "500 m,2km"])
+    assert given(ctx, VERBS["count_pairs"].request) == {"eps": ["500 m", "2km"]}
     ctx = command.make_context("x", ["t.csv", "--eps", "a,1"])
     assert given(ctx, VERBS["count_pairs"].request) == {"eps": "a,1"}  # the name of a column
     ctx = command.make_context("x", ["t.csv", "--eps", "1", "--on", "embedding"])
