@@ -207,8 +207,13 @@ def main() -> None:
     }
     if asked.data is not None:
         makers = {"packages": lambda: read(asked.data), **makers}
+    machine = environment([], VERSION) | {"source": source_digest()}
+    if asked.backend == "gpu":
+        from benchmarks.harness.gpu_report import environment as of_gpu  # only where there is one
+
+        machine = of_gpu()
     report: dict[str, Any] = {
-        "environment": environment([], VERSION) | {"source": source_digest()},
+        "environment": machine,
         "unit": "CPU seconds, one core" if asked.backend == "cpu" else "seconds",
         "rows": [],
     }
