@@ -48,8 +48,18 @@ def frame_of_arrow(given: Any) -> Frame:
     for name, column in zip(table.column_names, table.columns, strict=True):
         plain = not column.null_count and any(is_kind(column.type) for is_kind in PLAIN)
         kind = _without_views(column.type)
-        columns[name] = column.to_numpy() if plain else pd.arrays.ArrowExtensionArray(column.cast(kind))
+        columns[name] = (
+            column.to_numpy() if plain else pd.arrays.ArrowExtensionArray(cast_arrow(column, kind))
+        )
     return pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
+
+
+def cast_arrow(array: Any, kind: pa.DataType) -> Any:
+    """Cast an array of Arrow; older versions of Arrow cast no views of texts."""
+    try:
+        return array.cast(kind)
+    except pa.ArrowNotImplementedError:
+        return pa.array(array.to_pylist(), kind)
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:

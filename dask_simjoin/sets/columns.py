@@ -16,6 +16,7 @@ from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.engine.lists import a_value, arrow_type
 from dask_simjoin.errors import ColumnError, ListError, TokenError
 from dask_simjoin.metrics.types import DType, Series
+from dask_simjoin.options.inputs import cast_arrow
 from dask_simjoin.options.messages import shown
 from dask_simjoin.sets.coded import NO_UNICODE, Occurrences, is_unicode, of_integers, of_strings
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
@@ -86,7 +87,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
         return _of_objects(values)
     lists = _arrow(column)
     if _is_list(lists.type) and pa.types.is_string_view(lists.type.value_type):
-        lists = _cast(lists, pa.large_list(pa.large_string()))  # Arrow filters no lists of views
+        lists = cast_arrow(lists, pa.large_list(pa.large_string()))  # Arrow filters no lists of views
     present = _validity(lists)
     if not present.all():
         lists = lists.filter(pa.array(present))
@@ -102,14 +103,6 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
         row = int(np.searchsorted(offsets, pc.index(flat.is_null(), True).as_py(), side="right")) - 1
         raise ListError(int(np.flatnonzero(present)[row]), "a list with a missing token")
     return present, _numbered(offsets, flat)
-
-
-def _cast(array: Any, kind: Any) -> Any:
-    """Cast an Arrow array; older versions of Arrow cast no views of texts."""
-    try:
-        return array.cast(kind)
-    except pa.ArrowNotImplementedError:
-        return pa.array(array.to_pylist(), kind)
 
 
 def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
@@ -195,7 +188,7 @@ def _texts(column: Series) -> tuple[np.ndarray, Any]:
     texts = _arrow(column)
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()
-    texts = _cast(texts, pa.large_string())
+    texts = cast_arrow(texts, pa.large_string())
     present = _validity(texts)
     return present, texts if present.all() else texts.filter(pa.array(present))
 
