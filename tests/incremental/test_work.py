@@ -5,7 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.incremental import reclustering
+import dask_simjoin
+from dask_simjoin.incremental import blocks, reclustering
 from dask_simjoin.incremental.reclustering import REWRITE
 from dask_simjoin.incremental.snapshots import last_version
 from tests.support.frames import lay
@@ -117,3 +118,21 @@ def test_an_update_of_nothing_near_anything_reads_nothing(tmp_path):
     assert (changes.work.row_groups_read, changes.work.bytes_read, changes.work.rows_read) == (0, 0, 0)
     assert len(changes.added) == 3  # which lie at one place
     assert reclustering.to_rewrite(last_version(tmp_path, "pandas"), 1 << 20) == frozenset()
+
+
+def test_on_a_cluster(tmp_path, client, monkeypatch):
+    """Few new rows travel with the graph; many are read again by workers."""
+    random = np.random.default_rng(4)
+    every = rows(random.integers(0, 60, (900, 2)) / 2)
+    expected = as_set(every.simjoin.self_join(EPS, **HOW))
+    with dask.config.set(scheduler=client.get):
+        index = every[:600].simjoin.index(EPS, tmp_path, row_group=64, recluster="always", **HOW)
+        known = as_set(index.pairs().compute())
+        for part in (every[600:800], every[800:]):
+            known |= as_set(index.update(part).added.compute())
+            monkeypatch.setattr(blocks, "SENT", 0)
+        assert known == expected == as_set(index.pairs().compute())
+        groups = index.components().compute()
+    joined = dask_simjoin.connected_components(every.simjoin.self_join(EPS, **HOW))
+    sizes = groups["component"].value_counts()
+    assert sorted(sizes[sizes > 1]) == sorted(joined["component"].value_counts())
