@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import cpu, gpu, list_figures, lists, sets, summary
+from benchmarks.tables import cpu, gpu, growing, list_figures, lists, sets, summary
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -22,7 +22,7 @@ Table = Callable[..., list[list[str]]]
 
 TABLES: dict[str, Table] = {
     name: table
-    for module in (cpu, gpu, list_figures, lists, sets, summary)
+    for module in (cpu, gpu, growing, list_figures, lists, sets, summary)
     for name, table in module.TABLES.items()
 }
 """Name -> rows of cells, the head first, from the contents of the files that a page names."""

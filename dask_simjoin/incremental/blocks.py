@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from dask.tokenize import tokenize
 
+from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.incremental.loaded import Loaded, load, moved
 from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, touched
 from dask_simjoin.incremental.replaced import Replaced
@@ -214,12 +215,21 @@ def blocks_of(side: Side, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: S
     )  # fmt: skip
 
 
+def _side_by_side(boxes: Boxes) -> np.ndarray:
+    """Order row groups so that those that follow each other lie together, whichever files they are in."""
+    middle = boxes.lower / 2 + boxes.upper / 2
+    if len(middle) < 2:
+        return np.arange(len(middle))
+    return kd_order(middle, dims_to_cut(np.nan_to_num(middle.var(axis=0))), 1, 2)
+
+
 def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     """Compare all rows with each other, as far as their row groups are within reach; nothing is read."""
     boxes = boxes_of(rows)
     counts = _named(rows) if rows.named else rows.groups.rows
     even = -(-int(counts.sum()) // (TASKS_PER_THREAD * size.threads))
-    parts = cut_parts(counts, min(size.rows, max(even, LEAST_ROWS)))
+    near = _side_by_side(boxes)
+    parts = [near[some] for some in cut_parts(counts[near], min(size.rows, max(even, LEAST_ROWS)))]
     across = []
     for i, own in enumerate(parts):
         for j in range(i + 1, len(parts)):

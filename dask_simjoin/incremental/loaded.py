@@ -13,7 +13,7 @@ from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.incremental.marks import Marks, mark, near_marks
-from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, tiled
+from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, tiled, tiled_as_they_lie
 from dask_simjoin.incremental.rows import read_part
 from dask_simjoin.incremental.types import SEQ, Part
 from dask_simjoin.metrics.types import Array, Frame, Ids
@@ -82,11 +82,17 @@ def _columns(spec: JoinSpec) -> list[str]:
 
 
 def moved(rows: Loaded, cut: Sequence[int], spec: JoinSpec, marked: bool) -> Loaded:
-    """Put rows that came or went in order, with their tiles and, if `marked`, their neighbourhood."""
-    tiles = tiled(to_host(rows["x"]), np.asarray(cut, np.int64))
+    """Put rows that came or went in order, with their tiles and, if `marked`, their neighbourhood.
+
+    Rows that are compared with none but themselves stay as they lie.
+    """
+    x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
+    if not marked:
+        return rows | {"tiles": tiled_as_they_lie(x, dims)}
+    tiles = tiled(x, dims)
     found = some(rows, module_of(rows["x"]).asarray(tiles.order))
     found["tiles"] = tiles
-    marks = mark(found["x"], spec.norm, spec.threshold) if marked else None
+    marks = mark(found["x"], spec.norm, spec.threshold)
     if marks is not None and float(marks.table.mean()) < FULL:
         found["marks"] = marks
     return found

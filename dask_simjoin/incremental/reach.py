@@ -17,6 +17,9 @@ from dask_simjoin.metrics.norms import Norm, box_gap
 TILE = 64
 """Rows whose box stands for them at first."""
 
+AS_THEY_LIE = 1 << 10
+"""The same of rows that are not put in order first."""
+
 MOST_TILES = 1 << 12
 """Tiles from which on they are made larger: each is compared with each group."""
 
@@ -77,7 +80,15 @@ def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
     with np.errstate(over="ignore", invalid="ignore"):
         cuts = dims_to_cut(np.nan_to_num(some.var(axis=0)) if len(some) else np.zeros(len(dims)))
     order = kd_order(some, cuts, size, FAN_OUT)
-    some = some[order]
+    return _boxed(some[order], order, size)
+
+
+def tiled_as_they_lie(x: np.ndarray, dims: np.ndarray) -> Tiled:
+    """Cut rows (n, d), embedded, into tiles without putting them in order: they were written in one."""
+    return _boxed(np.ascontiguousarray(x[:, dims]), np.arange(len(x)), AS_THEY_LIE)
+
+
+def _boxed(some: np.ndarray, order: np.ndarray, size: int) -> Tiled:
     starts = np.arange(0, len(some), size)
     lower, upper = (
         np.minimum.reduceat(some, starts), np.maximum.reduceat(some, starts)

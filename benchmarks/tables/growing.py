@@ -1,0 +1,64 @@
+"""Tables of joins that grow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dask.utils import format_bytes
+
+from benchmarks.tables.cells import count, seconds, times
+
+Found = dict[str, Any]
+Rows = list[list[str]]
+
+
+def growing(run: Found) -> Rows:
+    """Updates of an index beside joining all rows anew."""
+    table = [
+        ["change", "pairs", "update", "through Dask", "", "in memory", "", "row groups", "read", "written"]
+    ]
+    for row in run["batches"]:
+        what = f"{row['share']:.2%} {'new' if row['change'] == 'insert' else 'deleted'}, {row['where']}"
+        anew = [
+            cell
+            for how in ("dask", "pandas")
+            for cell in (seconds(row["anew"][how]["cpu"]), times(row["times"][how]))
+        ]
+        table.append([
+            what, count(row["added"] + row["removed"]), seconds(row["update"]["cpu"]), *anew,
+            f"{row['row_groups_read']} of {row['row_groups']}",
+            format_bytes(row["bytes_read"]), format_bytes(row["bytes_written"]),
+        ])  # fmt: skip
+    return table
+
+
+def worn(run: Found) -> Rows:
+    """An index after many updates beside one that is built anew of the same rows."""
+    found = run["worn"]
+    table = [["index", "files", "size", "update", "all pairs"]]
+    for name, what in (("worn", f"after {found['updates']} updates"), ("anew", "built anew")):
+        one = found[name]
+        cells = [format_bytes(one["bytes"]), seconds(one["update"]["cpu"]), seconds(one["pairs"]["cpu"])]
+        table.append([what, count(one["files"]), *cells])
+    ratios = [f"{found['ratios'][name]:.2f}" for name in ("bytes", "update", "pairs")]
+    return [*table, ["ratio", "", *ratios]]
+
+
+def rejoin(run: Found) -> Rows:
+    """The tables of RE-JOIN: times as fast as joining anew, here and published."""
+    policies = [f"{row['policy']}" for row in run["runs"] if row["policy"] != "anew"]
+    policies = list(dict.fromkeys(policies))
+    table = [["table", "setting", "joined anew", *policies, "published AR", "published NR", "published best"]]
+    by: dict[tuple[str, int], dict[str, Found]] = {}
+    for row in run["runs"]:
+        by.setdefault((row["figure"], row["setting"]), {})[str(row["policy"])] = row
+    for (figure, setting), rows in by.items():
+        what = f"{setting} rows a batch" if figure == "T5.3" else f"{setting} queries"
+        cells = [f"{rows[name]['times']:.2f}" for name in policies]
+        told = [f"{rows[name]['published']:.2f}" for name in ("always", "never")]
+        best = f"{rows['always']['published threshold']:.2f}"
+        table.append([figure, what, seconds(rows["anew"]["seconds"]), *cells, *told, best])
+    return table
+
+
+TABLES = {"growing": growing, "worn": worn, "rejoin": rejoin}
