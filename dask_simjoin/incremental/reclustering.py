@@ -16,8 +16,11 @@ from dask_simjoin.incremental.types import Groups, RowFile
 REWRITE = 8.0
 """Rows that are read and compared in the time in which one is put in order and written, as measured."""
 
+COMMIT = 1 << 19
+"""The same of a version that is made, with all that is synced for it."""
+
 MOST_SMALL = 8
-"""Files of about as many rows each that are made one, whatever lies in them."""
+"""Files of about as many rows each that are made one, whatever lies in them: the next tier of files."""
 
 MOST_DELETED = 0.3
 """The share of a file's rows from which on those that are deleted are left out of it."""
@@ -43,7 +46,8 @@ def to_rewrite(version: Version, full: int) -> frozenset[str]:
     if isinstance(policy, (int, float)):
         return every if quality_of(version, full).scan_ratio > policy else frozenset()
     near = near_small(version, full)
-    if manifest.counters.get(EXCESS, 0.0) > REWRITE * sum(o.rows for o in manifest.files if o.name in near):
+    price = COMMIT + REWRITE * sum(one.rows for one in manifest.files if one.name in near)
+    if manifest.counters.get(EXCESS, 0.0) > price:
         return near
     return together(version, full) | holed(version)
 

@@ -16,6 +16,9 @@ from dask_simjoin.incremental.types import Groups, Options, Snapshot
 POINTS = 4096
 """Points that stand for rows that are looked for."""
 
+OPENED = 4096
+"""Rows that are read in the time in which a file is opened, as measured."""
+
 PER_GROUP, MOST = 32, 1 << 16
 """Points that stand for the rows of a row group, and for all rows, at most."""
 
@@ -53,12 +56,12 @@ def fresh(rows: Snapshot) -> tuple[Boxes, np.ndarray]:
     return Boxes(boxes_of(rows).dims, low, high), np.diff([*starts, number]) * each
 
 
-def rows_read(x: np.ndarray, boxes: Boxes, rows: np.ndarray, options: Options) -> float:
-    """Count the rows that are read for new ones (n, d): of row groups within reach of any of them."""
+def reached(x: np.ndarray, boxes: Boxes, options: Options) -> np.ndarray:
+    """Tell which row groups are within reach of any of some rows (n, d): (groups,), bool."""
     measure = options.spec("pandas").measure
     tiles, threshold = tiled(x, boxes.dims), measure.threshold(options.eps)
     near = near_tiles(tiles, boxes, measure.norm, threshold)
-    return float(rows[touched(tiles, near, boxes, measure.norm, threshold)].sum())
+    return touched(tiles, near, boxes, measure.norm, threshold)
 
 
 def scanned(x: np.ndarray, boxes: Boxes, rows: np.ndarray, options: Options) -> float:
@@ -74,11 +77,14 @@ def scanned(x: np.ndarray, boxes: Boxes, rows: np.ndarray, options: Options) -> 
 def excess(rows: Snapshot, new: Groups) -> float:
     """Count the rows that are read for some new ones besides those that would be, were all in order.
 
-    `new`: the row groups that they were written as.
+    `new`: the row groups that they were written as.  A file that is opened counts as some rows.
     """
     number = int(new.rows.sum())
     if not len(rows.groups) or not number:
         return 0.0
-    x = drawn(new, rows.options, min(number, POINTS))
-    now = rows_read(x, boxes_of(rows), rows.groups.rows, rows.options)
-    return max(0.0, now - rows_read(x, *fresh(rows), rows.options))
+    x, options = drawn(new, rows.options, min(number, POINTS)), rows.options
+    now = reached(x, boxes_of(rows), options)
+    boxes, sizes = fresh(rows)
+    more = rows.groups.rows[now].sum() - sizes[reached(x, boxes, options)].sum()
+    files = len(np.unique(rows.groups.file[now])) - 1
+    return max(0.0, float(more) + OPENED * files)

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.errors import OptionError
-from dask_simjoin.incremental import reclustering, upkeep
+from dask_simjoin.incremental import reclustering, scans, upkeep
 from dask_simjoin.incremental.reclustering import MOST_SMALL
 from dask_simjoin.incremental.snapshots import last_version
 from tests.support.oracle import as_set
@@ -100,6 +100,8 @@ def test_rent_or_buy(tmp_path, monkeypatch):
     """Rows that are read in vain add up until they are as much as writing all that are not in order."""
     price = 0.1
     monkeypatch.setattr(reclustering, "REWRITE", price)
+    monkeypatch.setattr(reclustering, "COMMIT", 0)
+    monkeypatch.setattr(scans, "OPENED", 0)
     monkeypatch.setattr(reclustering, "MOST_SMALL", 100)
     index, before, days = made(tmp_path), 0.0, 0
     assert index.quality().excess == 0
