@@ -86,7 +86,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+RARE = ("far from 0", "minkowski", "chebyshev", "one column")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if case in RARE else ()) for case in CASES]
+)
 def test_pairs_that_came_and_went(case, tmp_path, small_tasks):
     points, eps, how = CASES[case]
     stored, before, after = change(tmp_path, points, eps, **how)
