@@ -53,7 +53,7 @@ class Hdbscan(Nearest):
     names_rows: ClassVar[bool] = False
 
     min_cluster_size: int = field(default=5, kw_only=False, metadata=about("rows of a cluster at least"))
-    min_samples: int | None = field(default=None, metadata=SAMPLES)
+    min_samples: int | None = field(default=None, kw_only=False, metadata=SAMPLES)
     cluster_selection_method: Selection = field(
         default="eom", metadata=about("which clusters are chosen", choices=get_args(Selection))
     )

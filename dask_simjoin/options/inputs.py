@@ -33,7 +33,7 @@ def as_frame(given: Any, name: str = "frame") -> Any:
         rows, columns = _two_dimensional(given, name).shape
         return frames_of_library("cudf").result({k: given[:, k] for k in range(columns)}, rows)
     known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
-    if known or not hasattr(given, "__arrow_c_stream__"):
+    if known or isinstance(given, type) or not hasattr(given, "__arrow_c_stream__"):
         return given
     try:
         return frame_of_arrow(given)

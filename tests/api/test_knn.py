@@ -183,7 +183,7 @@ def test_what_is_refused():
     with pytest.raises(CoordinateError, match="'x' has 1 missing"):
         join(k=1)
     with pytest.raises(UnsupportedFrameError, match="is not a data frame"):
-        join(np.zeros(3), k=1)
+        join([0.0, 1.0], k=1)
     assert len(join(k=1, dropna=True)) == 2
     again = df.set_index(np.zeros(3, int))
     with pytest.raises(DuplicateIdError, match="0 repeats"):
