@@ -470,8 +470,8 @@ OPTIONS = {
     "self_join": "eps, on, by, id, metric, p, pairs, include_self, return_distance, keep, suffixes, dropna, "
     "method, approximate, partitioning, blocksize",
     "neighbor_counts": "eps, on, by, id, metric, p, dropna, method, approximate, partitioning, blocksize",
-    "count_pairs": "eps, on, by, id, metric, p, pairs, include_self, dropna, method, approximate, partitioning, "
-    "blocksize",
+    "count_pairs": "eps, on, by, id, metric, p, pairs, include_self, dropna, method, approximate, "
+    "partitioning, blocksize",
 }
 
 
