@@ -220,7 +220,11 @@ def _side_by_side(boxes: Boxes) -> np.ndarray:
     middle = boxes.lower / 2 + boxes.upper / 2
     if len(middle) < 2:
         return np.arange(len(middle))
-    return kd_order(middle, dims_to_cut(np.nan_to_num(middle.var(axis=0))), 1, 2)
+    with np.errstate(
+        over="ignore"
+    ):  # the largest numbers' squares are no numbers: such a column is cut first
+        variance = np.nan_to_num(middle.var(axis=0))
+    return kd_order(middle, dims_to_cut(variance), 1, 2)
 
 
 def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:

@@ -506,7 +506,7 @@ def test_ids_are_compared_in_buckets_that_fit_the_budget(kind):
 
 
 def test_ids_whose_keys_collide_are_compared_themselves(monkeypatch):
-    monkeypatch.setattr(unique_ids, "_keys", lambda ids: np.zeros(len(ids), np.uint64))
+    monkeypatch.setattr(unique_ids, "id_keys", lambda ids: np.zeros(len(ids), np.uint64))
     frame = pd.DataFrame({"x": np.arange(3000.0) * 9}, index=_shuffled_ids("text"))
     split = dd.from_map(lambda n: frame.iloc[n : n + 1500], [0, 1500], meta=frame.iloc[:0])
     assert len(split.simjoin.self_join(1.0).compute(scheduler="sync")) == 0
