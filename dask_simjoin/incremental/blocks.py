@@ -220,9 +220,7 @@ def _side_by_side(boxes: Boxes) -> np.ndarray:
     middle = boxes.lower / 2 + boxes.upper / 2
     if len(middle) < 2:
         return np.arange(len(middle))
-    with np.errstate(
-        over="ignore"
-    ):  # the largest numbers' squares are no numbers: such a column is cut first
+    with np.errstate(over="ignore"):  # squares of the largest numbers: such a column is cut first
         variance = np.nan_to_num(middle.var(axis=0))
     return kd_order(middle, dims_to_cut(variance), 1, 2)
 
