@@ -88,6 +88,7 @@ def started(client, x, own):
     return running
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_no_file_is_left_by_a_killed_worker(mortal, x, own, on_disk):
     running = started(mortal, x, own)

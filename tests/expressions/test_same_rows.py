@@ -90,8 +90,15 @@ def check(frame, moved, verb, way, folder):
     )
 
 
-@pytest.mark.parametrize("way", [*WAYS, "len"])
-@pytest.mark.parametrize("moved", MOVED)
+def some_of(every, step):
+    """All, of which only each step-th is not slow."""
+    return [pytest.param(*one, marks=pytest.mark.slow if k % step else ()) for k, one in enumerate(every)]
+
+
+BY_DISK = [(moved, way) for moved in MOVED for way in (*WAYS, "len")]
+
+
+@pytest.mark.parametrize(("moved", "way"), some_of(BY_DISK, 2))
 def test_by_disk(frame, moved, way, tmp_path):
     with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
         check(frame, moved, "counts", way, tmp_path)
@@ -119,7 +126,7 @@ BY_NETWORK = [
 ]
 
 
-@pytest.mark.parametrize(("moved", "way"), BY_NETWORK)
+@pytest.mark.parametrize(("moved", "way"), some_of(BY_NETWORK, 3))
 def test_by_network(client, frame, moved, way, tmp_path):
     check(frame, moved, "counts", way, tmp_path)
 

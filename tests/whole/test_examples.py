@@ -63,7 +63,7 @@ def test_example(name, arguments, said, tmp_path, monkeypatch, capsys):
     ("name", "arguments", "said"),
     [
         ("nightly.py", ["--nights", "5"], "45,376 places, 80,459 pairs; joined anew they are the same: True"),
-        ("larger_than_memory.py", ["--rows", "6000"], "pairs within"),
+        pytest.param("larger_than_memory.py", ["--rows", "6000"], "pairs within", marks=pytest.mark.slow),
         pytest.param(
             "clusters_larger_than_memory.py", ["--rows", "30000"], "points of noise", marks=pytest.mark.slow
         ),
