@@ -91,7 +91,7 @@ def count_pairs(frame: Frame, asked: CountPairs) -> Number:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         if spec.several:
-            return new_collection(counts.CountPairs(source, spec, pairs_by_eps(0, spec, meta)[:0], meta))
+            return new_collection(counts.CountPairs(source, spec, pairs_by_eps(0, spec, meta).iloc[:0], meta))
         return new_collection(counts.CountPairs(source, spec, 0))
     chunk, plan = whole_chunk(frame, spec, COUNTS)
     found = count_block_pairs(whole_meeting(chunk, spec, plan.layout)) if plan.meets else 0
