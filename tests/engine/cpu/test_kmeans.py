@@ -16,7 +16,8 @@ from dask_simjoin.engine.kmeans import INNER, WINDOWS, KMeans
 from dask_simjoin.errors import OptionError
 from dask_simjoin.planning.statistics.moments import moments
 from tests.engine.cpu.test_methods import check
-from tests.support.oracle import assert_same_pairs, brute_force
+from tests.support.method_checks import check_cuts, check_labels, check_norm
+from tests.support.oracle import brute_force
 from tests.support.points import cases, frame_of, make_points
 from tests.support.profiles import examples
 
@@ -50,28 +51,16 @@ def test_any_points_and_options(case, options):
 @settings(max_examples=examples(100))
 @given(cases(max_dims=4, max_points=80), any_options, st.sampled_from([1, 3, 7, math.inf]))
 def test_other_norms(case, options, norm):
-    x = np.asarray(case.x, float)
-    found = frame_of(x).simjoin.self_join(case.eps, metric="minkowski", p=norm, method=options)
-    got = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
-    assert_same_pairs(got, brute_force(x, case.eps, "minkowski", norm))
+    check_norm(case.x, case.eps, options, norm, norm)
 
 
 @settings(max_examples=examples(60))
 @given(cases(max_dims=6), any_options, st.integers(0, 160), st.integers(0, 160))
 def test_any_cut_of_queries_gives_each_pair_once(case, options, a, b):
     x = np.asarray(case.x, float)
-    if not len(x):
-        return
-    layout = laid_out(x, case.eps, options)
-    built = JOINER.build(x, layout)
-    weights = JOINER.weights(built, built, layout, same=True)
-    found = []
-    for rows in itertools.pairwise(sorted({0, min(a, len(x)), min(b, len(x)), len(x)})):
-        pairs = JOINER.pairs(built, built, layout, same=True, rows=rows)
-        found += zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)
-        assert len(pairs.left) == weights[slice(*rows)].sum()
-    assert len(found) == len(set(found))
-    assert_same_pairs(set(found), brute_force(x, case.eps))
+    if len(x):
+        cuts = sorted({0, min(a, len(x)), min(b, len(x)), len(x)})
+        check_cuts(JOINER, x, case.eps, laid_out(x, case.eps, options), cuts)
 
 
 def one_sided(x, labels, centres, eps, share=1.0, beyond=False):
@@ -179,24 +168,8 @@ def test_centres_differ_and_are_within_the_box():
 
 
 def test_dbscan_and_two_tables_are_those_of_other_methods(how):
-    x = np.random.default_rng(3).exponential(1.0, (900, 3))
-    frame = frame_of(x)
-    expected = frame.simjoin.dbscan(0.2, 4, method="tiles")
-    pairs = frame.iloc[:400].simjoin.join(frame.iloc[400:], 0.2, method="tiles")
-    lazy = frame
-    if how != "pandas":
-        dd = pytest.importorskip("dask.dataframe")
-        lazy = dd.from_pandas(frame, npartitions=int(how[-1]))
-    for windows, inner in zip(WINDOWS, (*INNER, "tiles"), strict=True):
-        options = KMeans(clusters=8, windows=windows, inner=inner)
-        for partitioning in ("entity", "spatial") if how == "dask-3" else ("auto",):
-            how_cut = {"partitioning": partitioning, "blocksize": "8 kB" if lazy is not frame else None}
-            labels = lazy.simjoin.dbscan(0.2, 4, method=options, **how_cut)
-            labels = labels.compute() if lazy is not frame else labels
-            assert labels.sort_index().tolist() == expected.tolist()
-        found = frame.iloc[:400].simjoin.join(frame.iloc[400:], 0.2, method=options)
-        key = ["left", "right"]
-        assert found.sort_values(key).to_numpy().tolist() == pairs.sort_values(key).to_numpy().tolist()
+    both = zip(WINDOWS, (*INNER, "tiles"), strict=True)
+    check_labels(how, [KMeans(clusters=8, windows=windows, inner=inner) for windows, inner in both])
 
 
 def test_profile_and_plan():

@@ -14,7 +14,7 @@ from dask_simjoin.engine.nested import BLOCKS, SCHEDULES, NestedLoop
 from dask_simjoin.errors import OptionError
 from dask_simjoin.planning.statistics.moments import moments
 from tests.engine.cpu.test_methods import check
-from tests.support.oracle import assert_same_pairs, brute_force
+from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
 
@@ -30,10 +30,7 @@ def test_any_points_and_options(case, options):
 @settings(max_examples=examples(60))
 @given(cases(max_dims=4, max_points=100), any_options, st.sampled_from([1, 3, math.inf]))
 def test_other_norms(case, options, norm):
-    x = np.asarray(case.x, float)
-    found = frame_of(x).simjoin.self_join(case.eps, metric="minkowski", p=norm, method=options)
-    got = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
-    assert_same_pairs(got, brute_force(x, case.eps, "minkowski", norm))
+    check_norm(case.x, case.eps, options, norm, norm)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -70,38 +67,12 @@ def test_any_cut_of_queries_gives_each_pair_once(case, options, a, b):
         return
     m = moments(x)
     layout = JOINER.layout(options, m.lower, m.upper, m.mean, m.variance, case.eps**2)
-    built = JOINER.build(x, layout)
-    weights = JOINER.weights(built, built, layout, same=True)
-    found = []
-    for rows in itertools.pairwise(sorted({0, *(min(k * layout.grain, len(x)) for k in (a, b)), len(x)})):
-        pairs = JOINER.pairs(built, built, layout, same=True, rows=rows)
-        found += zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)
-        assert len(pairs.left) == weights[slice(*rows)].sum()
-    assert len(found) == len(set(found))
-    assert_same_pairs(set(found), brute_force(x, case.eps))
+    cuts = sorted({0, *(min(k * layout.grain, len(x)) for k in (a, b)), len(x)})
+    check_cuts(JOINER, x, case.eps, layout, cuts)
 
 
 def test_dbscan_and_two_tables_are_those_of_other_methods(how):
-    x = np.random.default_rng(3).exponential(1.0, (900, 3))
-    frame = frame_of(x)
-    expected = frame.simjoin.dbscan(0.2, 4, method="tiles")
-    pairs = frame.iloc[:400].simjoin.join(frame.iloc[400:], 0.2, method="tiles")
-    lazy = frame
-    if how != "pandas":
-        dd = pytest.importorskip("dask.dataframe")
-        lazy = dd.from_pandas(frame, npartitions=int(how[-1]))
-    for schedule in SCHEDULES:
-        options = NestedLoop(schedule=schedule)
-        for partitioning in ("entity", "spatial") if how == "dask-3" else ("auto",):
-            blocksize = "8 kB" if lazy is not frame else None
-            labels = lazy.simjoin.dbscan(
-                0.2, 4, method=options, partitioning=partitioning, blocksize=blocksize
-            )
-            labels = labels.compute() if lazy is not frame else labels
-            assert labels.sort_index().tolist() == expected.tolist()
-        found = frame.iloc[:400].simjoin.join(frame.iloc[400:], 0.2, method=options)
-        key = ["left", "right"]
-        assert found.sort_values(key).to_numpy().tolist() == pairs.sort_values(key).to_numpy().tolist()
+    check_labels(how, [NestedLoop(schedule=schedule) for schedule in SCHEDULES])
 
 
 def test_profile_and_plan():

@@ -1,6 +1,5 @@
 """Joins by lists in Z-order: the pairs of the definition with any options, and the paper's intervals."""
 
-import itertools
 import math
 
 import numpy as np
@@ -17,6 +16,7 @@ from dask_simjoin.engine.zorder import OUTPUTS, SIDES, WALKS, ZOrder
 from dask_simjoin.errors import OptionError
 from dask_simjoin.planning.statistics.moments import moments
 from tests.engine.cpu.test_methods import check
+from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import KINDS, cases, frame_of, make_points
 from tests.support.profiles import examples
@@ -43,28 +43,16 @@ def test_any_points_and_options(case, options):
 @settings(max_examples=examples(60))
 @given(cases(max_dims=4, max_points=60), any_options, st.sampled_from([1, 3, math.inf]))
 def test_other_norms(case, options, norm):
-    x = np.asarray(case.x, float)
-    found = frame_of(x).simjoin.self_join(case.eps, metric="minkowski", p=norm, method=options)
-    got = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
-    assert_same_pairs(got, brute_force(x, case.eps, "minkowski", norm))
+    check_norm(case.x, case.eps, options, norm, norm)
 
 
 @settings(max_examples=examples(60))
 @given(cases(max_dims=6), any_options, st.integers(0, 160), st.integers(0, 160))
 def test_any_cut_of_queries_gives_each_pair_once(case, options, a, b):
     x = np.asarray(case.x, float)
-    if not len(x):
-        return
-    layout = laid_out(x, case.eps, options)
-    built = JOINER.build(x, layout)
-    weights = JOINER.weights(built, built, layout, same=True)
-    found = []
-    for rows in itertools.pairwise(sorted({0, min(a, len(x)), min(b, len(x)), len(x)})):
-        pairs = JOINER.pairs(built, built, layout, same=True, rows=rows)
-        found += zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)
-        assert len(pairs.left) == weights[slice(*rows)].sum()
-    assert len(found) == len(set(found))
-    assert_same_pairs(set(found), brute_force(x, case.eps))
+    if len(x):
+        cuts = sorted({0, min(a, len(x)), min(b, len(x)), len(x)})
+        check_cuts(JOINER, x, case.eps, laid_out(x, case.eps, options), cuts)
 
 
 @pytest.mark.parametrize("words", [1, 2, 4])
@@ -248,19 +236,7 @@ def test_two_tables_sort_one_side(index, monkeypatch):
 
 
 def test_dbscan_is_that_of_other_methods(how):
-    x = np.random.default_rng(3).exponential(1.0, (900, 3))
-    frame = frame_of(x)
-    expected = frame.simjoin.dbscan(0.2, 4, method="tiles")
-    lazy = frame
-    if how != "pandas":
-        dd = pytest.importorskip("dask.dataframe")
-        lazy = dd.from_pandas(frame, npartitions=int(how[-1]))
-    for walk in ("full", "half"):
-        for partitioning in ("entity", "spatial") if how == "dask-3" else ("auto",):
-            how_cut = {"partitioning": partitioning, "blocksize": "8 kB" if lazy is not frame else None}
-            labels = lazy.simjoin.dbscan(0.2, 4, method=ZOrder(walk=walk), **how_cut)
-            labels = labels.compute() if lazy is not frame else labels
-            assert labels.sort_index().tolist() == expected.tolist()
+    check_labels(how, [ZOrder(walk=walk) for walk in ("full", "half")], tables=False)
 
 
 def test_profile_and_plan():

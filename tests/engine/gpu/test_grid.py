@@ -18,8 +18,8 @@ from dask_simjoin.engine.gpu.methods.flow import TOLD
 from dask_simjoin.engine.grid import ORDERS, PATTERNS, THREADS, Grid
 from dask_simjoin.engine.index.grid_batches import Batch
 from dask_simjoin.planning.statistics.moments import moments
-from tests.support.oracle import assert_same_pairs, brute_force
-from tests.support.points import cases, frame_of
+from tests.support.method_checks import check_all, check_frames
+from tests.support.points import cases
 from tests.support.profiles import examples
 
 pytestmark = pytest.mark.gpu
@@ -53,26 +53,9 @@ def laid_out(x, eps, options):
 def test_any_points_and_options(case, options):
     d, k = max(shape for shape in SHAPES if shape[0] <= case.x.shape[1])
     x = np.ascontiguousarray(case.x[:, :d], dtype=float)
-    if not len(x):
-        return
-    layout = laid_out(x, case.eps, Grid(**{**vars(options), "indexed": k}))
-    expected = brute_force(x, case.eps)
-    index = JOINER.build(cupy.asarray(x), layout)
-    pairs = JOINER.pairs(index, index, layout, same=True)
-    found = list(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
-    assert len(found) == len(set(found))
-    assert_same_pairs(set(found), expected)
-    counts = np.bincount(np.array(sorted(expected), np.int64).reshape(-1), minlength=len(x))
-    assert JOINER.counts(index, index, layout, same=True)[0].tolist() == counts.tolist()
-    weights = JOINER.weights(index, index, layout, same=True).get()
-    for rows in itertools.pairwise([0, *case.cuts, len(x)]):
-        part = JOINER.pairs(index, index, layout, same=True, rows=rows)
-        assert len(part.left) == weights[slice(*rows)].sum()
-    cut = len(x) // 3
-    some, rest = (JOINER.build(cupy.asarray(part), layout) for part in (x[:cut], x[cut:]))
-    across = JOINER.pairs(some, rest, layout, same=False)
-    found = set(zip(across.left.tolist(), across.right.tolist(), strict=True))
-    assert_same_pairs(found, {(a, b - cut) for a, b in expected if a < cut <= b})
+    if len(x):
+        layout = laid_out(x, case.eps, Grid(**{**vars(options), "indexed": k}))
+        check_all(JOINER, x, case.eps, layout, [0, *case.cuts, len(x)], cupy.asarray)
 
 
 def test_counters_are_the_cpus():
@@ -98,13 +81,4 @@ def test_counters_are_the_cpus():
 
 def test_frames_and_labels():
     cudf = pytest.importorskip("cudf")
-    x = np.random.default_rng(3).exponential(1.0, (3000, 2))
-    frame = frame_of(x)
-    device = cudf.DataFrame(frame)
-    expected = frame.simjoin.dbscan(0.1, 4, method="tiles")
-    pairs = frame.simjoin.self_join(0.1, method="tiles", return_distance=True)
-    key = ["left", "right"]
-    for options in ("grid", Grid.plain(), Grid.balanced(), Grid.gpu_join(2)):
-        assert device.simjoin.dbscan(0.1, 4, method=options).to_pandas().tolist() == expected.tolist()
-        found = device.simjoin.self_join(0.1, method=options, return_distance=True).to_pandas()
-        assert found.sort_values(key).to_numpy().tolist() == pairs.sort_values(key).to_numpy().tolist()
+    check_frames(cudf.DataFrame, ["grid", Grid.plain(), Grid.balanced(), Grid.gpu_join(2)], profiles=False)

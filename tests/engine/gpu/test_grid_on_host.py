@@ -15,6 +15,7 @@ from dask_simjoin.engine.grid import ORDERS, PATTERNS, Grid
 from dask_simjoin.engine.index.grid_batches import Batch, Flow, batches, sample
 from dask_simjoin.planning.statistics.moments import moments
 from tests.support import host_gpu
+from tests.support.method_checks import check_kernels, check_ties, found_of
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import a_distance, make_points
 from tests.support.profiles import chosen
@@ -31,29 +32,6 @@ def device(tmp_path_factory):
 def laid_out(x, eps, options, grid, norm=2):
     m = moments(np.asarray(x, float))
     return grid.layout(options, m.lower, m.upper, m.mean, m.variance, eps**norm, norm)
-
-
-def found_of(grid, index, other, layout, same, rows=None):
-    """Pairs of positions, each once, those of one index with the smaller position first."""
-    pairs = []
-    for found in grid.batches(index, other, layout, same=same, rows=rows):
-        left, right = index["order"][found.places[:, 0]], other["order"][found.places[:, 1]]
-        pairs += zip(left.tolist(), right.tolist(), strict=True)
-    pairs = [(min(pair), max(pair)) if same else pair for pair in pairs]
-    assert len(pairs) == len(set(pairs))
-    return set(pairs)
-
-
-def assert_ties(parent, pairs):
-    """Check that a forest has the sets that pairs tie together, each under its smallest node."""
-    sets = list(range(len(parent)))
-    for a, b in sorted(pairs):
-        one, other = sets[a], sets[b]
-        sets = [min(one, other) if s in (one, other) else s for s in sets]
-    for i in range(len(parent)):
-        while parent[i] != parent[parent[i]]:
-            parent[i] = parent[parent[i]]
-    assert parent.tolist() == sets
 
 
 SHAPES = [(2, 2), (6, 6), (16, 3), (20, 6)]
@@ -76,22 +54,7 @@ def test_pairs_are_those_of_the_definition(device, dims, indexed, precision):
             precision=precision, buffer=(10**8, 64)[n % 2], streams=1 + n % 4,
         )  # fmt: skip
         layout = laid_out(x, eps, options, grid)
-        expected = brute_force(x, eps)
-        index = grid.build(cupy.asarray(x), layout)
-        assert_same_pairs(found_of(grid, index, index, layout, True), expected)
-        counts = np.bincount(np.array(sorted(expected), np.int64).reshape(-1), minlength=len(x))
-        by_position = np.empty(len(x), np.int64)
-        by_position[index["order"]] = grid.count(index, index, layout, same=True)[0]
-        assert by_position.tolist() == counts.tolist()
-        weights = grid.count(index, index, layout, same=True, both=False)[0]
-        cuts = [0, 40, 41, len(x)]
-        parts = [found_of(grid, index, index, layout, True, rows) for rows in itertools.pairwise(cuts)]
-        assert [len(part) for part in parts] == [weights[a:b].sum() for a, b in itertools.pairwise(cuts)]
-        assert_same_pairs(set.union(*parts), expected)
-        some, rest = (grid.build(cupy.asarray(part), layout) for part in (x[:60], x[60:]))
-        across = {(a, b - 60) for a, b in expected if a < 60 <= b}
-        assert_same_pairs(found_of(grid, some, rest, layout, False), across)
-        assert [c.sum() for c in grid.count(some, rest, layout, same=False)] == [len(across)] * 2
+        check_kernels(grid, x, eps, layout, [0, 40, 41, len(x)], 60, cupy.asarray)
 
 
 @pytest.mark.parametrize("norm", [1, 3, float("inf")])
@@ -111,10 +74,7 @@ def test_sinks_tie_what_pairs_tie(device):
     cupy, grid = device
     x = np.random.default_rng(1).exponential(1.0, (300, 2))
     layout = laid_out(x, 0.1, Grid(), grid)
-    index = grid.build(cupy.asarray(x), layout)
-    parent, every = cupy.asarray(np.arange(300, dtype=np.int32)), cupy.ones(300, bool)
-    grid.pass_to(Sink.LINK, index, index, layout, [every, every, parent, 0], same=True)
-    assert_ties(parent, brute_force(x, 0.1))
+    check_ties(grid, Sink.LINK, x, 0.1, layout, cupy)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -122,9 +82,7 @@ def test_batches_that_overflow_are_done_again(device, order, monkeypatch):
     """Half of the points are one point: most pairs are of queries that no sample shows."""
     cupy, grid = device
     x = np.concatenate([np.random.default_rng(0).uniform(1, 2, (150, 2)), np.zeros((150, 2))])
-    one_kernel = (
-        grid.OneKernel.batches.__globals__
-    )  # of these modules of several, where others were faked, too
+    one_kernel = grid.OneKernel.batches.__globals__  # not those of a module of that name
     monkeypatch.setitem(one_kernel, "estimate", lambda join: 1.0)
     flows = []
 

@@ -15,9 +15,9 @@ from dask_simjoin.engine.index.gpu import HOST
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.kmeans import INNER, WINDOWS, KMeans
 from dask_simjoin.planning.statistics.moments import moments
-from tests.engine.gpu.test_grid_on_host import assert_ties, found_of
 from tests.support import host_gpu
 from tests.support.host_fibers import fibers_like_cupy
+from tests.support.method_checks import check_kernels, check_ties, found_of
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import a_distance, make_points
 from tests.support.profiles import chosen
@@ -64,22 +64,8 @@ def test_pairs_are_those_of_the_definition(device, dims, windows, inner, precisi
         )  # fmt: skip
         layout = laid_out(x, eps, options, kmeans)
         assert (layout.bounds is None) == (precision == "float64" or eps < 1e-100)
-        expected = brute_force(x, eps)
-        index = kmeans.build(cupy.asarray(x), layout)
-        order = index["order"]
-        assert_same_pairs(found_of(kmeans, index, index, layout, True), expected)
-        counts = np.bincount(np.array(sorted(expected), np.int64).reshape(-1), minlength=len(x))
-        assert kmeans.count(index, index, layout, same=True)[0].tolist() == counts[order].tolist()
-        weights = kmeans.count(index, index, layout, same=True, both=False)[0]
         cuts = sorted({0, min(63, rows), min(97, rows), rows})
-        parts = [found_of(kmeans, index, index, layout, True, part) for part in itertools.pairwise(cuts)]
-        assert [len(part) for part in parts] == [weights[a:b].sum() for a, b in itertools.pairwise(cuts)]
-        assert_same_pairs(set.union(*parts), expected)
-        cut = rows // 3
-        some, rest = (kmeans.build(cupy.asarray(part), layout) for part in (x[:cut], x[cut:]))
-        across = {(a, b - cut) for a, b in expected if a < cut <= b}
-        assert_same_pairs(found_of(kmeans, some, rest, layout, False), across)
-        assert [c.sum() for c in kmeans.count(some, rest, layout, same=False)] == [len(across)] * 2
+        check_kernels(kmeans, x, eps, layout, cuts, rows // 3, cupy.asarray)
 
 
 @pytest.mark.parametrize("norm", chosen([1, 3, float("inf")], [1]))
@@ -150,10 +136,7 @@ def test_sinks_tie_what_pairs_tie(device):
     cupy, kmeans = device
     x = wide(np.random.default_rng(1).exponential(1.0, (150, 2)))
     layout = laid_out(x, 0.1, KMeans(clusters=12), kmeans)
-    index = kmeans.build(cupy.asarray(x), layout)
-    parent, every = cupy.asarray(np.arange(150, dtype=np.int32)), cupy.ones(150, bool)
-    kmeans.pass_to(Sink.LINK, index, index, layout, [every, every, parent, 0], same=True)
-    assert_ties(parent, brute_force(x, 0.1))
+    check_ties(kmeans, Sink.LINK, x, 0.1, layout, cupy)
 
 
 def test_no_rows(device):

@@ -13,8 +13,8 @@ pytest.importorskip("cudf")
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.nested import SCHEDULES, NestedLoop
 from tests.engine.gpu.test_grid import laid_out
-from tests.support.oracle import assert_same_pairs, brute_force
-from tests.support.points import cases, frame_of
+from tests.support.method_checks import check_all, check_frames
+from tests.support.points import cases
 from tests.support.profiles import examples
 
 pytestmark = pytest.mark.gpu
@@ -42,40 +42,12 @@ def programs():
 def test_any_points_and_options(case, options):
     d = max(width for width in DIMS if width <= case.x.shape[1])
     x = np.ascontiguousarray(case.x[:, :d], dtype=float)
-    if not len(x):
-        return
-    layout = laid_out(x, case.eps, options)
-    expected = brute_force(x, case.eps)
-    index = JOINER.build(cupy.asarray(x), layout)
-    pairs = JOINER.pairs(index, index, layout, same=True)
-    found = list(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
-    assert len(found) == len(set(found))
-    assert_same_pairs(set(found), expected)
-    counts = np.bincount(np.array(sorted(expected), np.int64).reshape(-1), minlength=len(x))
-    assert JOINER.counts(index, index, layout, same=True)[0].tolist() == counts.tolist()
-    weights = JOINER.weights(index, index, layout, same=True).get()
-    cuts = sorted({0, len(x), *(cut // layout.grain * layout.grain for cut in case.cuts)})
-    for rows in itertools.pairwise(cuts):
-        part = JOINER.pairs(index, index, layout, same=True, rows=rows)
-        assert len(part.left) == weights[slice(*rows)].sum()
-    cut = len(x) // 3
-    some, rest = (JOINER.build(cupy.asarray(part), layout) for part in (x[:cut], x[cut:]))
-    across = JOINER.pairs(some, rest, layout, same=False)
-    found = set(zip(across.left.tolist(), across.right.tolist(), strict=True))
-    assert_same_pairs(found, {(a, b - cut) for a, b in expected if a < cut <= b})
+    if len(x):
+        layout = laid_out(x, case.eps, options)
+        cuts = sorted({0, len(x), *(cut // layout.grain * layout.grain for cut in case.cuts)})
+        check_all(JOINER, x, case.eps, layout, cuts, cupy.asarray)
 
 
 def test_frames_labels_and_profiles():
     cudf = pytest.importorskip("cudf")
-    x = np.random.default_rng(3).exponential(1.0, (3000, 2))
-    frame = frame_of(x)
-    device = cudf.DataFrame(frame)
-    expected = frame.simjoin.dbscan(0.1, 4, method="tiles")
-    pairs = frame.simjoin.self_join(0.1, method="tiles", return_distance=True)
-    key = ["left", "right"]
-    for schedule in SCHEDULES:
-        options = NestedLoop(schedule=schedule)
-        assert device.simjoin.dbscan(0.1, 4, method=options).to_pandas().tolist() == expected.tolist()
-        found = device.simjoin.self_join(0.1, method=options, return_distance=True).to_pandas()
-        assert found.sort_values(key).to_numpy().tolist() == pairs.sort_values(key).to_numpy().tolist()
-        assert device.simjoin.profile(0.1, method=options).numbers["pairs"] == len(pairs)
+    check_frames(cudf.DataFrame, [NestedLoop(schedule=schedule) for schedule in SCHEDULES])

@@ -9,8 +9,9 @@ import pytest
 from dask_simjoin.engine.gpu.methods.method import Sink
 from dask_simjoin.engine.nested import SCHEDULES, NestedLoop
 from dask_simjoin.planning.statistics.moments import moments
-from tests.engine.gpu.test_grid_on_host import assert_ties, found_of, laid_out
+from tests.engine.gpu.test_grid_on_host import laid_out
 from tests.support import host_gpu
+from tests.support.method_checks import check_kernels, check_ties, found_of
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import a_distance, make_points
 from tests.support.profiles import chosen
@@ -41,21 +42,8 @@ def test_pairs_are_those_of_the_definition(device, dims, schedule, precision):
         )
         layout = laid_out(x, eps, options, nested)
         assert (layout.bounds is None) == (precision == "float64" or eps < 1e-100)
-        expected = brute_force(x, eps)
-        index = nested.build(cupy.asarray(x), layout)
-        assert_same_pairs(found_of(nested, index, index, layout, True), expected)
-        counts = np.bincount(np.array(sorted(expected), np.int64).reshape(-1), minlength=len(x))
-        assert nested.count(index, index, layout, same=True)[0].tolist() == counts.tolist()
-        weights = nested.count(index, index, layout, same=True, both=False)[0]
         cuts = sorted({0, min(64, rows), min(96, rows), rows})
-        parts = [found_of(nested, index, index, layout, True, part) for part in itertools.pairwise(cuts)]
-        assert [len(part) for part in parts] == [weights[a:b].sum() for a, b in itertools.pairwise(cuts)]
-        assert_same_pairs(set.union(*parts), expected)
-        cut = rows // 3
-        some, rest = (nested.build(cupy.asarray(part), layout) for part in (x[:cut], x[cut:]))
-        across = {(a, b - cut) for a, b in expected if a < cut <= b}
-        assert_same_pairs(found_of(nested, some, rest, layout, False), across)
-        assert [c.sum() for c in nested.count(some, rest, layout, same=False)] == [len(across)] * 2
+        check_kernels(nested, x, eps, layout, cuts, rows // 3, cupy.asarray)
 
 
 @pytest.mark.parametrize("norm", [1, float("inf")])
@@ -74,7 +62,4 @@ def test_sinks_tie_what_pairs_tie(device, schedule):
     cupy, nested = device
     x = np.random.default_rng(1).exponential(1.0, (150, 2))
     layout = laid_out(x, 0.1, NestedLoop(schedule=schedule, block=32), nested)
-    index = nested.build(cupy.asarray(x), layout)
-    parent, every = cupy.asarray(np.arange(150, dtype=np.int32)), cupy.ones(150, bool)
-    nested.pass_to(Sink.LINK, index, index, layout, [every, every, parent, 0], same=True)
-    assert_ties(parent, brute_force(x, 0.1))
+    check_ties(nested, Sink.LINK, x, 0.1, layout, cupy)
