@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from dask_simjoin.expressions.dask_private import Expr, Task
+from dask_simjoin.expressions.dask_private import BlockwiseIO, Expr, PartitionsFiltered, Task
 from dask_simjoin.expressions.records import Recorded
 
 Layer = dict[Any, Any]
@@ -48,6 +48,21 @@ class LabelledExpr(Expr):
     @property
     def _meta(self) -> Any:
         return self.operand("meta") if "meta" in self._parameters else None
+
+
+class RowsExpr(LabelledExpr, PartitionsFiltered, BlockwiseIO):
+    """Make rows of a result; the operand `columns` says which of the example's are wanted, None: all."""
+
+    _absorb_projections = True
+
+    @functools.cached_property
+    def columns(self) -> list[str]:
+        chosen = self.operand("columns")
+        return list(self.operand("meta").columns) if chosen is None else list(chosen)
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return self.operand("meta")[self.columns]
 
 
 def _recorded(layer: Callable[[Any], Layer]) -> Callable[[Any], Layer]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.expressions.aligned import add_counts
-from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.dask_private import Alias, BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.base import LabelledExpr, RowsExpr
+from dask_simjoin.expressions.dask_private import Alias, Expr, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.records import Recorded
 from dask_simjoin.expressions.source import itself
@@ -120,22 +120,12 @@ class Cuts(LabelledExpr):
         return layer
 
 
-class JoinBlocks(LabelledExpr, PartitionsFiltered, BlockwiseIO):
+class JoinBlocks(RowsExpr):
     """Make the partitions that the block pairs of a plan give; with `counts` also rows in no pair."""
 
     _label = "simjoin_pairs"
     _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "work", "columns", "_partitions"]
     _defaults = {"counts": None, "columns": None, "_partitions": None}
-    _absorb_projections = True
-
-    @functools.cached_property
-    def columns(self) -> list[str]:
-        chosen = self.operand("columns")
-        return list(self.operand("meta").columns) if chosen is None else list(chosen)
-
-    @functools.cached_property
-    def _meta(self) -> Any:
-        return self.operand("meta")[self.columns]
 
     def _divisions(self) -> tuple[None, ...]:
         counts = self.operand("counts")

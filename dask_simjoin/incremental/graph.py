@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.dask_private import BlockwiseIO, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.base import LabelledExpr, RowsExpr
+from dask_simjoin.expressions.dask_private import Task, TaskRef
 from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.incremental.blocks import Blocks
@@ -65,22 +65,12 @@ class Rows(LabelledExpr):
         return layer
 
 
-class Pairs(LabelledExpr, PartitionsFiltered, BlockwiseIO):
+class Pairs(RowsExpr):
     """Pairs of rows of an index, a partition of each block."""
 
     _label = "simjoin_changed"
     _parameters = ["rows", "blocks", "meta", "columns", "_partitions"]
     _defaults = {"columns": None, "_partitions": None}
-    _absorb_projections = True
-
-    @functools.cached_property
-    def columns(self) -> list[str]:
-        chosen = self.operand("columns")
-        return list(self.operand("meta").columns) if chosen is None else list(chosen)
-
-    @functools.cached_property
-    def _meta(self) -> Any:
-        return self.operand("meta")[self.columns]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(len(self.operand("blocks")), 1) + 1)
