@@ -41,8 +41,12 @@ class Whitespace:
     """Split texts at white space, as ``str.split()`` does."""
 
     def split(self, texts: Any) -> Occurrences:
-        """Split texts; see `Tokenizer`."""
-        return _of_lists(pc.utf8_split_whitespace(texts))
+        """Split texts; see `Tokenizer`.
+
+        White space at the end is cut off first: Arrow's kernel reads one byte past it, and what
+        lies there decides whether it is taken for white space (apache/arrow#37757).
+        """
+        return _of_lists(pc.utf8_split_whitespace(pc.utf8_rtrim_whitespace(texts)))
 
 
 @dataclass(frozen=True)

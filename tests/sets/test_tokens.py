@@ -63,6 +63,16 @@ def test_tokens_are_those_that_python_finds(name, texts):
     assert found == [expected(text) for text in texts]
 
 
+def test_what_lies_behind_the_last_text_does_not_matter():
+    """Arrow's kernel reads one byte further than a text that ends with white space."""
+    for behind in (b"", b"\xff\xff", b"b ", b" b", b"\x00\x00"):
+        offsets = pa.py_buffer(np.array([0, 5, 8], dtype=np.int64).tobytes())
+        texts = pa.Array.from_buffers(
+            pa.large_string(), 2, [None, offsets, pa.py_buffer(b"ab c   \n" + behind)]
+        )
+        assert rows(Whitespace().split(texts)) == [["ab", "c"], []]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_odd_texts(name):
     tokenizer, expected = CASES[name]
