@@ -21,7 +21,6 @@ IMPORTING_FUNCTIONS = {"import_module", "__import__"}
 ROOMS = {
     "neighbors",
     "api",
-    "cli",
     "cluster",
     "engine",
     "errors",

@@ -14,15 +14,15 @@ from typing import Any
 import click
 from distributed import Client
 
+from dask_simjoin.api.cli.options import TABLE, given, options_for
+from dask_simjoin.api.cli.plans import agree
+from dask_simjoin.api.cli.progress import stage
+from dask_simjoin.api.cli.running import computing
+from dask_simjoin.api.cli.shared import SHARED, WRITTEN
+from dask_simjoin.api.cli.sinks import sink
+from dask_simjoin.api.cli.sources import read
+from dask_simjoin.api.cli.talk import log_lines
 from dask_simjoin.api.verbs import VERBS
-from dask_simjoin.cli.options import TABLE, given, options_for
-from dask_simjoin.cli.plans import agree
-from dask_simjoin.cli.progress import stage
-from dask_simjoin.cli.running import computing
-from dask_simjoin.cli.shared import SHARED, WRITTEN
-from dask_simjoin.cli.sinks import sink
-from dask_simjoin.cli.sources import read
-from dask_simjoin.cli.talk import log_lines
 from dask_simjoin.expressions.examples import NEIGHBORS
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.records import RUNS

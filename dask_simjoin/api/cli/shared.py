@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from dask_simjoin.cli.running import SCHEDULERS, THREADS
-from dask_simjoin.cli.sources import FORMATS
-from dask_simjoin.cli.values import OneOf
+from dask_simjoin.api.cli.running import SCHEDULERS, THREADS
+from dask_simjoin.api.cli.sources import FORMATS
+from dask_simjoin.api.cli.values import OneOf
 from dask_simjoin.engine.base import HOME, LIBRARIES
 
 WRITTEN = [

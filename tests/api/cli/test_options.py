@@ -10,10 +10,10 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 
+from dask_simjoin.api.cli.main import cli
+from dask_simjoin.api.cli.options import flag, given
+from dask_simjoin.api.cli.shared import SHARED, WRITTEN
 from dask_simjoin.api.verbs import VERBS
-from dask_simjoin.cli.main import cli
-from dask_simjoin.cli.options import flag, given
-from dask_simjoin.cli.shared import SHARED, WRITTEN
 from dask_simjoin.metrics.types import Columns
 from tests.checks.command_table import COMMANDS, of_verbs
 

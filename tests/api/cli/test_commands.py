@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from dask_simjoin.cli import plans, progress
-from dask_simjoin.cli.main import CODES, cli
-from dask_simjoin.cli.sinks import Sink
+from dask_simjoin.api.cli import plans, progress
+from dask_simjoin.api.cli.main import CODES, cli
+from dask_simjoin.api.cli.sinks import Sink
 
 ROWS = 60
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from dask_simjoin.api.cli.values import Names
 from dask_simjoin.api.compile_kernels import DIMS, OPTIONS, compile_kernels
-from dask_simjoin.cli.values import Names
 from dask_simjoin.engine.base import HOME, LIBRARIES
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from dask.base import compute
 from fsspec.core import url_to_fs
 
-from dask_simjoin.cli.sources import CSV, SUFFIXES, format_of
+from dask_simjoin.api.cli.sources import CSV, SUFFIXES, format_of
 from dask_simjoin.metrics.types import Frame
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import click
 import pandas as pd
 
+from dask_simjoin.api.cli.options import given, options_for
+from dask_simjoin.api.cli.progress import stage
+from dask_simjoin.api.cli.running import computing
+from dask_simjoin.api.cli.shared import SHARED, WRITTEN
+from dask_simjoin.api.cli.sinks import sink
+from dask_simjoin.api.cli.sources import read
+from dask_simjoin.api.cli.talk import log_lines
+from dask_simjoin.api.cli.values import Names, OneOf
 from dask_simjoin.api.verbs import VERBS
-from dask_simjoin.cli.options import given, options_for
-from dask_simjoin.cli.progress import stage
-from dask_simjoin.cli.running import computing
-from dask_simjoin.cli.shared import SHARED, WRITTEN
-from dask_simjoin.cli.sinks import sink
-from dask_simjoin.cli.sources import read
-from dask_simjoin.cli.talk import log_lines
-from dask_simjoin.cli.values import Names, OneOf
 from dask_simjoin.incremental.index import Index
 from dask_simjoin.incremental.making import open_index
 from dask_simjoin.incremental.requests import IF_EXISTS

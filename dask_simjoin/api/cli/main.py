@@ -13,9 +13,9 @@ import click
 import pyarrow as pa
 from distributed.scheduler import KilledWorker
 
-from dask_simjoin.cli.commands import NUMBER, PAIRS, PLAN, ROWS, VALUES, VerbCommand
-from dask_simjoin.cli.compiling import compiled
-from dask_simjoin.cli.indexes import indexes
+from dask_simjoin.api.cli.commands import NUMBER, PAIRS, PLAN, ROWS, VALUES, VerbCommand
+from dask_simjoin.api.cli.compiling import compiled
+from dask_simjoin.api.cli.indexes import indexes
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
 
 LOG = logging.getLogger(__name__)

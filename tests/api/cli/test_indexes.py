@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import dask_simjoin
-from dask_simjoin.cli.main import cli
+from dask_simjoin.api.cli.main import cli
 
 QUIET = ("--scheduler", "synchronous", "-q")
 

@@ -13,7 +13,7 @@ import click
 from dask.utils import format_time
 from distributed import Client
 
-from dask_simjoin.cli.watching import watched
+from dask_simjoin.api.cli.watching import watched
 from dask_simjoin.options.optional import optional
 
 LINES_EVERY = 10.0

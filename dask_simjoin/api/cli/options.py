@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import click
 from click.core import ParameterSource
 
-from dask_simjoin.cli.values import Exact, Kept, Names, OneOf, Radii, Radius, Size, Tokens, one_or_all
+from dask_simjoin.api.cli.values import Exact, Kept, Names, OneOf, Radii, Radius, Size, Tokens, one_or_all
 from dask_simjoin.metrics.types import Columns
 from dask_simjoin.options.calls import options_of
 from dask_simjoin.sets.requests import AnyTokenizer
