@@ -19,6 +19,7 @@ from dask_simjoin.api.self_join import self_join
 from dask_simjoin.cluster.hierarchy_verbs import hdbscan, spanning_tree
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
 from dask_simjoin.incremental.making import index, open_index
+from dask_simjoin.sets.duplicates import drop_set_near_duplicates, set_near_duplicated
 from dask_simjoin.sets.reports import set_plan, set_profile
 from dask_simjoin.sets.verbs import count_set_pairs, set_join, set_neighbor_counts, set_self_join
 
@@ -32,6 +33,7 @@ __all__ = [
     "count_set_pairs",
     "dbscan",
     "drop_near_duplicates",
+    "drop_set_near_duplicates",
     "hdbscan",
     "index",
     "join",
@@ -48,6 +50,7 @@ __all__ = [
     "report",
     "self_join",
     "set_join",
+    "set_near_duplicated",
     "set_neighbor_counts",
     "set_plan",
     "set_profile",

@@ -16,7 +16,7 @@ from dask_simjoin.engine.base import HOME
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.sets.methods import CHOICES
 
-SET_VERBS = ("set_self_join", "set_join", "set_neighbor_counts", "count_set_pairs")
+SET_VERBS = ("set_self_join", "set_join", "set_neighbor_counts", "count_set_pairs", "set_near_duplicated")
 
 ROWS, TOKENS = 1500, 40
 """So many that a method is chosen by what a sample tells."""

@@ -24,6 +24,7 @@ from dask_simjoin.options.groups import Coordinates
 from dask_simjoin.options.near_duplicates import NearDuplicated
 from dask_simjoin.options.planned import Plan
 from dask_simjoin.sets import requests as sets
+from dask_simjoin.sets.duplicates import drop_set_near_duplicates, set_near_duplicated
 from dask_simjoin.sets.reports import set_plan, set_profile
 from dask_simjoin.sets.verbs import count_set_pairs, set_join, set_neighbor_counts, set_self_join
 
@@ -69,6 +70,8 @@ VERBS = {
         Verb(sets.SetJoin, set_join),
         Verb(sets.SetNeighborCounts, set_neighbor_counts),
         Verb(sets.CountSetPairs, count_set_pairs),
+        Verb(sets.SetNearDuplicated, set_near_duplicated),
+        Verb(sets.SetNearDuplicated, drop_set_near_duplicates),
         Verb(sets.SetPlanned, set_plan),
         Verb(sets.SetProfile, set_profile),
         Verb(MakeIndex, index),

@@ -38,7 +38,7 @@ class NearDuplicated(MetricRequest, Within, Engine):
     @property
     def counted(self) -> bool:
         """Whether no row stays that is near another."""
-        return isinstance(self.keep, (bool, np.bool_)) and not self.keep
+        return is_none_kept(self.keep)
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
@@ -53,10 +53,14 @@ class NearDuplicated(MetricRequest, Within, Engine):
         return found
 
 
+def is_none_kept(keep: object) -> bool:
+    """Tell whether it is False: no row stays that is near another."""
+    return isinstance(keep, (bool, np.bool_)) and not keep
+
+
 def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
     """The column whose largest value tells the row that stays, if `keep` is one; refuses what is nothing."""
-    none = isinstance(keep, (bool, np.bool_)) and not keep
-    if none or (isinstance(keep, str) and keep in WORDS):
+    if is_none_kept(keep) or (isinstance(keep, str) and keep in WORDS):
         return None
     allowed = "use 'first', 'last', False, or a column whose largest value stays"
     if isinstance(keep, (bool, np.bool_)) or keep is None or not isinstance(keep, Hashable):

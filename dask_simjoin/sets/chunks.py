@@ -17,7 +17,7 @@ from dask_simjoin.sets.encode import CodedSets, collapse, each_once
 from dask_simjoin.sets.spec import SetSpec
 from dask_simjoin.sets.types import SetBlock
 from dask_simjoin.tasks.chunks import Chunk, named_rows
-from dask_simjoin.tasks.fingerprints import mixed_bits
+from dask_simjoin.tasks.fingerprints import hash_columns, mixed_bits
 
 
 class SetChunk(Chunk, SetBlock):
@@ -81,7 +81,7 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: boo
 
 
 def hash_rows(frame: Frame, spec: SetSpec) -> Array:
-    """Hash the rows of a partition by their sets (rows,), uint64, for `dask_simjoin.tasks.fingerprints`."""
+    """Hash rows by their sets, and by what is kept (rows,), uint64: for `dask_simjoin.tasks.fingerprints`."""
     read = read_sets(frame, spec, named=False)
     offsets, codes = read["sets"]["offsets"], read["sets"]["codes"]
     alike = same_numbers(read["vocabulary"]["tokens"]).view(np.uint64)
@@ -90,7 +90,8 @@ def hash_rows(frame: Frame, spec: SetSpec) -> Array:
     found = sums[offsets[1:]] - sums[offsets[:-1]]
     if read["missing"] is not None:
         found[read["missing"]] = 1
-    return frames_for(frame).xp.asarray(found)
+    hashed = frames_for(frame).xp.asarray(found)
+    return mixed_bits(hashed, hash_columns(frame, (spec.keep,))) if spec.keep else hashed
 
 
 def _refused(frame: Frame, spec: SetSpec, number: int | None, error: ListError) -> str:

@@ -50,11 +50,12 @@ def kept_rows(frame: Frame, spec: RowSpec | None) -> Array | None:
 
 
 def _kept_fingerprints(frame: Frame, groups: Groups, kept: Array | None) -> Array:
-    found = groups(frame) if callable(groups) else _of_columns(frame, groups)
+    found = groups(frame) if callable(groups) else hash_columns(frame, groups)
     return found if kept is None else found[kept]
 
 
-def _of_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Array:
+def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Array:
+    """Hash rows by columns of numbers (rows,), uint64."""
     frames = frames_for(frame)
     found = frames.xp.zeros(len(frame), np.uint64)
     for columns in groups:

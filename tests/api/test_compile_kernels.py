@@ -58,7 +58,8 @@ def test_nothing_is_left_to_compile():
 def test_every_verb_that_compiles_is_there():
     # plans, profiles, near duplicates and indexes do what counts and joins do; one compiles nothing
     assert {*VERBS} - {*OPTIONS} == {
-        "plan", "profile", "set_plan", "set_profile", "with_row_id", "drop_near_duplicates", "index"
+        "plan", "profile", "set_plan", "set_profile", "with_row_id", "drop_near_duplicates",
+        "drop_set_near_duplicates", "index",
     }  # fmt: skip
     assert {*OPTIONS} - {*VERBS} == {"connected_components"}
 

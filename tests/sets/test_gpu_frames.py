@@ -73,6 +73,20 @@ def test_pairs_counts_and_kept_columns(how, column, special, size):
     assert counts.to_dict() == frame.simjoin.set_neighbor_counts(column, 0.6, **options).to_dict()
 
 
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("grouping", ["greedy", "connected"])
+@pytest.mark.parametrize("keep", ["first", "last", "votes", False])
+def test_near_duplicates(how, column, grouping, keep):
+    frame = table(300)
+    frame["votes"] = np.arange(300) % 11
+    options = COLUMNS[column] | {"on": column, "threshold": 0.6, "grouping": grouping, "keep": keep}
+    moved = laid(frame, how)
+    gone = computed(moved.simjoin.set_near_duplicated(**options, blocksize="6 kB"))
+    assert gone.tolist() == frame.simjoin.set_near_duplicated(**options).tolist()
+    stay = computed(moved.simjoin.drop_set_near_duplicates(**options))
+    assert stay.index.tolist() == frame.simjoin.drop_set_near_duplicates(**options).index.tolist()
+
+
 @pytest.mark.parametrize("way", ["inner", "left", "leftsemi", "leftanti"])
 def test_two_tables(how, way):
     frame, other = table(200), table(120, 1)

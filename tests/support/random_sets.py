@@ -20,7 +20,14 @@ TOKENIZERS: dict[Any, Any] = {
 }
 """How the texts of random frames become tokens."""
 
-SET_VERBS = ["set_self_join", "set_join", "set_join", "set_neighbor_counts", "count_set_pairs"]
+SET_VERBS = [
+    "set_self_join",
+    "set_join",
+    "set_join",
+    "set_neighbor_counts",
+    "count_set_pairs",
+    "set_near_duplicated",
+]
 
 
 def sets_of(frame: pd.DataFrame, split: Any) -> list[Any]:

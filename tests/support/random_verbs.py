@@ -345,6 +345,21 @@ class Verbs:
             raise Skipped("rows with holes have values, too, unlike with other verbs")
         return Want("aligned", lazy, pd.Series(counts, one.frame.index, name="neighbors", dtype="int64"))
 
+    def set_near_duplicated(self) -> Want:
+        asked, one, draw = AskedSets(self.draw, self.how), self.one, self.draw
+        keep, grouping = draw.one("keep", ["first", "last", "r", False]), draw.one("grouping", GROUPINGS)
+        lazy = one.lazy.simjoin.set_near_duplicated(keep=keep, grouping=grouping, **asked.options)
+        near = np.eye(len(one.frame), dtype=bool)
+        for i, j in asked.pairs(one.frame, one.frame, True):
+            near[i, j] = near[j, i] = True
+        if not one.used.all():
+            raise Skipped("rows with holes have values, too, unlike with other verbs")
+        if keep is False:
+            return Want("aligned", lazy, self.series(near.sum(1) > 1, None))
+        values = one.frame["r"].to_numpy(float, na_value=math.nan)
+        gone = np.array(marked(near, order_of(keep, len(near), values), grouping), bool)
+        return Want("aligned", lazy, self.series(gone, None))
+
     def count_set_pairs(self) -> Want:
         asked, one = AskedSets(self.draw, self.how), self.one
         lazy = one.lazy.simjoin.count_set_pairs(**asked.options)

@@ -110,6 +110,7 @@ for _group, _name, _verb, _gives in (
     (sets, "join", "set_join", PAIRS),
     (sets, "counts", "set_neighbor_counts", VALUES),
     (sets, "count-pairs", "count_set_pairs", NUMBER),
+    (sets, "dedup", "drop_set_near_duplicates", ROWS),
 ):
     _group.add_command(VerbCommand(_name, _verb, _gives))
 cli.add_command(compiled)

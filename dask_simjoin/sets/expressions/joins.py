@@ -86,9 +86,13 @@ class SetNeighborCounts(LazySets, counts.NeighborCounts):
     def _values(self) -> Expr:
         read = self._read()
         whole, chosen = self._source.inner.divisions, self.operand("chosen")
-        return CountRows(
-            self._made(read), read[0], self.plan, self.operand("spec"), self._meta, whole, chosen
-        )
+        common = self._made(read), read[0], self.plan, self.operand("spec"), self._meta, whole
+        found = self._found(*common)
+        return found if chosen is None else type(found)(*found.operands[:-1], chosen)
+
+    def _found(self, *common: Any) -> Expr:
+        """Find a value of each row, from what all `RowValues` are told."""
+        return CountRows(*common)
 
 
 class SetMatchCounts(SetNeighborCounts):
@@ -98,10 +102,9 @@ class SetMatchCounts(SetNeighborCounts):
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 
-class CountRows(PartitionsFiltered, LabelledExpr):
-    """Count what the rows of each block match, and bring the counts back to the partitions of the source."""
+class RowValues(PartitionsFiltered, LabelledExpr):
+    """Find a number of each row of each block, and bring these back to the partitions of the source."""
 
-    _label = "simjoin_set_counts"
     _makes_result = True
     _parameters = ["chunks", "read", "plan", "spec", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
@@ -109,19 +112,20 @@ class CountRows(PartitionsFiltered, LabelledExpr):
     def _divisions(self) -> Any:
         return self.operand("source_divisions")
 
+    def _by_block(self, steps: Steps) -> list[TaskRef]:
+        """Add tasks that find the numbers of the rows of each block, by position."""
+        raise NotImplementedError
+
     def _layer(self) -> dict[Any, Any]:
         plan: SetPlan = self.operand("plan")
         spec, read = self.operand("spec"), self.operand("read").inner
-        token = self.deterministic_token
-        steps = Steps("simjoin_set_counts", token)
-        blocks = range(len(plan.counted))
-        totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), work=SETS)  # type: ignore[arg-type]
+        steps = Steps(self._label, self.deterministic_token)
         offsets = [0]
         for rows in plan.sources[0]:
             offsets.append(offsets[-1] + rows)
         found = [
-            steps.add("split", b, counts_by_partition, chunk_ref(self.chunks, b), TaskRef(totals[b]), offsets)
-            for b in blocks
+            steps.add("split", b, counts_by_partition, chunk_ref(self.chunks, b), values, offsets)
+            for b, values in enumerate(self._by_block(steps))
         ]
         keys = read.__dask_keys__()
         for place, n in enumerate(self._partitions):
@@ -132,3 +136,15 @@ class CountRows(PartitionsFiltered, LabelledExpr):
             key = (self._name, place)
             steps.layer[key] = Task(key, put_beside, labels, self._meta, *parts)
         return steps.layer | dict(read.__dask_graph__())
+
+
+class CountRows(RowValues):
+    """Count what the rows of each block match."""
+
+    _label = "simjoin_set_counts"
+
+    def _by_block(self, steps: Steps) -> list[TaskRef]:
+        plan, spec = self.operand("plan"), self.operand("spec")
+        token, blocks = self.deterministic_token, range(len(plan.counted))
+        totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), work=SETS)
+        return [TaskRef(totals[b]) for b in blocks]

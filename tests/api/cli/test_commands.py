@@ -169,6 +169,8 @@ def test_sets(tmp_path, monkeypatch):
     )
     assert run("sets", "count-pairs", "texts.csv", *how).stdout == f"{len(wanted)}\n"
     assert json.loads(run("sets", "plan", "texts.csv", *how, "--json").stdout)["plan"]["rows"] == 4
+    run("sets", "dedup", "texts.csv", *how, "--keep", "last", "-o", "rest.csv")
+    assert pd.read_csv("rest.csv")["text"].tolist() == ["a b c e", "x y"]
 
 
 def test_plans(points):
