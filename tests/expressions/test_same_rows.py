@@ -190,3 +190,22 @@ def test_order_by_disk(frame, moved, way, tmp_path):
 @pytest.mark.parametrize("moved", MOVED)
 def test_order_by_network(client, frame, moved, tmp_path):
     check_order(frame, moved, "persist", tmp_path, {})
+
+
+@pytest.mark.parametrize("sort", ["set_index", "sort_values"])
+def test_files_that_dask_leaves_unsorted(sort, tmp_path):
+    """Where Dask merges files by the columns it reads, it may take them for sorted, as they are not."""
+    rng = np.random.default_rng(11)
+    frame = pd.DataFrame({"a": rng.integers(0, 12, 60) * 1.0, "key": rng.permutation(60)})
+    frame = frame.assign(**{f"text{k}": [f"a text of row {k}, {n}" for n in range(60)] for k in range(7)})
+    dd.from_pandas(frame, npartitions=5, sort=False).to_parquet(tmp_path)
+    moved = getattr(dd.read_parquet(tmp_path), sort)("key")
+    with dask.config.set(scheduler="sync"):
+        again = moved.simjoin.near_duplicated(1.0, on="a")
+        kept = moved[~again].compute()["a"].to_numpy()
+        counts = moved.assign(v=moved.simjoin.neighbor_counts(1.0, on="a")).compute()
+    near = np.abs(kept[:, None] - frame["a"].to_numpy()) <= 1
+    assert near.any(0).all()
+    assert (np.abs(np.subtract.outer(kept, kept)) <= 1).sum() == len(kept)
+    a = counts["a"].to_numpy()
+    assert counts["v"].tolist() == ((np.abs(np.subtract.outer(a, a)) <= 1).sum(1) - 1).tolist()

@@ -232,7 +232,8 @@ def stepped(draw: Draw, made: Made) -> Made:
     if kind == "more partitions":
         return made._replace(frame=ddf.repartition(npartitions=ddf.npartitions + 2))
     if kind == "set_index":
-        return Made(ddf.set_index("key", drop=False), True)
+        found = ddf.set_index("key", drop=False)
+        return Made(found, _sorted_by_parts(found))
     if kind == "sort_values":
         by = draw.one("by", ["key", "g"])
         found = ddf.sort_values(by)
