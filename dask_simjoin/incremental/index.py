@@ -29,11 +29,19 @@ from dask_simjoin.incremental.restoring import restored
 from dask_simjoin.incremental.snapshots import Version, last_version, version_of
 from dask_simjoin.incremental.stored import stored_rows
 from dask_simjoin.incremental.types import Manifest, Options
-from dask_simjoin.incremental.updating import Report, Update, changed_by, incoming_rows, lazy_frame
+from dask_simjoin.incremental.updating import (
+    Report,
+    Update,
+    changed_by,
+    foreign_rows,
+    incoming_rows,
+    lazy_frame,
+)
 from dask_simjoin.incremental.upkeep import HOW, Upkeep, keep_up, optimize
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.frames import example_of
-from dask_simjoin.options.validate import check_choice, check_eps, check_whole
+from dask_simjoin.options.units import without_unit
+from dask_simjoin.options.validate import check_choice, check_eps, check_metric, check_whole
 
 TRIES = 3
 """Versions of other writers that an update gives way to."""
@@ -140,7 +148,7 @@ class Index:
         """Let the rows of these ids go: `update(delete=ids)`."""
         return self.update(delete=ids, batch=batch)
 
-    def pairs(self, eps: float | None = None) -> Frame:
+    def pairs(self, eps: float | str | None = None) -> Frame:
         """All pairs of rows, lazily; `eps`: within another distance than that of the index.
 
         Returns
@@ -149,9 +157,7 @@ class Index:
             Columns ``left``, ``right`` (ids), ``distance`` and what is kept, if the index was asked for it.
             `left` is the row that came first; a row that was replaced keeps its place.
         """
-        options = self.options
-        far = options.eps if eps is None else check_eps(eps, "eps")
-        return joins.self_pairs(self._now().rows, far, options.return_distance)
+        return joins.self_pairs(self._now().rows, self._far(eps), self.options.return_distance)
 
     def changes(self, since: int, until: int | None = None) -> Frame:
         """Tell how pairs changed from one version to another (by default the last), lazily.
@@ -169,16 +175,27 @@ class Index:
         """All rows that the index has, lazily: ids, coordinates and what is kept, in no order."""
         return stored_rows(self._now().rows)
 
-    def join(self, frame: Frame, eps: float | None = None) -> Frame:
+    def join(self, frame: Frame, eps: float | str | None = None) -> Frame:
         """Pairs of the rows of another table (left) with those of the index (right), lazily.
 
         The table must have the coordinates and the ids of the index, as columns of the same names; nothing is
-        taken in.
+        taken in.  It is passed over once at the call, so that what could be in no pair is refused.
+
+        Raises
+        ------
+        ColumnError, CoordinateError, DuplicateIdError
+            As `update` does.
         """
-        options = self.options
-        far = options.eps if eps is None else check_eps(eps, "eps")
+        options, far = self.options, self._far(eps)
         own = replace(self._now(), library=library(example_of(frame)))  # pairs lie where the table does
+        foreign_rows(frame, options)
         return joins.pairs_with(lazy_frame(frame), own.rows, far, options.return_distance)
+
+    def _far(self, eps: float | str | None) -> float:
+        """A distance that pairs are asked for within."""
+        options = self.options
+        metric, _ = check_metric(options.metric, options.p)
+        return options.eps if eps is None else check_eps(without_unit(eps, metric, "eps"), "eps")
 
     def plan(self, new: Frame) -> UpdatePlan:
         """Tell what an update with these rows would read and give; nothing is changed."""
@@ -192,7 +209,8 @@ class Index:
     def restore(self, version: int) -> Changes:
         """Make a new version of the rows of an old one.
 
-        Rows that came since go, and those that went come back, with the numbers that they had.
+        Rows that came since go, and those that went come back, with the numbers that they had.  Batches that
+        were taken in stay known: what is to be taken in again needs another name.
         """
         wanted = check_version(version, "version")
         for _ in range(TRIES):

@@ -51,6 +51,8 @@ def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> Loaded:
     x, kept = points(frame, spec)
     if kept is not None:
         frame, x, seq = frame[kept], x[kept], seq[kept]
+    if spec.lists and not len(x):  # no list tells how many columns there are
+        x = module_of(x).zeros((0, spec.dims or 1))
     found = Loaded(x=x, seq=seq, ids=row_ids(frame, spec.id), example=frame.iloc[:0])
     if spec.keep:
         found["kept"] = frame[list(spec.keep)]

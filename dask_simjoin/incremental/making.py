@@ -33,8 +33,9 @@ def index(frame: Frame, asked: MakeIndex) -> Index:
 
     Parameters
     ----------
-    eps : float
-        The largest distance of the pairs whose changes are told, finite and >= 0.
+    eps : float or str
+        The largest distance of the pairs whose changes are told, finite and >= 0; as text with a unit, as in
+        `self_join`.
     path : str or path
         A folder that is not there yet, or is empty, and that all workers see.  Its file system must have
         hard links.

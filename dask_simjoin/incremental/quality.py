@@ -89,6 +89,7 @@ def quality_of(version: Version, full: int) -> Quality:
     )  # fmt: skip
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of the largest numbers it is infinite, or not known
 def centroid_drift(groups: Groups, basis: int) -> float:
     """Sum up how far the centroids of clusters moved by row groups that came after a version.
 

@@ -8,14 +8,18 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from fsspec.core import url_to_fs
+
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.incremental.schema import check_names
 from dask_simjoin.metrics.types import Frame
-from dask_simjoin.options.groups import Coordinates, Kept, Size, about
+from dask_simjoin.options.groups import Coordinates, Distance, Kept, Size, about
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.requests import DISTANCE, SelfJoin
 from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.options.units import parsed
 from dask_simjoin.options.validate import as_number, check_choice, check_eps, check_whole, is_number
+from dask_simjoin.sets.coded import NO_UNICODE, is_unicode
 
 Policy = Literal["auto", "always", "never"]
 IfExists = Literal["fail", "replace", "ignore"]
@@ -33,7 +37,7 @@ PathLike = str | os.PathLike[str]
 class MakeIndex(Coordinates, Kept):
     """Ask for an index on disk of the rows of a table."""
 
-    eps: float = field(kw_only=False, metadata=DISTANCE)
+    eps: Distance = field(kw_only=False, metadata=DISTANCE)
     path: PathLike = field(kw_only=False, metadata=about("folder of the index"))
     return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
     recluster: Policy | float = field(
@@ -44,7 +48,8 @@ class MakeIndex(Coordinates, Kept):
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
-        check_eps(self.eps, "eps")  # no column: pairs of an index are of one distance
+        if parsed(self.eps) is None:
+            check_eps(self.eps, "eps")  # no column: pairs of an index are of one distance
         own = {option.name: getattr(self, option.name) for option in fields(self)}
         spec = SelfJoin(**{name: own[name] for name in own if name in SHARED}).spec(meta)
         check_names([*spec.on, *([] if spec.id is None else [spec.id]), *spec.keep])
@@ -87,13 +92,15 @@ def check_path(path: Any) -> Path:
     """A folder as a `Path`; refuses what names none."""
     if not isinstance(path, (str, os.PathLike)):
         raise OptionTypeError(f"path={shown(path)} is not a path; use that of a folder, as a string.")
-    text = os.fspath(path)
-    if "://" in str(text):
+    text = str(os.fspath(path))
+    if text.startswith("file://"):
+        text = str(url_to_fs(text)[1])
+    if "://" in text:
         raise OptionError(
             f"path={text!r} is on an object store, and an index needs a file system with links, so that of "
             "two writers one wins; use a folder that all workers share."
         )
-    return Path(text).absolute()
+    return Path(text).expanduser().absolute()
 
 
 def check_version(version: Any, name: str) -> int:
@@ -105,6 +112,8 @@ def check_batch(batch: object) -> str | None:
     """The name of a batch."""
     if batch is not None and not isinstance(batch, str):
         raise OptionTypeError(f"batch={shown(batch)} is not a string; use such as '2026-01-31'.")
+    if batch is not None and not is_unicode(batch):
+        raise OptionError(f"batch={shown(batch)} is no name, {NO_UNICODE}.")
     return batch
 
 

@@ -125,10 +125,19 @@ def incoming_rows(new: Frame, options: Options) -> Incoming:
             f"The index has columns {listed(missing)}, and the frame does not (its columns are "
             f"{listed(meta.columns)}); rows of an index all have the columns of on=, id= and keep=."
         )
+    return _looked_at(new, meta, options, options.keep)
+
+
+def foreign_rows(frame: Frame, options: Options) -> Incoming:
+    """Look at rows that are to be joined with an index; refuses those whose points or ids are none."""
+    return _looked_at(frame, example_of(frame), options, ())
+
+
+def _looked_at(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...]) -> Incoming:
     own: dict[str, Any] = {name: getattr(options, name) for name in ("eps", "id", "metric", "p", "dropna")}
-    asked = SelfJoin(**own, on=list(options.on), keep=list(options.keep) or None)
+    asked = SelfJoin(**own, on=list(options.on), keep=list(keep) or None)
     spec = asked.spec(meta)
-    incoming = look_at(lazy_frame(new), spec, options.id, options.columns)
+    incoming = look_at(lazy_frame(frame), spec, options.id, options.columns)
     dims = incoming.table.spec.dims
     if incoming.table.rows and (dims != options.dims or spec.lists != options.lists):
         raise CoordinateError(

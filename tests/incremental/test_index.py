@@ -95,6 +95,27 @@ def test_lists(kind, tmp_path):
     assert np.array_equal(np.stack(rows.loc[names[:3]].map(np.asarray)), x[:3])
 
 
+def test_lists_of_which_none_is_left(tmp_path):
+    """In a row group: no list tells how long it is."""
+    frame = table(np.arange(12.0).reshape(4, 3), lists=True)
+    index = frame.simjoin.index(9.0, tmp_path / "index", on="v", id="key", row_group=2, recluster="never")
+    changes = index.delete(frame["key"].iloc[:2])
+    assert as_set(changes.removed.compute()) == {(1000, 999), (999, 998)}
+    assert as_set(index.pairs().compute()) == {(998, 997)}
+    assert index.plan(frame.iloc[:0]).rows == 0
+
+
+def test_distances_with_units(tmp_path):
+    frame = pd.DataFrame({"key": [1, 2, 3], "lat": [0.0, 0.0, 1.0], "lon": [180.0, -179.5, 0.0]})
+    index = frame.simjoin.index("60 km", tmp_path / "index", on=["lat", "lon"], id="key", metric="haversine")
+    assert (
+        as_set(index.pairs().compute())
+        == as_set(index.join(frame.iloc[[0]]).compute()) - {(1, 1)}
+        == {(1, 2)}
+    )
+    assert as_set(index.pairs("50 km").compute()) == set()
+
+
 @pytest.mark.parametrize(("batches", "how"), [(3, "pandas"), (1, "dask-1"), (3, "dask-3")])
 def test_neither_partitions_nor_batches_change_pairs(batches, how, tmp_path, monkeypatch):
     """Nor that rows are shuffled into files of regions, as many are."""

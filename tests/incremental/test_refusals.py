@@ -195,3 +195,29 @@ def test_versions(made):
         errors.VersionGoneError, match=r"Version 2 .* is not there; those from 3 to 3 are\. vacuum"
     ):
         made.changes(1)
+
+
+@pytest.mark.parametrize(
+    ("frame", "error", "message"),
+    [
+        (NEW.assign(x=[np.nan, 1.0]), "CoordinateError", "'x' has 1 missing or NaN"),
+        (NEW.assign(key=[8, 8]), "DuplicateIdError", "are not unique: 8 repeats"),
+        (NEW.drop(columns="x"), "ColumnError", "on= names 'x', which is not a column"),
+        (NEW.assign(x=[[0.5], [1.0]]), "CoordinateError", "a column each, and those of the frame"),
+    ],
+)
+def test_tables_that_are_joined(made, frame, error, message):
+    """A row that can be in no pair would hide those of the others."""
+    with pytest.raises(getattr(errors, error), match=message):
+        made.join(frame)
+
+
+def test_odd_paths_and_names(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for path in ("~/o\u0308ne index", f"file://{tmp_path}/other"):
+        assert FRAME.simjoin.index(1.0, path, on="x", id="key").path.parent == tmp_path
+        assert len(dask_simjoin.open_index(path)) == 3
+    with pytest.raises(errors.OptionError, match="half of a surrogate pair"):
+        made.update(NEW, batch="\ud800")
+    made.update(NEW, batch="\0 \n/../\u00e9")
+    assert made.history()["batch"].tolist()[1:] == ["\0 \n/../\u00e9"]
