@@ -220,6 +220,17 @@ def test_few_rows(rows):
         assert len(tree) == max(0, rows - 1)
 
 
+@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
+def test_partitions_without_rows(partitioning):
+    frame = frame_of(np.random.default_rng(0).normal(size=(40, 2)))
+    left_out = frame.iloc[10:20].assign(x0=np.nan)
+    parts = [frame.iloc[:0], frame.iloc[:10], left_out, frame.iloc[20:]]
+    lazy = dd.from_map(lambda part: part, parts, meta=frame.iloc[:0])
+    how = {"min_samples": 5, "dropna": True}
+    found = lazy.simjoin.hdbscan(3, partitioning=partitioning, blocksize=600, **how).compute()
+    pd.testing.assert_frame_equal(found, pd.concat(parts).simjoin.hdbscan(3, **how))
+
+
 def test_rows_left_out():
     x = np.random.default_rng(0).normal(size=(60, 2))
     frame = frame_of(x)

@@ -55,7 +55,7 @@ def _known(totals: Array, near: np.ndarray, min_samples: int, rows: int) -> Know
     others = max(0, min(min_samples, rows) - 1)
     listed = near.shape[1]
     away = totals[:, : listed if listed > others else 0]
-    core = totals[:, others - 1] if others else np.zeros(len(totals))
+    core = totals[:, others - 1] if others and len(totals) else np.zeros(len(totals))
     beyond = totals[:, listed] if listed < totals.shape[1] else np.full(len(totals), -1.0)
     return {
         "core": np.ascontiguousarray(core), "near": near, "away": np.ascontiguousarray(away),
