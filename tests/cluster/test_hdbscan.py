@@ -223,7 +223,7 @@ def test_few_rows(rows):
 @pytest.mark.parametrize("partitioning", ["entity", "spatial"])
 def test_partitions_without_rows(partitioning):
     frame = frame_of(np.random.default_rng(0).normal(size=(40, 2)))
-    left_out = frame.iloc[10:20].assign(x0=np.nan)
+    left_out = frame.iloc[10:20] * np.nan
     parts = [frame.iloc[:0], frame.iloc[:10], left_out, frame.iloc[20:]]
     lazy = dd.from_map(lambda part: part, parts, meta=frame.iloc[:0])
     how = {"min_samples": 5, "dropna": True}
