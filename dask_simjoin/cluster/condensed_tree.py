@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.condense import Condensed, condense, told_of_rows
+from dask_simjoin.cluster.algorithms.condense import Condensed, condense, told_of_all
 from dask_simjoin.cluster.hierarchy_verbs import CLUSTERS, EDGES
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host
@@ -183,5 +183,5 @@ def _condensed(tree: Frame, example: Frame, least: int) -> pd.DataFrame:
 def _chosen(condensed: Frame, example: Frame, choice: Choice) -> Frame:
     if not len(condensed):
         return example
-    found = told_of_rows(condensed_of(condensed), choice)
-    return frames_for(example).rows(found, pd.RangeIndex(len(found)), example)
+    found = told_of_all(condensed_of(condensed), choice)
+    return frames_for(example).result(dict(zip(CLUSTERS, found, strict=True)), len(found[0]))

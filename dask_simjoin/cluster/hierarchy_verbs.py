@@ -7,15 +7,9 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.condense import condense, told_of_rows
+from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
 from dask_simjoin.cluster.algorithms.forest import Edges
-from dask_simjoin.cluster.algorithms.spanning import (
-    distances_of,
-    in_order,
-    known_of_whole,
-    sought,
-    tree_of_chunk,
-)
+from dask_simjoin.cluster.algorithms.spanning import distances_of, known_of_whole, sought, tree_of_chunk
 from dask_simjoin.cluster.expressions.spanning import Hierarchy, Tree, edges_frame
 from dask_simjoin.engine.base import frames_for, spanner_for
 from dask_simjoin.expressions.dask_private import new_collection
@@ -101,11 +95,20 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(Hierarchy(source.inner, source, spec, least, samples, choice, example))
-    (weight, start, end), ids = _whole_tree(frame, spec, samples)
-    if not len(ids):
+    tree, ids = _whole_tree(frame, spec, samples)
+    if tree is None:
         return example
-    tree = condense(start, end, distances_of(weight, spec.measure), least)
-    return frames_for(meta).rows(told_of_rows(tree, choice), ids, example)
+    weight, start, end = tree
+    # what was needed before is let go of, step by step: the peak of memory is that of the largest step
+    del tree
+    away = distances_of(weight, spec.measure)
+    del weight
+    condensed = condense(start, end, away, least)
+    del start, end, away
+    told = told_of_all(condensed, choice)
+    found = frames_for(meta).result(dict(zip(CLUSTERS, told, strict=True)), len(ids))
+    found.index = ids
+    return found
 
 
 @frame_verb(SpanningTree)
@@ -161,14 +164,15 @@ def spanning_tree(frame: Frame, asked: SpanningTree) -> Frame:
     example = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in EDGES.items()}, 0)
     if is_dask_collection(frame):
         return new_collection(Tree(freeze(frame, spec.columns), spec, samples, example))
-    tree, ids = _whole_tree(frame, spec, samples)
-    return edges_frame(tree, spec.measure, example) if len(ids) else example
+    tree, _ = _whole_tree(frame, spec, samples)
+    return example if tree is None else edges_frame(tree, spec.measure, example)
 
 
-def _whole_tree(frame: Frame, spec: JoinSpec, samples: int) -> tuple[Edges, Ids]:
-    """Find the tree of a plain frame, by places of its rows, and what the rows are called."""
+def _whole_tree(frame: Frame, spec: JoinSpec, samples: int) -> tuple[Edges | None, Ids]:
+    """Find the tree of a plain frame, by places of its rows, if it has any, and what the rows are called."""
     chunk, plan = whole_chunk(frame, spec, tree_goal(sought(samples)))
     if not len(chunk["ids"]):
-        return in_order(None, (np.zeros(0), *(np.zeros(0, np.int64),) * 2)), chunk["ids"]
+        return None, chunk["ids"]
+    chunk["id_keys"] = None  # rows are told in their order, and no id is looked up
     known = known_of_whole(chunk, plan.layout, samples)
-    return in_order(None, tree_of_chunk(chunk, 0, plan.layout, known)), chunk["ids"]
+    return tree_of_chunk(chunk, 0, plan.layout, known), chunk["ids"]

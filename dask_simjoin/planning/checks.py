@@ -38,8 +38,14 @@ EDGE_BYTES = 16
 RANK_BYTES = 8
 """Of a row of a join with nearest neighbours, besides ids, kept columns and its distance."""
 
-TREE_BYTES = 420
-"""Of a row on the worker where four trees of all rows are merged at most, and clusters are made of one."""
+TREE_BYTES = 64
+"""Of a row on the worker where two trees of all rows are merged at most, and clusters are made of one."""
+
+CHOSEN_BYTES, CLUSTER_BYTES = 40, 160
+"""There of a row while clusters are chosen, and besides of one of two clusters that so few rows may have."""
+
+TREE_SHARE = 0.6
+"""Of a worker's memory for these; in what is left lies what it loads, and what it is about to spill."""
 
 MAX_TASKS = 1_000_000
 """Block pairs, and partitions of a result: Dask needs about a millisecond for each."""
@@ -171,14 +177,15 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
         )
 
 
-def check_tree(rows: int, resources: Resources) -> None:
-    """Refuse rows whose minimum spanning tree one worker cannot hold."""
-    need = TREE_BYTES * rows
-    if rows > MAX_ROWS or (resources.limit is not None and need > resources.limit):
-        limit = "no limit" if resources.limit is None else format_bytes(resources.limit)
+def check_tree(rows: int, least: int | None, resources: Resources) -> None:
+    """Refuse rows whose minimum spanning tree one worker cannot hold; `least`: rows of a cluster, if any."""
+    each = TREE_BYTES if least is None else max(TREE_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // least)
+    need, limit = each * rows, resources.limit
+    if rows > MAX_ROWS or (limit is not None and need > TREE_SHARE * limit):
+        place = "no limit" if limit is None else f"{format_bytes(int(TREE_SHARE * limit))} for it"
         raise BudgetError(
             f"One task is given the spanning tree of all {rows:,} rows, which takes {format_bytes(need)}, "
-            f"and the smallest worker has {limit}; at most {MAX_ROWS:,} rows can have one. Use larger "
+            f"and the smallest worker has {place}; at most {MAX_ROWS:,} rows can have one. Use larger "
             "workers."
         )
 

@@ -12,12 +12,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
-from dask_simjoin.cluster.algorithms.condense import choose, condense
+from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
+from dask_simjoin.cluster.algorithms.spanning import merge_trees
 from dask_simjoin.cluster.expressions import spanning as expressions
 from dask_simjoin.engine.base import spanner_for
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.options.cluster_requests import Choice
 from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.checks import TREE_SHARE
 from tests.support.density import SETS
 from tests.support.frames import split
 from tests.support.hierarchy import (
@@ -132,7 +134,7 @@ def test_scikit_learn_chooses_the_same_of_a_tree(seed, least, most):
         how = method, False, 0.0, most
         want = hidden.tree_to_labels(linkage.make_single_linkage(edges), least, *how)
         choice = Choice(method, max_cluster_size=most or math.inf)
-        label, probability, _ = choose(condense(start, end, far, least), choice)
+        label, probability, _ = told_of_all(condense(start, end, far, least), choice)
         assert label.tolist() == numbered(want[0])
         np.testing.assert_allclose(probability, want[1], rtol=1e-12)
 
@@ -194,10 +196,13 @@ def test_metrics(metric):
 def test_a_tree_that_fits_no_worker(monkeypatch):
     frame = frame_of(SETS["moons"][0][:200])
     lazy = dd.from_pandas(frame, npartitions=2).simjoin
-    monkeypatch.setattr(expressions, "resources", lambda library: Resources(limit=419 * len(frame)))
-    for one in (lazy.hdbscan(5), lazy.spanning_tree()):
+    for one, each in ((lazy.hdbscan(7), 64), (lazy.hdbscan(2), 120), (lazy.spanning_tree(), 64)):
+        limit = math.ceil(len(frame) * each / TREE_SHARE)
+        monkeypatch.setattr(expressions, "resources", lambda library, limit=limit: Resources(limit=limit - 1))
         with pytest.raises(BudgetError, match=r"spanning tree of all 200 rows, .* the smallest worker has"):
             one.compute(scheduler="sync")
+        monkeypatch.setattr(expressions, "resources", lambda library, limit=limit: Resources(limit=limit))
+        one.compute(scheduler="sync")
 
 
 def test_units():
@@ -239,7 +244,39 @@ def test_rows_left_out():
     found = frame.simjoin.hdbscan(4, dropna=True)
     assert found.index.tolist() == kept.index.tolist()
     assert found["label"].tolist() == kept.simjoin.hdbscan(4)["label"].tolist()
-    pd.testing.assert_frame_equal(frame.simjoin.spanning_tree(dropna=True), kept.simjoin.spanning_tree())
+    tree = kept.simjoin.spanning_tree()
+    pd.testing.assert_frame_equal(frame.simjoin.spanning_tree(dropna=True), tree)
+    for partitioning in ("entity", "spatial"):
+        lazy, how = split(frame, [10, 14]).simjoin, {"dropna": True, "partitioning": partitioning}
+        pd.testing.assert_frame_equal(
+            lazy.spanning_tree(blocksize=9_000, **how).compute(scheduler="sync"), tree
+        )
+        labels = lazy.hdbscan(4, blocksize=9_000, **how).compute(scheduler="sync")
+        pd.testing.assert_frame_equal(labels, found)
+
+
+@settings(max_examples=examples(50))
+@given(st.integers(0, 2**32), st.integers(2, 40), st.integers(1, 4))
+def test_merged_trees(seed, rows, parts):
+    """What is left of any edges, in parts that are in order, is what Kruskal's algorithm keeps of all."""
+    rng = np.random.default_rng(seed)
+    every = [[]]  # an empty forest first: the others may have circles
+    for _ in range(parts):
+        edges = {
+            tuple(sorted(rng.choice(rows, 2, replace=False).tolist())) for _ in range(rng.integers(0, 60))
+        }
+        every.append(sorted((float(rng.integers(0, 5)), *edge) for edge in edges))
+    columns = [
+        tuple(np.array([e[k] for e in part], kind) for k, kind in enumerate(("f8", "i4", "i4")))
+        for part in every
+    ]
+    component, want = list(range(rows)), []
+    for weight, low, high in sorted(edge for part in every for edge in part):
+        a, b = component[low], component[high]
+        if a != b:
+            want.append((weight, low, high))
+            component = [a if one == b else one for one in component]
+    assert list(zip(*(some.tolist() for some in merge_trees(rows, *columns)), strict=True)) == want
 
 
 @pytest.mark.parametrize(

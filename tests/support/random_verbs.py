@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 import dask_simjoin
-from dask_simjoin.cluster.algorithms.condense import choose, condense
+from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.options.cluster_requests import Choice
 from tests.support.density import labels_of_neighbours as labels_of
@@ -287,7 +287,7 @@ class Verbs:
         if len(one.x):
             edges, far = tree_by_definition(one.x, samples, how["metric"])
             ends = np.array(edges, np.int64).reshape(-1, 2)
-            found = choose(condense(ends[:, 0], ends[:, 1], far, least), Choice())
+            found = told_of_all(condense(ends[:, 0], ends[:, 1], far, least), Choice())
         names = ("label", "probability", "outlier_score")
         value = pd.DataFrame(dict(zip(names, found, strict=True)), one.frame.index[one.used])
         return Want("aligned", one.lazy.simjoin.hdbscan(least, min_samples=samples, **how), value)

@@ -47,21 +47,22 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -
     """
     n = len(start) + 1
     kernels = host_kernels("hierarchy")
-    left, right, size = (np.empty(n - 1, np.int32) for _ in range(3))
-    room = np.empty(n, np.int32), np.empty(n, np.int32)
-    kernels.merge_rows(start.astype(np.int32), end.astype(np.int32), *room, left, right, size)
+    left, right = np.array(start, np.int32), np.array(end, np.int32)
+    size, *room = np.empty(n - 1, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    kernels.merge_rows(left, right, *room, size)
     most = 2 * (n // least) + 1
     parent, birth, rows = np.empty(most, np.int32), np.empty(most), np.empty(most, np.int32)
     row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
     if n == 1:
         parent[0], birth[0], rows[0], number = -1, 0.0, 1, 1
     else:
-        # owners and heights of merges take the place of what merging needed
+        # owners of merges take the place of what merging needed
         number = kernels.condense(
-            left, right, size, away, least, room[0][:-1], np.empty(n - 1), room[1], row_parent, row_lambda,
-            parent, birth, rows,
-        )  # fmt: skip
-    return Condensed(row_parent, row_lambda, parent[:number], birth[:number], rows[:number])
+            left, right, size, away, least, room[0][:-1], room[1], row_parent, row_lambda, parent, birth, rows
+        )
+    return Condensed(
+        row_parent, row_lambda, parent[:number].copy(), birth[:number].copy(), rows[:number].copy()
+    )
 
 
 def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -87,21 +88,48 @@ def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.nda
     return chosen, death, deepest
 
 
-def choose(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Label rows (n,) by the chosen clusters, with probabilities and outlier scores."""
+class Chosen(NamedTuple):
+    """Hold what rows are told by: of clusters, in which chosen one each lies, or -1, its name, and the rest.
+
+    Attributes
+    ----------
+    of, names, death, deepest : array (clusters,)
+        See `dask_simjoin.engine.cpu.kernels.hierarchy.label_rows`.
+    enough : float
+    """
+
+    of: np.ndarray
+    names: np.ndarray
+    death: np.ndarray
+    deepest: np.ndarray
+    enough: float
+
+
+Told = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Labels of rows (n,), probabilities and outlier scores."""
+
+
+def choose(tree: Condensed, choice: Choice) -> Chosen:
+    """Choose clusters, and number them by their first rows."""
     chosen, death, deepest = chosen_clusters(tree, choice)
-    n, number, eps = len(tree.row_parent), len(tree.parent), choice.cluster_selection_epsilon
+    number, eps = len(tree.parent), choice.cluster_selection_epsilon
     enough = 1 / eps if eps > 0 else float(death[0])
-    label, probability, score = np.empty(n, np.int64), np.empty(n), np.empty(n)
-    room = np.empty(number, np.int32), np.empty(number, np.int64)
-    host_kernels("hierarchy").label_rows(
-        tree.row_parent, tree.row_lambda, tree.parent, chosen, death, deepest, enough, *room, label,
-        probability, score,
-    )  # fmt: skip
-    return label, probability, score
+    of, names = np.empty(number, np.int32), np.empty(number, np.int64)
+    host_kernels("hierarchy").name_clusters(
+        tree.row_parent, tree.row_lambda, tree.parent, chosen, enough, of, names
+    )
+    return Chosen(of, names, death, deepest, enough)
 
 
-def told_of_rows(tree: Condensed, choice: Choice) -> np.ndarray:
-    """Stack what is told of rows, see `choose`, (n, 3), int64; floats as their bits."""
-    label, probability, score = choose(tree, choice)
-    return np.stack([label, probability.view(np.int64), score.view(np.int64)], axis=1)
+def told_of_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: Chosen) -> Told:
+    """Tell of rows, each with the cluster that it falls out of, and where."""
+    n = len(row_parent)
+    told = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    of, names, death, deepest, enough = chosen
+    host_kernels("hierarchy").label_rows(row_parent, row_lambda, of, names, death, deepest, enough, *told)
+    return told
+
+
+def told_of_all(tree: Condensed, choice: Choice) -> Told:
+    """Tell of all rows of a tree."""
+    return told_of_rows(tree.row_parent, tree.row_lambda, choose(tree, choice))

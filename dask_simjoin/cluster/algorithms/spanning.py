@@ -8,6 +8,8 @@ An edge of the tree of all rows is in that of any part of them that has both of 
 tree of its chunk, or of its two chunks, of which again only edges of each chunk's tree and edges between the
 chunks can be in it: what is sought of two chunks is those between them that, with both trees, are in the
 tree of both.  The edges of all chunks and pairs of chunks are merged, dropping those that close a circle.
+
+Edges are kept in order, and rows by their places in the frame (int32): 16 bytes an edge.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ import numpy as np
 
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.engine.base import host_kernels, searcher_for, spanner_for
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Array, Index
@@ -26,17 +30,21 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.nearest import State
 from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers
 
-FEWEST_LISTED, MOST_LISTED = 4, 16
-"""Nearest rows of each row that are remembered."""
+Places = int | Array
+"""The place of a chunk's first row in the frame, which others follow, or the places of all of its rows."""
 
-SEARCHED = 1 << 16
+FEWEST_LISTED, MOST_LISTED = 4, 16
+"""Nearest rows of each row that are remembered: see `_listed`."""
+
+SEARCHED = 1 << 13
 """Rows whose nearest ones are sought at a time: a multiple of what places can be cut at."""
 
 
 class Known(TypedDict):
     """Hold what is known of a chunk's rows and those nearest to them, by place: a dict, so that it spills.
 
-    See `dask_simjoin.engine.cpu.spanning.Nearest` for all but `core`, their core distances as totals.
+    See `dask_simjoin.engine.cpu.spanning.Nearest` for all but `core`, their core distances as totals, and, of
+    a whole frame, NaN for what is left over of the last tile.
     """
 
     core: np.ndarray
@@ -59,12 +67,26 @@ def _known(totals: Array, near: np.ndarray, min_samples: int, rows: int) -> Know
     beyond = totals[:, listed] if listed < totals.shape[1] else np.full(len(totals), -1.0)
     return {
         "core": np.ascontiguousarray(core), "near": near, "away": np.ascontiguousarray(away),
-        "beyond": np.ascontiguousarray(beyond),
+        "beyond": _no_more(beyond),
     }  # fmt: skip
 
 
+def _no_more(values: np.ndarray) -> np.ndarray:
+    """Round numbers of at least -1 down to float32: what is a bound from below stays one."""
+    with np.errstate(over="ignore", under="ignore"):
+        found = values.astype(np.float32)
+    rounded_up = found > values
+    found[rounded_up] = np.nextafter(found[rounded_up], np.float32(-1))
+    return found
+
+
 def _listed(totals: Array) -> int:
-    return max(0, min(totals.shape[1] - 1, MOST_LISTED))
+    """Tell how many of the nearest are worth remembering; `totals`: of one more.
+
+    All that core distances are of, by which a row may know its edge; else a few, which only bound it.
+    """
+    number = max(0, totals.shape[1] - 1)
+    return number if number <= MOST_LISTED else FEWEST_LISTED
 
 
 def _places(chunk: Chunk) -> np.ndarray:
@@ -96,38 +118,76 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int) -> Know
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     number = min(sought(min_samples), rows)
-    parts: list[Known] = []
+    whole: dict[str, np.ndarray] = {}
     for start in range(0, max(rows, 1), SEARCHED):
-        some = searcher.part(query, start, min(start + SEARCHED, rows))
+        stop = min(start + SEARCHED, rows)
+        some = searcher.part(query, start, stop)
         here = some | {"order": np.arange(len(some["order"]))}
         totals, names = searcher.fresh(len(here["order"]), number)
         searcher.nearest(here, query, layout, totals, names, same=True)
         names = names[:, : _listed(totals)]
         near = np.where(names < 0, -1, place[names] if rows else names).astype(np.int32)
-        parts.append(_known(totals, near, min_samples, rows))
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}  # type: ignore[literal-required]
-    return cast(Known, joined)
+        for name, values in _known(totals, near, min_samples, rows).items():
+            part = cast(np.ndarray, values)
+            if name not in whole:
+                size = -(-rows // TILE) * TILE if name == "core" else rows
+                whole[name] = np.empty((size, *part.shape[1:]), part.dtype)
+            whole[name][start:stop] = part
+    whole["core"][rows:] = np.nan
+    return cast(Known, whole)
 
 
-def _named(chunk: Chunk, own: RowNumbers) -> Index:
-    searcher = searcher_for(chunk["example"])
-    return searcher.renamed(cast(Index, chunk), own * CHUNK if isinstance(own, int) else own)
+def _named(chunk: Chunk, places: Places) -> Index:
+    return searcher_for(chunk["example"]).renamed(cast(Index, chunk), places)
 
 
-def tree_of_chunk(chunk: Chunk, own: RowNumbers, layout: SearchLayout, known: Known) -> Edges:
-    """Find the tree of a chunk's rows, by their numbers."""
+def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Known) -> Edges:
+    """Find the tree of a chunk's rows, by their places."""
     nearest = known["near"], known["away"], known["beyond"]
-    found: Edges = spanner_for(chunk["example"]).tree_of(_named(chunk, own), layout, known["core"], nearest)
+    found: Edges = spanner_for(chunk["example"]).tree_of(
+        _named(chunk, places), layout, known["core"], nearest
+    )
     return found
 
 
-def edges_between(chunks: Sequence[Chunk], own: Sequence[RowNumbers], layout: SearchLayout,
+def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
                   known: Sequence[Known], trees: Sequence[Edges]) -> Edges:  # fmt: skip
     """Find the edges between two chunks that are in the tree of both; `trees`: of each of them."""
-    sides = [_named(*one) for one in zip(chunks, own, strict=True)]
+    sides = [_named(*one) for one in zip(chunks, places, strict=True)]
     cores = [some["core"] for some in known]
     found: Edges = spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
     return found
+
+
+def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
+    """Tell the places of all rows of a chunk (n,), int32."""
+    if isinstance(places, int):
+        return np.arange(places, places + len(chunk["ids"]), dtype=np.int32)
+    return to_host(places).astype(np.int32)
+
+
+def merge_trees(rows: int, *parts: Edges) -> Edges:
+    """Find the forest of all edges, which are in order; `rows`: of the frame."""
+    forest = parts[0]
+    for part in parts[1:]:
+        most = min(len(forest[0]) + len(part[0]), max(0, rows - 1))
+        merged = np.empty(most), np.empty(most, np.int32), np.empty(most, np.int32)
+        number = host_kernels("trees").merge(*forest, *part, np.zeros(rows, np.int32), *merged)
+        forest = merged[0][:number], merged[1][:number], merged[2][:number]
+    return forest
+
+
+def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[list[np.ndarray], Edges]:
+    """Number the rows that take part, of so many of the frame, one after the other, and a tree's ends too."""
+    if sum(map(len, places)) == rows:
+        return list(places), tree
+    taken = np.zeros(rows, np.int32)
+    for some in places:
+        taken[some] = 1
+    number = np.cumsum(taken, dtype=np.int32, out=taken)
+    number -= 1
+    weight, low, high = tree
+    return [number[some] for some in places], (weight, number[low], number[high])
 
 
 def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
@@ -135,21 +195,15 @@ def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
 
     Not all functions do so by themselves: those of vectors and of single numbers may differ by an ulp.
     """
-    first = np.ones(len(weight), np.bool_)
-    np.not_equal(weight[1:], weight[:-1], out=first[1:])
-    away = np.maximum.accumulate(metric.distance(weight[first], np))
-    found: np.ndarray = away[np.cumsum(first) - 1]
+    found, last = np.empty(len(weight)), 0.0
+    for start in range(0, len(weight), SEARCHED):
+        some = weight[start : start + SEARCHED]
+        first = np.ones(len(some), np.bool_)
+        np.not_equal(some[1:], some[:-1], out=first[1:])
+        away = metric.distance(some[first], np)
+        if start and some[0] == weight[start - 1]:
+            away[0] = last
+        away = np.maximum.accumulate(np.maximum(away, last))
+        found[start : start + SEARCHED] = away[np.cumsum(first) - 1]
+        last = away[-1]
     return found
-
-
-def in_order(numbers: np.ndarray | None, *parts: Edges) -> Edges:
-    """Put edges that make a tree in order, the lightest first, with places in the order of all rows.
-
-    `numbers`: those of all rows, ascending; None: they are places.
-    """
-    weight, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if numbers is not None:
-        low, high = np.searchsorted(numbers, low), np.searchsorted(numbers, high)
-    order = np.argsort(weight)
-    host_kernels("optics").sort_ties(order, weight, low * np.int64(len(weight) + 1) + high)
-    return weight[order], low[order], high[order]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.condense import condense, told_of_rows
-from dask_simjoin.cluster.algorithms.forest import Edges, merge_forests, numbers_of_rows
+from dask_simjoin.cluster.algorithms.condense import Chosen, choose, condense, told_of_rows
+from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.cluster.algorithms.spanning import (
     distances_of,
     edges_between,
-    in_order,
     known_of_state,
+    merge_trees,
+    places_of_rows,
     sought,
     tree_of_chunk,
+    without_gaps,
 )
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
@@ -23,7 +26,6 @@ from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.row_values import FoundByChunk
 from dask_simjoin.expressions.searches import add_searches
-from dask_simjoin.expressions.source import pick
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.metrics.distances import Metric
@@ -31,16 +33,17 @@ from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.cluster_requests import Choice
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import check_tree
+from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.goal import Goal, tree_goal
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources
 
-TREES = 4
+TREES = 2
 """Trees that one task merges: each may be of all rows."""
 
 
 def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int) -> tuple[list[TaskRef], TaskRef]:
-    """Add the tasks that find the tree: the numbers of each chunk's rows, and its edges.
+    """Add the tasks that find the tree: the places of each chunk's rows, and its edges.
 
     Searches of nearest rows give core distances; each chunk's tree and the edges between two chunks are
     merged in a tree of tasks.
@@ -48,25 +51,38 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int) -> tuple[li
     add, layout = steps.add, plan.layout
     refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
     own = steps.row_numbers(plan, refs)
+    places = _places(plan, own)
     number = max(1, min(sought(samples), plan.rows))
     known, trees = [], []
     for c, others in enumerate(plan.searches):
         options = layout, number, True, np.inf
         state = add_searches(steps, c, others.tolist() or [c], refs, own, options, int(plan.parts[c]))
         known.append(add("known", c, known_of_state, refs[c], own[c], state, samples, plan.rows))
-        trees.append(add("tree", c, tree_of_chunk, refs[c], own[c], layout, known[c]))
+        trees.append(add("tree", c, tree_of_chunk, refs[c], places[c], layout, known[c]))
     between = [
-        add("between", b, edges_between, List(refs[i], refs[j]), List(own[i], own[j]), layout,
+        add("between", b, edges_between, List(refs[i], refs[j]), List(places[i], places[j]), layout,
             List(known[i], known[j]), List(trees[i], trees[j]))
         for b, (i, j) in enumerate(plan.joined.tolist())
     ]  # fmt: skip
-    numbers = [add("rows", c, numbers_of_rows, refs[c], some) for c, some in enumerate(own)]
-    return numbers, steps.merged("merge", merge_forests, [*trees, *between], fan_in=TREES)
+    every = [add("rows", c, places_of_rows, refs[c], some) for c, some in enumerate(places)]
+    merge = partial(merge_trees, rows_of_frame(plan))
+    return every, steps.merged("merge", merge, [*trees, *between], fan_in=TREES)
 
 
-def check_place(plan: Plan, spec: JoinSpec) -> None:
-    """Refuse a tree that the worker that it comes to cannot hold."""
-    check_tree(plan.rows, resources(spec.library))
+def rows_of_frame(plan: Plan) -> int:
+    """Count the rows of the frame, those that are left out included."""
+    return sum(rows for rows, _ in plan.sources[0])
+
+
+def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
+    """List the place of each chunk's first row, or those of all of its rows where they are numbered so."""
+    counted = plan.counted
+    return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
+
+
+def check_place(plan: Plan, spec: JoinSpec, least: int | None = None) -> None:
+    """Refuse a tree that the worker that it comes to cannot hold; `least`: rows of a cluster, if any."""
+    check_tree(rows_of_frame(plan), least, resources(spec.library))
 
 
 class Hierarchy(FoundByChunk):
@@ -81,7 +97,7 @@ class Hierarchy(FoundByChunk):
         return tree_goal(sought(self.operand("samples")))
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        check_place(plan, self.operand("spec"))
+        check_place(plan, self.operand("spec"), self.operand("min_cluster_size"))
         how = self.operand("min_cluster_size"), self.operand("samples"), self.operand("choice")
         return ChunkClusters(chunks, plan, self.operand("spec").measure, *how)
 
@@ -99,23 +115,32 @@ class ChunkClusters(LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_hdbscan", self.deterministic_token)
-        numbers, tree = add_tree(steps, self.chunks, plan, self.operand("samples"))
+        places, tree = add_tree(steps, self.chunks, plan, self.operand("samples"))
         how = self.operand("metric"), self.operand("least"), self.operand("choice")
-        found = steps.add("choose", 0, _clusters, List(*numbers), tree, *how)
+        found = steps.add("choose", 0, _clusters, rows_of_frame(plan), List(*places), tree, *how)
         for c in range(len(plan.chunks)):
-            steps.layer[(self._name, c)] = Task((self._name, c), pick, found, c)
+            steps.layer[(self._name, c)] = Task((self._name, c), _told, found, c)
         return steps.layer
 
 
-def _clusters(
-    numbers: list[np.ndarray], tree: Edges, metric: Metric, least: int, choice: Choice
-) -> list[np.ndarray]:
-    every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
-    weight, start, end = in_order(every, tree)
-    if not len(every):
-        return [np.zeros((0, 3), np.int64) for _ in numbers]
-    told = told_of_rows(condense(start, end, distances_of(weight, metric), least), choice)
-    return [told[np.searchsorted(every, some)] for some in numbers]
+Fallen = tuple[list[np.ndarray], list[np.ndarray], Chosen]
+"""Of each chunk's rows the clusters that they fall out of, and where; and what is told of clusters."""
+
+
+def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, least: int,
+              choice: Choice) -> Fallen:  # fmt: skip
+    places, (weight, start, end) = without_gaps(rows, places, tree)
+    condensed = condense(start, end, distances_of(weight, metric), least)
+    chosen = choose(condensed, choice)
+    row_parent, row_lambda = condensed.row_parent, condensed.row_lambda
+    return [row_parent[own] for own in places], [row_lambda[own] for own in places], chosen
+
+
+def _told(fallen: Fallen, c: int) -> np.ndarray:
+    """Stack what is told of a chunk's rows (n, 3), int64; floats as their bits."""
+    row_parent, row_lambda, chosen = fallen
+    told = told_of_rows(row_parent[c], row_lambda[c], chosen)
+    return np.stack([column.view(np.int64) for column in told], axis=1)
 
 
 class Tree(PartitionsFiltered, LazyJoin):
@@ -153,21 +178,21 @@ class TreeEdges(PartitionsFiltered, LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_spanning", self.deterministic_token)
-        numbers, tree = add_tree(steps, self.chunks, plan, self.operand("samples"))
+        places, tree = add_tree(steps, self.chunks, plan, self.operand("samples"))
         for place, _ in enumerate(self._partitions):
             key = (self._name, place)
-            how = List(*numbers), tree, self.operand("metric"), self.operand("meta")
+            how = rows_of_frame(plan), List(*places), tree, self.operand("metric"), self.operand("meta")
             steps.layer[key] = Task(key, _edges, *how)
         return steps.layer
 
 
-def _edges(numbers: list[np.ndarray], tree: Edges, metric: Metric, example: Frame) -> Frame:
-    every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
-    return edges_frame(in_order(every, tree), metric, example)
+def _edges(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, example: Frame) -> Frame:
+    return edges_frame(without_gaps(rows, places, tree)[1], metric, example)
 
 
 def edges_frame(tree: Edges, metric: Metric, example: Frame) -> Frame:
     """Make a frame of a tree in order."""
     weight, start, end = tree
-    columns = dict(zip(example.columns, (start, end, distances_of(weight, metric)), strict=True))
+    ends = start.astype(np.int64), end.astype(np.int64)
+    columns = dict(zip(example.columns, (*ends, distances_of(weight, metric)), strict=True))
     return frames_for(example).result(columns, len(start))

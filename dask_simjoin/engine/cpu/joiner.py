@@ -54,7 +54,7 @@ class CpuJoiner:
         if isinstance(layout, ZOrderSearch):
             return zorder_nearest.build(x)
         if isinstance(layout, NearestLayout):
-            return cpu_nearest.build(x, np.arange(len(x)), layout, threads)
+            return cpu_nearest.build(x, None, layout, threads)
         return _module(layout.method).build(x, layout, threads)
 
     def points(self, index: Index, layout: Layout) -> np.ndarray:

@@ -27,15 +27,18 @@ from dask_simjoin.metrics.norms import Norm
 
 Index = dict[str, Any]
 
+PACKED = 64 * tiles.TILE
+"""Rows that are put in order at a time before they become tiles."""
 
-def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout, threads: int = 1) -> Index:
+
+def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1) -> Index:
     """Index of a chunk's points, to be searched and to search with: a plain dict of arrays.
 
     Parameters
     ----------
     x : array (n, d), float64, finite
-    names : array (n,), int64
-        What neighbours are called by; not negative, each once in a frame.
+    names : array (n,), int64, or None
+        What neighbours are called by; not negative, each once in a frame; None: by their rows' numbers.
     layout : NearestLayout
         Of all chunks that are to meet.
     threads : int, optional
@@ -50,24 +53,21 @@ def build(x: np.ndarray, names: np.ndarray, layout: NearestLayout, threads: int 
     kind = np.float64 if f is None else np.float32
     z = tiles.aligned_empty((number, d, tiles.TILE), kind)
     low, high = np.empty((number, d), kind), np.empty((number, d), kind)
-    y = np.empty((n, d))
-    index: Index = {
-        "z": z,
-        "low": low,
-        "high": high,
-        "names": np.asarray(names, np.int64)[order],
-        "order": order,
-    }
+    own = order if names is None else np.asarray(names, np.int64)[order]
+    index: Index = {"z": z, "low": low, "high": high, "names": own, "order": order}
     if f is None:
 
         def pack_some(a: int, b: int) -> float:
-            some = slice(a // tiles.TILE, -(-b // tiles.TILE))
-            pack.pack_exact(x, order[a:b], dims, y[a:b], z[some], low[some], high[some])
+            y = np.empty((min(PACKED, b - a), d))  # only the tiles are kept
+            for start in range(a, b, PACKED):
+                stop = min(start + PACKED, b)
+                some = slice(start // tiles.TILE, -(-stop // tiles.TILE))
+                pack.pack_exact(x, order[start:stop], dims, y, z[some], low[some], high[some])
             return 0.0
 
         shared_out(pack_some, n, threads, tiles.TILE)
     else:
-        index["y"] = y
+        y = index["y"] = np.empty((n, d))
         index["start"] = tiles.aligned_empty((number, tiles.TILE), kind)
         index["half_norm"] = np.empty(n, kind)
         unused = np.empty(n, kind), np.empty(number, kind)
@@ -93,6 +93,8 @@ def renamed(index: Index, names: Any) -> Index:
 
     `build` was given the rows' places as names.
     """
+    if isinstance(names, int) and not names:
+        return index
     if isinstance(names, int):
         least = index["least"] if "least" in index else np.zeros(0, np.int64)
         least = np.where(least == NO_NAME, NO_NAME, least + names)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels import boruvka, spanning
+from dask_simjoin.engine.cpu.kernels import boruvka, optics, spanning
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
@@ -23,13 +23,10 @@ from dask_simjoin.metrics.types import Index
 FEW = 2
 """Times the median component's rows that one has which still searches."""
 
-LAST = np.iinfo(np.int64).max
-
-
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """What is known of the nearest rows of the rows of one index, in the order of its places: their places (n, k)
 int32, -1 where they are of another index; their totals (n, k), or (n, 0) if these are at most core distances;
-and what totals of all other rows are at least (n,), or -1 where nothing is known."""
+and what totals of all other rows are at least (n,) float32, or -1 where nothing is known."""
 
 
 class _Side:
@@ -63,37 +60,33 @@ class Rounds:
             self.sides.append(_Side(index, self.sides[-1].last if self.sides else 0))
         nodes = self.sides[-1].last
         self.rows = sum(side.rows for side in self.sides)
-        self.component, self.names = np.full(nodes, -1, np.int32), np.zeros(nodes, np.int64)
-        self.core, self.least = np.full(nodes, np.nan), np.full(nodes, -1.0)
+        self.component, self.names = np.full(nodes, -1, np.int32), np.zeros(nodes, np.int32)
+        # a copy of core distances is made only where there are two sides, or no room for what is left over
+        self.core = cores[0] if len(cores) == 1 and len(cores[0]) == nodes else np.full(nodes, np.nan)
         known = 0
         for side, core in zip(self.sides, cores, strict=True):
             own = slice(side.first, side.first + side.rows)
             self.component[own] = np.arange(known, known + side.rows, dtype=np.int32)
-            self.names[own], self.core[own] = side.index["names"], core
+            self.names[own] = side.index["names"]
+            if self.core is not core:
+                self.core[own] = core[: side.rows]
             known += side.rows
             if side.rows:
                 boruvka.least_cores(self.core[side.first : side.last], side.index["levels"], side.cores)
-        self.to, self.found = np.full(nodes, -1, np.int32), np.empty(nodes)
-        self.settled = np.zeros(nodes, np.bool_)
-        self.near, self.away = np.empty((nodes, 0), np.int32), np.empty((nodes, 0))
-        self.beyond = np.full(nodes, -1.0)
-        if nearest is not None:
-            self.near, self.away = nearest[:2]
-            self.beyond[: self.rows] = nearest[2]
-        self.sizes = np.ones(self.rows, np.int64)
-        self.best: tuple[np.ndarray, ...] = (
-            np.empty(self.rows), *(np.empty(self.rows, np.int64) for _ in range(2)),
-            *(np.empty(self.rows, np.int32) for _ in range(2)),
-        )  # fmt: skip
-        self.parent, self.numbers = (np.empty(self.rows, np.int32) for _ in range(2))
+        self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)
+        if nearest is None:
+            self.near, self.away = np.empty((nodes, 0), np.int32), np.empty((nodes, 0))
+            self.beyond = np.full(nodes, -1.0, np.float32)
+        else:
+            self.near, self.away, self.beyond = *nearest[:2], nearest[2].copy()
+        self.sizes = np.ones(self.rows, np.int32)
         ends = (np.empty(self.rows, np.int32) for _ in range(2))
         self.edges: tuple[np.ndarray, ...] = (np.empty(self.rows), *ends)
 
-    def _clear(self, number: int) -> tuple[np.ndarray, ...]:
-        best = tuple(column[:number] for column in self.best)
-        for column, empty in zip(best, (np.inf, LAST, LAST, -1, -1), strict=True):
-            column[:] = empty
-        return best
+    def _nothing(self, number: int) -> tuple[np.ndarray, ...]:
+        """Make room for the best edges of so many components: less and less, while there are more edges."""
+        ends = (np.full(number, -1, np.int32) for _ in range(2))
+        return np.full(number, np.inf), *ends, self.names
 
     def _asked(self, number: int) -> np.ndarray:
         """Choose the components that search: at least half of them."""
@@ -105,7 +98,7 @@ class Rounds:
 
     def _search(self, asked: np.ndarray, best: tuple[np.ndarray, ...]) -> None:
         wanted = np.empty(self.sides[-1].last // tiles.TILE, np.uint64)
-        known = self.component, self.core, self.least, self.settled
+        known = self.component, self.core, self.least, self.to
         if not boruvka.who_searches(*known, asked, best[0], wanted):
             return
         across = self.sides[-1].first
@@ -116,9 +109,7 @@ class Rounds:
         for q, d in zip(self.sides, self.sides[::-1], strict=True):
             if q.rows and d.rows:
                 self._search_side(q, d, wanted, best)
-        boruvka.tell_nodes(
-            self.component, wanted, best, across, self.least, self.to, self.found, self.settled
-        )
+        boruvka.tell_nodes(self.component, wanted, best, across, self.least, self.to)
 
     def _search_side(self, q: _Side, d: _Side, wanted: np.ndarray, best: tuple[np.ndarray, ...]) -> None:
         f, dims = self.layout.filter, self.layout.dims
@@ -145,27 +136,28 @@ class Rounds:
         """Find the tree's weights and nodes; `known`: edges that are there besides those that are sought."""
         components, number = self.rows, 0
         while components > 1:
-            best = self._clear(components)
-            state = self.least, self.to, self.found, self.settled, best
-            boruvka.offer_listed(
-                self.component, self.core, self.names, self.near, self.away, self.beyond, *state
-            )
+            best = self._nothing(components)
+            nearest = self.near, self.away, self.beyond
+            boruvka.offer_listed(self.component, self.core, self.names, *nearest, self.least, self.to, best)
             if known is not None:
                 kept = boruvka.offer_edges(self.component, self.names, *known, best)
                 known = tuple(column[:kept] for column in known)
             asked = self._asked(components)
             self._search(asked, best)
-            room = self.parent[:components], self.numbers[:components], self.sizes
+            room = np.empty(components, np.int32), self.sizes
             number, left = boruvka.join_components(self.component, asked, best, *room, self.edges, number)
             assert left < components  # each that searched has found an edge
             components = left
         return tuple(column[:number] for column in self.edges)
 
 
-def by_name(names: np.ndarray, weight: np.ndarray, start: np.ndarray, end: np.ndarray) -> Edges:
-    """Name the ends of edges."""
+def in_order(names: np.ndarray, weight: np.ndarray, start: np.ndarray, end: np.ndarray) -> Edges:
+    """Name the ends of edges, the smaller one first, and put them in order, the lightest first."""
     a, b = names[start], names[end]
-    return weight.copy(), np.minimum(a, b), np.maximum(a, b)
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    order = np.argsort(weight)
+    optics.sort_ties(order, weight, low.astype(np.int64) << 32 | high)
+    return weight[order], low[order], high[order]
 
 
 class CpuSpanner:
@@ -175,7 +167,9 @@ class CpuSpanner:
     def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest) -> Edges:
         """Find the tree of the points of an index; `core`: of its places."""
         rounds = Rounds([index], layout, [core], nearest)
-        return by_name(rounds.names, *rounds.run())
+        found, names = rounds.run(), rounds.names
+        del rounds  # what it took is free for what follows
+        return in_order(names, *found)
 
     @staticmethod
     def edges_between(sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
@@ -189,7 +183,7 @@ class CpuSpanner:
         weight, *ends = (np.concatenate(column) for column in zip(*trees, strict=True))
         found = rounds.run((weight, *(nodes[np.searchsorted(names, some)] for some in ends)))
         between = (found[1] < across) != (found[2] < across)
-        return by_name(rounds.names, *(column[between] for column in found))
+        return in_order(rounds.names, *(column[between] for column in found))
 
 
 SPANNER = CpuSpanner()

@@ -1,7 +1,7 @@
 """The rounds of Boruvka's algorithm: what each component knows of its least edge, and how they are joined.
 
-Nodes are places of indexes.  Of each is known `least`, below which no edge leaves its component, and an
-edge that did, `to`, of weight `found`; it is the node's first one if it is `settled`.
+Nodes are places of indexes.  Of each is known `least`, below which no edge leaves its component, and, once
+it is found, its first edge that does, to `to`, of that weight.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dask_simjoin.metrics.types import Array
 
 @kernel
 def offer_listed(component: Array, core: Array, names: Array, near: Array, away: Array, beyond: Array,
-                 least: Array, to: Array, found: Array, settled: Array, best: Any) -> None:  # fmt: skip
+                 least: Array, to: Array, best: Any) -> None:  # fmt: skip
     """Offer what nodes know: edges found before, and those to their nearest nodes.
 
     `near` (n, k): the nearest nodes, -1: none; `away` (n, k or 0): their totals, if these may exceed the
@@ -32,12 +32,9 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
             continue
         if to[i] >= 0:
             if component[to[i]] != c:
-                offer(best, c, found[i], names[i], names[to[i]], i, to[i])
-                if settled[i]:
-                    continue
-            else:
-                to[i] = -1
-        settled[i] = False
+                offer(best, c, least[i], names[i], names[to[i]], i, to[i])
+                continue
+            to[i] = -1
         if beyond[i] < 0:
             continue
         chosen, weight = np.int32(-1), np.inf
@@ -50,16 +47,13 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
                 w = max(w, away[i, s])
             if chosen < 0 or w < weight or (w == weight and names[j] < names[chosen]):
                 chosen, weight = j, w
-        least[i] = max(least[i], beyond[i])
+        least[i] = max(least[i], np.float64(beyond[i]))
         if chosen < 0:
-            beyond[i] = -1.0
+            beyond[i] = np.float32(-1.0)
             continue
         offer(best, c, weight, names[i], names[chosen], i, chosen)
-        if to[i] < 0 or weight < found[i] or weight < beyond[i]:
-            to[i], found[i] = chosen, weight
-        settled[i] = weight < beyond[i]
-        if settled[i]:
-            least[i] = weight
+        if weight < beyond[i]:
+            to[i], least[i] = chosen, weight
 
 
 @kernel
@@ -78,7 +72,7 @@ def offer_edges(component: Array, names: Array, weight: Array, low: Array, high:
 
 
 @kernel
-def who_searches(component: Array, core: Array, least: Array, settled: Array, asked: Array, weights: Array,
+def who_searches(component: Array, core: Array, least: Array, to: Array, asked: Array, weights: Array,
                  wanted: Array) -> int:  # fmt: skip
     """Tell which nodes may have an edge lighter than the best of their component, a mask for each tile."""
     number = 0
@@ -87,7 +81,7 @@ def who_searches(component: Array, core: Array, least: Array, settled: Array, as
         for t in range(TILE):
             i = a * TILE + t
             c = component[i]
-            if c >= 0 and asked[c] and not settled[i] and max(least[i], core[i]) <= weights[c]:
+            if c >= 0 and asked[c] and to[i] < 0 and max(least[i], core[i]) <= weights[c]:
                 mask |= np.uint64(1) << np.uint64(t)
                 number += 1
         wanted[a] = mask
@@ -95,13 +89,12 @@ def who_searches(component: Array, core: Array, least: Array, settled: Array, as
 
 
 @kernel
-def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array, found: Array,
-               settled: Array) -> None:  # fmt: skip
+def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array) -> None:
     """Tell nodes that searched what is known then: no edge of theirs comes before their component's best.
 
     `across`: the first node of the second index, of edges between two; 0: there is one.
     """
-    weights, _, _, starts, ends = best
+    weights, starts, ends, _ = best
     for a in range(wanted.size):
         mask = wanted[a]
         if mask == 0:
@@ -112,17 +105,17 @@ def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: A
                 c = component[i]
                 least[i] = max(least[i], weights[c])
                 if starts[c] == i and (across == 0 or (i < across) != (ends[c] < across)):
-                    to[i], found[i], settled[i] = ends[c], weights[c], True
+                    to[i] = ends[c]
 
 
 @kernel
-def join_components(component: Array, asked: Array, best: Any, parent: Array, numbers: Array, sizes: Array,
-                    edges: Any, number: int) -> tuple[int, int]:  # fmt: skip
+def join_components(component: Array, asked: Array, best: Any, parent: Array, sizes: Array, edges: Any,
+                    number: int) -> tuple[int, int]:  # fmt: skip
     """Join components along their best edges, and number them anew; how many edges and components there are.
 
-    `asked`: whose best edges are known; `parent`, `numbers`: room for as many; `edges`: where to write them.
+    `asked`: whose best edges are known; `parent`: room for as many; `edges`: where to write them.
     """
-    weights, _, _, starts, ends = best
+    weights, starts, ends, _ = best
     weight, start, end = edges
     many = asked.size
     for c in range(many):
@@ -135,16 +128,16 @@ def join_components(component: Array, asked: Array, best: Any, parent: Array, nu
                 weight[number], start[number], end[number] = weights[c], starts[c], ends[c]
                 number += 1
     left = 0
-    for c in range(many):  # a root comes before what is beneath it
-        root = find(parent, c)
-        if root == c:
-            numbers[c], sizes[left] = left, 0
+    for c in range(many):  # a root comes before what is beneath it, so its new number is known by then
+        above = parent[c]
+        if above == c:
+            parent[c], sizes[left] = left, 0
             left += 1
         else:
-            numbers[c] = numbers[root]
+            parent[c] = parent[above]
     for i in range(component.size):
         if component[i] >= 0:
-            component[i] = numbers[component[i]]
+            component[i] = parent[component[i]]
             sizes[component[i]] += 1
     return number, left
 

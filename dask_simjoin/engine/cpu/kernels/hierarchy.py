@@ -13,18 +13,17 @@ from dask_simjoin.metrics.types import Array
 
 
 @kernel
-def merge_rows(start: Array, end: Array, parent: Array, node: Array, left: Array, right: Array,
-               size: Array) -> None:  # fmt: skip
+def merge_rows(left: Array, right: Array, parent: Array, node: Array, size: Array) -> None:
     """Merge rows along edges, the lightest first: single linkage.
 
-    `parent`, `node` (n,): room; `left`, `right`, `size` (n-1,): what each merges, rows or n + the number of
-    a merge, and how many rows that are.
+    `left`, `right` (n-1,): rows that edges join; afterwards what each merges, rows or n + the number of a
+    merge; `size` (n-1,): how many rows that are; `parent`, `node` (n,): room.
     """
     n = parent.size
     for i in range(n):
         parent[i], node[i] = i, i
-    for e in range(start.size):
-        a, b = find(parent, start[e]), find(parent, end[e])
+    for e in range(left.size):
+        a, b = find(parent, left[e]), find(parent, right[e])
         left[e], right[e] = node[a], node[b]
         rows = 0
         for child in (node[a], node[b]):
@@ -35,25 +34,25 @@ def merge_rows(start: Array, end: Array, parent: Array, node: Array, left: Array
 
 
 @kernel
-def condense(left: Array, right: Array, size: Array, away: Array, least: int, owner: Array, fallen: Array,
-             stack: Array, row_parent: Array, row_lambda: Array, parent: Array, birth: Array,
+def condense(left: Array, right: Array, size: Array, away: Array, least: int, owner: Array, stack: Array,
+             row_parent: Array, row_lambda: Array, parent: Array, birth: Array,
              rows: Array) -> int:  # fmt: skip
     """Find the clusters of at least `least` rows that merges are of; how many.
 
     From the last merge down, merges of one distance that are of each other are undone together.  If two of
     their parts or more are large enough, these are new clusters; if one is, the cluster goes on in it; and
-    rows of other parts fall out.  `owner`, `fallen` (n-1,), `stack` (n,): room; `row_parent`, `row_lambda`
-    (n,): the cluster that each row falls out of, and at which 1 / distance; `parent`, `birth`, `rows`: of
-    clusters.
+    rows of other parts fall out.  `owner` (n-1,), `stack` (n,): room; `row_parent`, `row_lambda` (n,): the
+    cluster that each row falls out of, and at which 1 / distance; `parent`, `birth`, `rows`: of clusters.
     """
     n = row_parent.size
     parent[0], birth[0], rows[0] = -1, 0.0, n
     number = 1
     last = left.size - 1
-    owner[last], fallen[last] = 0, -1.0
+    owner[:] = -1
+    owner[last] = 0
     for e in range(last, -1, -1):
-        own, at = owner[e], fallen[e]
-        if own < 0:  # it was undone with a later one
+        own = owner[e]
+        if own < 0:  # it was undone with a later one, or has fallen out
             continue
         # parts are kept from the end of the stack on, what is still to be undone at its beginning
         stack[0], todo, parts, large = e, 1, n, 0
@@ -61,7 +60,7 @@ def condense(left: Array, right: Array, size: Array, away: Array, least: int, ow
             todo -= 1
             merge = stack[todo]
             for child in (left[merge], right[merge]):
-                if at < 0 and child >= n and away[child - n] == away[e]:
+                if child >= n and away[child - n] == away[e]:
                     owner[child - n] = -1
                     stack[todo] = child - n
                     todo += 1
@@ -69,22 +68,26 @@ def condense(left: Array, right: Array, size: Array, away: Array, least: int, ow
                     parts -= 1
                     stack[parts] = child
                     large += child >= n and size[child - n] >= least
-        density = at
-        if at < 0:
-            density = 1.0 / away[e] if away[e] > 0 else np.inf
+        density = 1.0 / away[e] if away[e] > 0 else np.inf
         for p in range(parts, n):
             child = stack[p]
-            to, out = own, density
-            if at < 0 and child >= n and size[child - n] >= least:
-                out = -1.0
+            if child >= n and size[child - n] >= least:
+                to = own
                 if large > 1:
                     parent[number], birth[number], rows[number] = own, density, size[child - n]
                     to = number
                     number += 1
-            if child >= n:
-                owner[child - n], fallen[child - n] = to, out
-            else:
-                row_parent[child], row_lambda[child] = to, out
+                owner[child - n] = to
+                continue
+            stack[0], todo = child, 1  # parts are of different rows: there is room for these
+            while todo > 0:
+                todo -= 1
+                child = stack[todo]
+                if child >= n:
+                    stack[todo], stack[todo + 1] = left[child - n], right[child - n]
+                    todo += 2
+                else:
+                    row_parent[child], row_lambda[child] = own, density
     return number
 
 
@@ -163,17 +166,28 @@ def widen(parent: Array, birth: Array, eps: float, single: bool, chosen: Array, 
 
 
 @kernel
-def label_rows(row_parent: Array, row_lambda: Array, parent: Array, chosen: Array, death: Array,
-               deepest: Array, enough: float, of: Array, names: Array, label: Array, probability: Array,
-               score: Array) -> None:  # fmt: skip
-    """Label rows by their chosen clusters, numbered by their first rows, and tell how well they belong there.
+def name_clusters(row_parent: Array, row_lambda: Array, parent: Array, chosen: Array, enough: float,
+                  of: Array, names: Array) -> None:  # fmt: skip
+    """Number chosen clusters by their first rows: `names`, -1: it has none; `of`: in which each lies, or -1.
 
-    `enough`: from which 1 / distance on rows belong to the cluster of all; `of`, `names`: room.
+    `enough`: from which 1 / distance on rows belong to the cluster of all.
     """
     for c in range(parent.size):
         of[c] = c if chosen[c] else (of[parent[c]] if c > 0 else -1)
         names[c] = -1
     known = 0
+    for i in range(row_parent.size):
+        c = of[row_parent[i]]
+        if c < 0 or names[c] >= 0 or (c == 0 and row_lambda[i] < enough):
+            continue
+        names[c] = known
+        known += 1
+
+
+@kernel
+def label_rows(row_parent: Array, row_lambda: Array, of: Array, names: Array, death: Array, deepest: Array,
+               enough: float, label: Array, probability: Array, score: Array) -> None:  # fmt: skip
+    """Label rows by their chosen clusters, and tell how well they belong there: see `name_clusters`."""
     for i in range(row_parent.size):
         own, at = row_parent[i], row_lambda[i]
         most = deepest[own]
@@ -184,8 +198,5 @@ def label_rows(row_parent: Array, row_lambda: Array, parent: Array, chosen: Arra
         label[i], probability[i] = -1, 0.0
         if c < 0 or (c == 0 and at < enough):
             continue
-        if names[c] < 0:
-            names[c] = known
-            known += 1
         label[i], most = names[c], death[c]
         probability[i] = 1.0 if most == 0 or at == np.inf else min(at, most) / most

@@ -19,7 +19,7 @@ from dask_simjoin.engine.cpu.kernels.nearest import LEVEL, _pop, _push
 from dask_simjoin.engine.cpu.kernels.nearest_scan import NONE, ONE, begin, set_limits
 from dask_simjoin.engine.cpu.kernels.nearest_simd import box_gaps
 from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES
-from dask_simjoin.engine.cpu.kernels.spanning_scan import may_win, scan_others
+from dask_simjoin.engine.cpu.kernels.spanning_scan import comes_first, scan_others
 from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.tiles import TILE
@@ -126,7 +126,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
                         while left != NONE and not some:
                             i = a * TILE + lowest_bit(left)
                             left &= left - ONE
-                            some = may_win(best, components[i], names[i], least)
+                            some = comes_first(best, components[i], names[i], least)
                         if not some:
                             continue
                     _push(keys, ties, nodes, size, np.float64(gaps[bit]), least, (level << LEVEL) | child)
@@ -147,7 +147,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
                 left &= left - ONE
                 i = a * TILE + t
                 c = components[i]
-                if c == tag or (cores[i] == bounds[t] and not may_win(best, c, names[i], least)):
+                if c == tag or (cores[i] == bounds[t] and not comes_first(best, c, names[i], least)):
                     near &= ~(ONE << np.uint64(t))
             if near != NONE:
                 stale = scan_others(q, d, a, b, near, rows, best, limit, norm, scan_work)

@@ -20,28 +20,31 @@ from dask_simjoin.engine.index.tiles import TILE
 
 
 @njit(nogil=True, error_model="numpy", forceinline=True)
-def offer(best: Any, c: int, weight: float, a: int, b: int, start: int, end: int) -> bool:
-    """Take an edge for the least of component `c` if it is; `a`, `b`: names of its nodes start and end.
-
-    Edges are ordered by (weight, smaller name, larger name).
-    """
-    weights, low, high, starts, ends = best
-    if weight > weights[c]:
-        return False
+def comes_first(best: Any, c: int, a: int, b: int) -> bool:
+    """Whether an edge of rows named so comes before the best one of component `c`, if both weigh the same."""
+    _, starts, ends, names = best
+    if starts[c] < 0:
+        return True
+    low, high = names[starts[c]], names[ends[c]]
+    if low > high:
+        low, high = high, low
     if a > b:
         a, b = b, a
-    if weight == weights[c] and (a > low[c] or (a == low[c] and b >= high[c])):
-        return False
-    weights[c], low[c], high[c], starts[c], ends[c] = weight, a, b, start, end
-    return True
+    return bool(a < low or (a == low and b < high))
 
 
 @njit(nogil=True, error_model="numpy", forceinline=True)
-def may_win(best: Any, c: int, name: int, least: int) -> bool:
-    """Whether an edge of equal weight from a row to one of at least that name can come before the best."""
-    low, high = best[1][c], best[2][c]
-    a, b = min(name, least), max(name, least)
-    return bool(a < low or (a == low and b < high))
+def offer(best: Any, c: int, weight: float, a: int, b: int, start: int, end: int) -> bool:
+    """Take an edge for the least of component `c` if it is; `a`, `b`: names of its nodes start and end.
+
+    Edges are ordered by (weight, smaller name, larger name); `best`: of components weights and nodes, -1
+    where there is none, and of nodes the names.
+    """
+    weights, starts, ends, _ = best
+    if weight > weights[c] or (weight == weights[c] and not comes_first(best, c, a, b)):
+        return False
+    weights[c], starts[c], ends[c] = weight, start, end
+    return True
 
 
 def scan_others(q: Any, d: Any, a: int, b: int, wanted: Any, rows: Any, best: Any, limit: Any, norm: Kind,
