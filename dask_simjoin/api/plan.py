@@ -90,7 +90,7 @@ def plan(frame: Frame, asked: Plan) -> PlanReport:
       budget         3.91 kiB a chunk (blocksize='3.91 kiB')
                      3.91 kiB a partition, 1.00 TiB the result
       tasks          about 11
-      time           about ... s, on cores like those that were measured
+      time           about ... s, on idle cores like those that were measured
     """
     wanted = asked.planned()
     k = None

@@ -18,6 +18,7 @@ from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.chunking.base import Chunking, JoinChunks, Sources
 from dask_simjoin.planning.chunking.entity import serpentine
 from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.disk import Disk, expect_disk
 from dask_simjoin.planning.doubts import Doubt
 from dask_simjoin.planning.goal import PAIRS, Goal
 from dask_simjoin.planning.outputs import directions, most_rows, query_slices, rows_found, whole_slices
@@ -72,7 +73,9 @@ class Plan(BlockPairs):
     seconds : array (block pairs,) or (chunks,), float64
         What a thread is expected to take for them.
     expected : float
-        Seconds from the first task to the last.
+        Seconds from the first task to the last; what is spilled is in them.
+    disk : Disk
+        What goes through the disk.
     threads : int
         That index a chunk together.
     copies : int
@@ -101,6 +104,7 @@ class Plan(BlockPairs):
     parts: np.ndarray = field(kw_only=True)
     seconds: np.ndarray = field(kw_only=True)
     expected: float = field(kw_only=True)
+    disk: Disk = field(default=Disk(), kw_only=True)
     threads: int = field(default=1, kw_only=True)
     copies: int = field(default=1, kw_only=True)
     recall: Recall = field(default=ALL, kw_only=True)
@@ -208,6 +212,8 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         slices = np.maximum(slices, parts)
     if goal.materialise:
         check_outputs(float(slices.sum()), budget, spec.asked)
+    result = found.total * directions(spec) * pair_bytes if goal.materialise else 0.0
+    disk = expect_disk(chunks, row_bytes, result, goal.joins, have)
     plan = Plan(
         layout,
         tables.dims,
@@ -223,7 +229,8 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         budget,
         parts=parts,
         seconds=seconds,
-        expected=costs.expected(made, seconds),
+        expected=costs.expected(made, seconds) + disk.spilling,
+        disk=disk,
         threads=have.for_each(len(chunks)),
         copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
         doubts=tables.doubts(found if goal.k is None else None),
@@ -261,5 +268,6 @@ def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float)
         parts = costs.pieces(seconds, rows[: len(searches)], None)
     return replace(
         plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, joined=joined,
-        parts=parts, seconds=seconds, expected=costs.expected(made, seconds), copies=1,
+        parts=parts, seconds=seconds, copies=1,
+        expected=costs.expected(made, seconds) + plan.disk.spilling,
     )  # fmt: skip

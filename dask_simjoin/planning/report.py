@@ -20,6 +20,9 @@ from dask_simjoin.planning.task_counts import describe_tasks, making_tasks
 MAX_NAMES = 6
 """Columns that are named."""
 
+LEAST_TOLD = 0.1
+"""Seconds of the disk that are worth a line."""
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PlanReport(BlockReport):
@@ -51,7 +54,11 @@ class PlanReport(BlockReport):
     engine : str
         How chunks are searched, in words.
     seconds : float
-        Expected from the first task to the last, on cores like those that were measured.
+        Expected from the first task to the last, on idle cores like those that were measured.
+    writing_seconds : float
+        Expected besides where the pairs are written as parquet; 0 on GPUs, where it was not measured.
+    spilled_bytes : int
+        Of chunks that workers have no room for, and write to the disk and read again; `seconds` has the time.
     """
 
     plan: Plan
@@ -121,6 +128,14 @@ class PlanReport(BlockReport):
     def seconds(self) -> float:
         return self.plan.expected
 
+    @property
+    def writing_seconds(self) -> float:
+        return self.plan.disk.writing
+
+    @property
+    def spilled_bytes(self) -> int:
+        return round(self.plan.disk.spilled)
+
     def _result_rows(self, unordered: float) -> float:
         return unordered * directions(self.spec) + (self.rows if self.spec.include_self else 0)
 
@@ -181,7 +196,19 @@ class PlanReport(BlockReport):
             ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
             ("", f"{format_bytes(budget.output)} a partition, {format_bytes(budget.result)} the result"),
             ("tasks", describe_tasks(self._tasks(), budget.chunk)),
-            ("time", f"about {self.seconds:.2g} s, on cores like those that were measured"),
+            *self._time(),
+        ]
+
+    def _time(self) -> list[tuple[str, str]]:
+        """What it takes, and what of that is the disk's."""
+        disk = self.plan.disk
+        parts = [
+            (disk.spilling, f"of it to spill {format_bytes(self.spilled_bytes)} of chunks"),
+            (disk.writing, "more to write the pairs as parquet"),
+        ]
+        return [
+            ("time", f"about {self.seconds:.2g} s, on idle cores like those that were measured"),
+            *(("", f"{seconds:.2g} s {what}") for seconds, what in parts if seconds >= LEAST_TOLD),
         ]
 
     def _what(self) -> list[tuple[str, str]]:

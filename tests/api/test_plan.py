@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import dask
@@ -530,3 +531,21 @@ def test_workers_too_small_to_shuffle_between():
     with pytest.raises(BudgetError, match=r"between workers of 476.84 MiB, and at least 640.00 MiB .*entity"):
         make_plan(tables_of([summaries], spec), PAIRS, small, "p2p")
     assert len(make_plan(tables_of([summaries], spec), PAIRS, small, "tasks").chunks) > 1
+
+
+def test_time_has_what_is_spilled_and_names_what_is_written():
+    x = np.random.default_rng(0).uniform(size=(2000, 2))
+    frame = pd.DataFrame(x, columns=["x", "y"])
+    spec = SelfJoin(eps=0.01, partitioning="entity", blocksize=200 * 24).spec(frame)
+    tables = tables_of([[summarise(frame, 0, spec, True, 1)]], spec)
+    few, many = (
+        PlanReport(make_plan(tables, PAIRS, Resources(2, 2**20, True, limit, workers=2)), spec)
+        for limit in (2**20, 2**40)
+    )
+    assert few.spilled_bytes == 0 < many.spilled_bytes
+    assert many.seconds == pytest.approx(few.seconds + many.plan.disk.spilling)
+    assert few.writing_seconds == many.writing_seconds > 0
+    assert "spill" not in repr(few)
+    slow = replace(many.plan, disk=replace(many.plan.disk, spilling=2.0, writing=3.0))
+    told = repr(replace(many, plan=slow))
+    assert " 2 s of it to spill " in told and " 3 s more to write the pairs as parquet" in told

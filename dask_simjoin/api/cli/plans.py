@@ -24,6 +24,7 @@ def agree(plan: Any, yes: bool, pairs: bool) -> None:
     `pairs`: whether the pairs are the result, and do not only tell something of rows.
     """
     size, seconds = plan.result_bytes if pairs else 0, getattr(plan, "seconds", 0.0)
+    seconds += getattr(plan, "writing_seconds", 0.0)
     if yes or (size <= LARGE_BYTES and seconds <= LARGE_SECONDS):
         return
     large = f"This takes about {format_time(seconds)}{f' and makes about {format_bytes(size)}' * pairs}"
