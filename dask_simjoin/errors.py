@@ -140,7 +140,7 @@ class SimJoinWarning(UserWarning):
 
 
 class UnitsWarning(SimJoinWarning):
-    """Latitudes look like radians, `eps` like kilometres or a similarity, or most rows are within `eps`.
+    """Units look mistaken: degrees on a plane, radians, kilometres for metres, a similarity; or all is near.
 
     Remedy: Look at the unit of `eps`: metres of "haversine", one minus the cosine of "cosine", else the
     unit of the columns.
@@ -148,7 +148,7 @@ class UnitsWarning(SimJoinWarning):
 
 
 class ColumnsWarning(SimJoinWarning):
-    """Without ``on=``, an integer column counts the rows, or is a hundred times as wide as all others.
+    """Without ``on=``, integers count rows or are far wider than the others, or number objects are left out.
 
     Remedy: Name the coordinates with ``on=``.
     """

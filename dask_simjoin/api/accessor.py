@@ -47,6 +47,13 @@ class SimJoinAccessor:
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
 
+    def __repr__(self) -> str:
+        own = type(self._frame)
+        return (
+            f"<.simjoin of a {own.__module__.partition('.')[0]} {own.__name__}: {', '.join(sorted(VERBS))}; "
+            "help(frame.simjoin.self_join) explains options>"
+        )
+
     def report(self) -> RunReport:
         """What the join behind this frame, a lazy result, did: see `dask_simjoin.report`."""
         return report(self._frame)

@@ -17,6 +17,9 @@ from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.types import Array, DType, Series
 
+A_NUMBER = "but a number"
+"""What is said of objects such as Decimal, in a column that may be one of lists."""
+
 BLOCK = 1 << 18
 """Numbers that are put in columns at a time, so that they lie in a cache."""
 
@@ -173,7 +176,7 @@ def _object_part(values: np.ndarray) -> _Part:
         elif not (value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))):
             what = f"{a_value(value)}, which is no list, tuple or array (n,)"
             if _is_number(value):
-                what += " but a number (.astype('float64') makes coordinates of a column of such objects)"
+                what += f" {A_NUMBER}"
             raise ListError(row, what)
     length = _checked(lengths, None, 0)
     present = ~np.isnan(lengths)

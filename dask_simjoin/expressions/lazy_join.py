@@ -43,7 +43,11 @@ class LazyJoin(LabelledExpr):
             (name for name in ("max_eps", "k", "min_cluster_size", "samples") if name in self._parameters),
             None,
         )
-        return f"{asked}={self.operand(asked)!r}" if asked else str(self.operand("spec").asked)
+        if asked:
+            return f"{asked}={self.operand(asked)!r}"
+        spec = self.operand("spec")
+        unit = getattr(getattr(spec, "measure", None), "unit", "")  # joins of sets have no measure
+        return f"{spec.asked}{unit and f' {unit}'}"
 
     @property
     def _source(self) -> FrozenSource:

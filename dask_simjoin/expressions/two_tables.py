@@ -14,6 +14,7 @@ from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.frames import example_of, is_frame
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.optional import optional
+from dask_simjoin.options.remedies import instead_of_frame
 
 
 def check_other(call: str, other: object, **second: object) -> None:
@@ -26,9 +27,13 @@ def check_other(call: str, other: object, **second: object) -> None:
     if not swapped and "k" in second and isinstance(other, numbers.Integral):
         swapped = [f" Of this frame itself: knn_join(k={shown(other)})."]
     raise UnsupportedFrameError(
-        f"other={shown(other)} is not a data frame.{''.join(swapped)} Use {call}, where other= is a Dask, "
-        "pandas or cuDF DataFrame."
+        f"other={shown(other)} is not a data frame.{''.join(swapped) or _remedy(other)} Use {call}, where "
+        "other= is a Dask, pandas or cuDF DataFrame."
     )
+
+
+def _remedy(other: object) -> str:
+    return "" if isinstance(other, numbers.Number) else instead_of_frame(other)
 
 
 def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]:

@@ -18,7 +18,7 @@ from dask_simjoin.options.by import with_groups
 from dask_simjoin.options.geometry import with_points, without_points
 from dask_simjoin.options.groups import ORDER
 from dask_simjoin.options.inputs import as_frame
-from dask_simjoin.options.messages import OPTIONS, elsewhere, shown
+from dask_simjoin.options.messages import not_an_option, shown
 
 LOG = logging.getLogger("dask_simjoin")
 
@@ -115,7 +115,7 @@ def check_call(
     for name in options:
         if name not in known and name not in places:
             raise OptionTypeError(
-                f"{called}() has no option {name!r}{elsewhere(name, OPTIONS, known)}; "
+                f"{called}() has no option {name!r}{not_an_option(name, known)}; "
                 f"its options are {', '.join(known) or 'none'}."
             )
     if len(args) > len(places):

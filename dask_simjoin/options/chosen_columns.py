@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.options.messages import listed
@@ -44,6 +44,15 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
         f"{how}. Name the coordinates with on=[...]{such}; what names rows is left out by "
         f"id={found[0]!r}."
     )
+
+
+def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
+    """Which of two columns is latitude and which longitude by their names; None: neither."""
+    starts = [str(name).lower()[:3] for name in names]
+    if sorted(starts) not in (["lat", "lon"], ["lat", "lng"]):
+        return None
+    first = starts.index("lat")
+    return first, 1 - first
 
 
 def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:

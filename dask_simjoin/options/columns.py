@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Columns, DType, Frame, Ids
 from dask_simjoin.options.chosen_columns import check_chosen
-from dask_simjoin.options.messages import did_you_mean, listed, shown
+from dask_simjoin.options.messages import listed, shown
+from dask_simjoin.options.remedies import number_in_text
 from dask_simjoin.options.units import parsed
+from dask_simjoin.options.wrong_columns import absent, meant_columns, no_number
 
 ROW_ID = "row_id"
 """Name of the column that `with_row_id` adds; never a coordinate unless `on` names it."""
@@ -60,11 +59,7 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
         )
     for name in names:
         if not has_column(meta.columns, name):
-            raise ColumnError(
-                f"on= names {shown(name)}, which is not a column"
-                f"{did_you_mean(name, meta.columns, 0.5)}; "
-                f"the columns are {listed(meta.columns)}."
-            )
+            raise absent("on", name, [meta])
         if names.count(name) > 1:
             raise ColumnError(f"on= names {name!r} more than once; name each column once.")
         if kind_of_number(dtypes[name]) in ("i", "u", "f", "b"):
@@ -77,11 +72,7 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
                 f"on= names {name!r} of dtype {dtypes[name]} together with others; a column of lists is "
                 f"named alone: on={name!r}."
             )
-        raise ColumnError(
-            f"on= names {name!r} of dtype {dtypes[name]}, which is no real number of at most "
-            f"64 bits; name numeric columns only, or convert it, for example with "
-            f"{_converted(name, dtypes[name])}"
-        )
+        raise no_number(name, dtypes[name])
     return tuple(names)
 
 
@@ -122,9 +113,10 @@ def own_radius(meta: Frame, eps: object) -> str | None:
     if not has_column(meta.columns, eps):
         if parsed(eps):
             return None
+        meant = meant_columns(eps, meta.columns)
         raise OptionTypeError(
-            f"eps={shown(eps)} is not a number; use a finite number >= 0, or the name of a column of each "
-            f"row's own distance: none is called so{did_you_mean(eps, meta.columns, 0.5)}; the columns are "
+            f"eps={shown(eps)} is not a number; use a finite number >= 0{number_in_text(eps)}, or the name "
+            f"of a column of each row's own distance: none is called so{meant}; the columns are "
             f"{listed(meta.columns)}."
         )
     if kind_of_number(meta[eps].dtype) not in ("i", "u", "f"):
@@ -150,27 +142,7 @@ def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
 def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> None:
     """Refuse the name of a column that none of the tables has."""
     if not any(has_column(table.columns, name) for table in tables):
-        columns = " and ".join(listed(table.columns) for table in tables)
-        raise ColumnError(
-            f"{option}= names {shown(name)}, which is not a column"
-            f"{did_you_mean(name, [c for table in tables for c in table.columns], 0.5)}; the columns are "
-            f"{columns}."
-        )
-
-
-def _converted(name: Hashable, dtype: DType) -> str:
-    """How a column of another dtype becomes one of numbers."""
-    column, kind = f"df[{name!r}]", getattr(dtype, "kind", "")
-    if kind == "M":
-        return f"({column} - {column}.min()).dt.total_seconds()."
-    if kind == "m":
-        return f"{column}.dt.total_seconds()."
-    if isinstance(dtype, pd.StringDtype) or (isinstance(dtype, np.dtype) and kind == "O"):
-        return (
-            ".astype('float64'), if it holds numbers as text. (Of lists in a pandas DataFrame Dask makes "
-            "strings; not within dask.config.set({'dataframe.convert-string': False}).)"
-        )
-    return ".astype('float64')."
+        raise absent(option, name, tables)
 
 
 def kind_of_number(dtype: DType) -> str:
@@ -185,4 +157,7 @@ def has_column(columns: Ids, name: Hashable) -> bool:
     try:
         return name in columns
     except (TypeError, OverflowError):  # pandas 2 makes an integer of infinity where columns are numbered
-        raise ColumnError(f"{shown(name)} cannot be the name of a column.") from None
+        raise ColumnError(
+            f"{shown(name)} cannot be the name of a column; columns are given by their names, as in "
+            "['latitude', 'longitude']."
+        ) from None

@@ -8,6 +8,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import ColumnError, UnsupportedFrameError
 from dask_simjoin.metrics.types import Frame, Ids
+from dask_simjoin.options.remedies import instead_of_frame
 from dask_simjoin.options.spec import RowSpec
 
 
@@ -22,12 +23,19 @@ def example_of(frame: Frame) -> Frame:
     meta = frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
     if not is_frame(frame):
         raise UnsupportedFrameError(
-            f"{type(frame).__module__}.{type(frame).__name__} is not a data frame; use a Dask "
+            f"{_kind(frame)} is not a data frame; use a Dask "
             "DataFrame or a pandas DataFrame, or cuDF's; or, in functions of the package, an array of shape "
             "(rows, columns), or a table that Arrow can stream (__arrow_c_stream__)."
+            f"{instead_of_frame(frame)}"
         )
     frames_for(meta)
     return meta.iloc[:0]
+
+
+def _kind(value: object) -> str:
+    """The type of a value with its module, if it has one that needs to be imported."""
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def example_ids(meta: Frame, spec: RowSpec) -> Ids:

@@ -10,11 +10,16 @@ MOST_SHOWN = 100
 
 
 def shown(value: object) -> str:
-    """A value for a message, cut short."""
+    """A value for a message, cut short; of tables and large arrays their kind and shape."""
     try:
         text = repr(value)
     except ValueError:  # an int of very many digits
         return f"<{type(value).__name__}>"
+    shape = getattr(value, "shape", None)
+    if ("\n" in text or len(text) > MOST_SHOWN) and isinstance(shape, tuple):
+        sizes = " x ".join(str(size) for size in shape if isinstance(size, int))
+        return f"<{type(value).__name__}{f' of {sizes}' if sizes else ''}>"
+    text = " ".join(text.split("\n"))
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
@@ -41,6 +46,11 @@ OPTIONS: Names = {
     "right": ("other",), "chunksize": ("blocksize",), "similarity_threshold": ("threshold",),
     "min_similarity": ("threshold",), "eps": ("threshold",), "metric": ("similarity",),
     "measure": ("similarity",), "comp_op": ("comparison",), "tokenize": ("tokenizer",),
+    "subset": ("on",), "features": ("on",), "group": ("by",), "groupby": ("by",), "on_attribute": ("by",),
+    "max_eps": ("eps",), "minpts": ("min_samples",),
+    "return_distance": ("return_similarity",), "max_dist": ("max_distance", "eps"),
+    "distance_col": ("return_distance",), "lsuffix": ("suffixes",), "rsuffix": ("suffixes",),
+    "left_suffix": ("suffixes",), "n_clusters": ("min_cluster_size",), "fillna": ("dropna",),
 }  # fmt: skip
 """What pandas, SciPy and scikit-learn call options, and what those are called here."""
 
@@ -52,6 +62,41 @@ METRICS: Names = {
 }  # fmt: skip
 """What other libraries call metrics, and what those are called here."""
 
+NO_OPTIONS: dict[str, str] = {
+    "similarity": "with metric='cosine' eps= is one minus the least similarity",
+    "inplace": "the result is a new one, and the frame stays as it is",
+    "n_jobs": "a Dask DataFrame is joined by all cores, dd.from_pandas(df, npartitions=...)",
+    "n_workers": "a Dask DataFrame is joined by all cores, dd.from_pandas(df, npartitions=...)",
+    "workers": "a Dask DataFrame is joined by all cores, dd.from_pandas(df, npartitions=...)",
+    "algorithm": "method= chooses the engine, and all give the same",
+    "max_rows": "take .head(n) of the result",
+    "limit": "take .head(n) of the result",
+    "nrows": "take .head(n) of the result",
+    "sort": "sort the result, as by .sort_values(['left', 'right'])",
+    "keep": "joins keep columns; a value for each row has the frame's index, for df.assign(n=...)",
+    "crs": "metric='haversine' takes degrees, and gives metres",
+    "lat": "on= names both: on=['lat', 'lon']",
+    "unit": "eps= takes text with a unit, such as '2 km'",
+}
+"""What options that there are not would be for, and how that is done here."""
+
+NO_METRICS: dict[str, str] = dict.fromkeys(
+    ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
+    "an inner product is no distance: that of rows of length 1 is one minus metric='cosine'",
+) | dict.fromkeys(
+    ("jaccard", "dice", "overlap", "levenshtein", "edit", "edit_distance", "jaro_winkler", "minhash"),
+    "sets and texts are compared by set_self_join() and set_join(), by their tokens",
+)
+"""What other libraries call metrics that are none here, and what serves in their place."""
+
+NO_CHOICES: dict[str, dict[str, str]] = {"similarity": dict.fromkeys(
+    ("levenshtein", "edit", "edit_distance", "jaro", "jaro_winkler", "hamming"),
+    "texts that differ by few letters have most of tokenizer=('qgrams', 3) in common",
+) | dict.fromkeys(
+    ("euclidean", "haversine", "manhattan"), "numbers are compared by self_join() and join()"
+)}  # fmt: skip
+"""Values of options that are none here, and what serves in their place."""
+
 VERBS: Names = {
     "radius_join": ("self_join",), "similarity_join": ("self_join",), "radius_neighbors": ("self_join",),
     "query_pairs": ("self_join",), "sjoin": ("join",), "merge": ("join",), "sjoin_nearest": ("knn_join",),
@@ -62,6 +107,13 @@ VERBS: Names = {
     "drop_duplicates": ("drop_near_duplicates",),
 }  # fmt: skip
 """What other libraries call verbs, and what those are called here."""
+
+
+def not_an_option(name: object, known: Collection[object]) -> str:
+    """What to say of an option that there is not: what it is called here, or how it is done without one."""
+    meant = elsewhere(name, OPTIONS, known)
+    told = NO_OPTIONS.get(name) if isinstance(name, str) else None
+    return f" ({told})" if told and not meant else meant
 
 
 def elsewhere(name: object, names: Names, known: Collection[object]) -> str:

@@ -12,6 +12,7 @@ from dask_simjoin.options.by import code_column, names_of
 from dask_simjoin.options.chosen_columns import check_chosen, integers_among
 from dask_simjoin.options.columns import ROW_ID, kinds_of, numeric_columns, own_radius
 from dask_simjoin.options.groups import TwoTables
+from dask_simjoin.options.messages import listed
 from dask_simjoin.options.resolve import resolve
 from dask_simjoin.options.spec import JoinSpec
 
@@ -76,7 +77,8 @@ def _coordinates(asked: TwoTables, left: Frame, right: Frame,
         if not shared:
             raise ColumnError(
                 "The tables have no numeric column of the same name to join on besides ids and booleans; "
-                "name the coordinates with on=[...], or with left_on=[...] and right_on=[...]."
+                "name the coordinates with on=[...], or with left_on=[...] and right_on=[...]. The columns "
+                f"are {listed(left.columns)} of the left table, and {listed(right.columns)} of the right one."
             )
         check_chosen(_kinds(left, right, shared))
         return [shared, shared]

@@ -12,7 +12,8 @@ from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.distances import METRICS, Metric, make_metric
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.options.messages import METRICS as SYNONYMS
-from dask_simjoin.options.messages import did_you_mean, elsewhere, shown
+from dask_simjoin.options.messages import NO_CHOICES, NO_METRICS, did_you_mean, elsewhere, shown
+from dask_simjoin.options.remedies import instead_of_distance
 
 MAX_P = 2**31 - 1
 """Largest finite p."""
@@ -40,7 +41,9 @@ def as_number(value: Any) -> float:
 def check_eps(eps: Any, name: str) -> float:
     """A distance as a float; refuses what is none."""
     if not is_number(eps):
-        raise OptionTypeError(f"{name}={shown(eps)} is not a number; use a finite number >= 0.")
+        raise OptionTypeError(
+            f"{name}={shown(eps)} is not a number; use a finite number >= 0{instead_of_distance(name, eps)}."
+        )
     value = as_number(eps)
     if not math.isfinite(value) or eps < 0:  # a tiny negative Fraction would be -0.0
         raise OptionError(f"{name}={shown(eps)} is not allowed; use a finite number >= 0.")
@@ -54,7 +57,8 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
             choices = f"use {allowed[0]!r}, the only one so far"
         else:
             names = ", ".join(repr(choice) for choice in allowed)
-            choices = f"use one of {names}{did_you_mean(value, allowed)}"
+            told = NO_CHOICES.get(name, {}).get(value.lower()) if isinstance(value, str) else None
+            choices = f"use one of {names}{f' ({told})' if told else did_you_mean(value, allowed)}"
         raise OptionError(f"{name}={shown(value)} is not allowed; {choices}.")
 
 
@@ -68,7 +72,7 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
     if isinstance(name, str) and name not in METRICS:
         raise OptionError(
             f"metric={shown(name)} is not allowed; use one of {', '.join(map(repr, METRICS))}"
-            f"{elsewhere(name, SYNONYMS, METRICS)}."
+            f"{_metric_meant(name)}."
         )
     check_choice("metric", name, tuple(METRICS))
     if not is_number(p):
@@ -85,6 +89,11 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
         )
     norm = value if value == math.inf else int(value)
     return make_metric(name, norm), norm
+
+
+def _metric_meant(name: str) -> str:
+    told = NO_METRICS.get(name.lower())
+    return f" ({told})" if told else elsewhere(name, SYNONYMS, METRICS)
 
 
 def check_whole(name: str, value: Any, least: int) -> int:

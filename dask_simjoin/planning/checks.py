@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from dask.utils import format_bytes
 
+from dask_simjoin.engine.lists import A_NUMBER
 from dask_simjoin.errors import BudgetError, CoordinateError, PartitionSizeError
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.spec import JoinSpec, check_dims
@@ -222,6 +223,12 @@ def resolve_dims(summaries: list[PartitionSummary],
     return [s if s.moments.rows else replace(s, moments=nowhere) for s in summaries], spec
 
 
+def _instead(what: str, spec: JoinSpec) -> str:
+    if what.endswith(A_NUMBER):
+        return f"If all are numbers, df[{spec.on[0]!r}].astype('float64') makes them coordinates."
+    return "Leave such rows out first, or pad the lists."
+
+
 def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     """Refuse what is no coordinate, or none of the metric, or cannot be one exactly."""
     for number, summary in enumerate(summaries):
@@ -229,7 +236,7 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             row, what, label = summary.unlike
             raise CoordinateError(
                 f"Column {spec.on[0]!r} must hold lists of numbers of equal length: row {row} of partition "
-                f"{number} (label {label}) holds {what}. Leave such rows out first, or pad the lists."
+                f"{number} (label {label}) holds {what}. {_instead(what, spec)}"
             )
     problems = []
     for name in spec.on:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from dask_simjoin.engine.methods import LOSSY_NEAREST, name_of
 from dask_simjoin.errors import ApproximateWarning, ColumnsWarning, SimJoinWarning, UnitsWarning
 from dask_simjoin.metrics.distances import Cosine, Haversine
 from dask_simjoin.metrics.norms import add
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.chosen_columns import latitude_and_longitude
 from dask_simjoin.options.messages import listed
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.estimate import Estimate
@@ -37,6 +41,9 @@ PROBED = 64
 
 WIDE = 100
 """How many times as wide as all others a column is spread that is none of theirs."""
+
+MOST_MISSING = 1000
+"""Rows of a column of objects that are looked at for one that is not missing."""
 
 OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
 """Packages whose lines no warning is about."""
@@ -72,7 +79,7 @@ def _outside() -> int:
 
 def doubts_of_data(*sides: TableSummary) -> tuple[Doubt, ...]:
     """What the points of some tables tell by themselves."""
-    each = (_approximate, _radians, _columns)
+    each = (_approximate, _radians, _degrees, _columns)
     found = [doubt for side in sides for told in each for doubt in told(side)]
     return tuple({str(doubt.warning): doubt for doubt in found}.values())  # of two tables it may be the same
 
@@ -110,6 +117,25 @@ def _radians(side: TableSummary) -> list[Doubt]:
     )]  # fmt: skip
 
 
+def _degrees(side: TableSummary) -> list[Doubt]:
+    """Latitude and longitude by their names and values, compared as if they were of a plane."""
+    every, spec = side.every, side.spec
+    places = latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
+    # OPTICS has no metric that takes degrees
+    if places is None or spec.measure.embeds or spec.bound == "max_eps" or every.rows < LEAST_ROWS:
+        return []
+    reach = np.maximum(np.abs(every.lower), np.abs(every.upper))
+    lat, lon = places
+    if reach[lat] > 90 or reach[lon] > 360 or every.lower[lon] < -180:
+        return []
+    named = listed([spec.on[lat], spec.on[lon]])
+    return [_units(
+        f"{named} are degrees by their names and values, and metric={spec.metric!r} takes those of longitude "
+        f"to be as long as those of latitude, with eps= in degrees. metric='haversine' with on=[{named}] "
+        "takes degrees, with eps= in metres; other names of the columns end this warning."
+    )]  # fmt: skip
+
+
 def _columns(side: TableSummary) -> list[Doubt]:
     """Integers that are no coordinates, where nobody said which columns are."""
     every, spec, points = side.every, side.spec, side.points
@@ -132,6 +158,30 @@ def _columns(side: TableSummary) -> list[Doubt]:
             f"holds integers and {what}. Name the coordinates with on=[...]; this warning is gone then."
         )))  # fmt: skip
     return doubts
+
+
+def doubts_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[Doubt, ...]:
+    """Numbers as objects, such as Decimal, that are no coordinates where nobody said which columns are."""
+    if spec.chosen is None or not isinstance(frame, pd.DataFrame):
+        return ()
+    others = [name for name in frame.columns if name not in spec.on and name != spec.id]
+    found = {name: _a_number(frame[name]) for name in others if frame[name].dtype == object}
+    return tuple(
+        Doubt(ColumnsWarning(
+            f"Without on= the coordinates are all numeric columns, {listed(spec.on)}. {name!r} is of dtype "
+            f"object, holds numbers ({kind}), and is left out: df.astype({{{name!r}: 'float64'}}) makes it "
+            "one of them, on=[...] ends this warning."
+        ))
+        for name, kind in found.items() if kind
+    )  # fmt: skip
+
+
+def _a_number(column: pd.Series) -> str:
+    """The type of the first value of a column of objects, if that is a number."""
+    some = column[:MOST_MISSING].dropna()
+    value = some.iloc[0] if len(some) else None
+    plain = isinstance(value, numbers.Number) and not isinstance(value, (bool, np.bool_))
+    return type(value).__name__ if plain else ""
 
 
 def doubts_of_eps(spec: JoinSpec, found: Estimate, candidates: float,

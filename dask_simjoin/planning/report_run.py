@@ -40,6 +40,10 @@ class StepRecord(NamedTuple):
     thread: Any
 
 
+OF_CHUNKS = "which is all pairs of rows of chunks that met"
+"""What candidates of a run are: indexes leave out most, and profiles count those that they do not."""
+
+
 class RunReport:
     """What a lazy join has done so far: print it, or take its numbers.
 
@@ -167,7 +171,7 @@ class RunReport:
             ("state", "done" if self.done else "not done, or a part of the result was asked for"),
             *([("found", self._found().removesuffix(", "))] if self.rows is not None else []),
             ("partitions", f"{self.partitions:,}{of}"),
-            *([] if candidates is None else [("candidates", f"at most {candidates:,.0f}")]),
+            *([] if candidates is None else [("candidates", f"at most {candidates:,.0f}, {OF_CHUNKS}")]),
             ("planning", f"{self.planning:.2f} s"),
             ("joining", f"{self.seconds:.2f} s, by {counted(self.threads, 'thread')}"),
         ]

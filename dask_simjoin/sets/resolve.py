@@ -44,7 +44,7 @@ def check_threshold(value: Any, similarity: str) -> Fraction:
         value, (bool, np.bool_, np.timedelta64)
     )
     if not allowed_kind:
-        raise OptionTypeError(f"threshold={shown(value)} is not a number; use {allowed}.")
+        raise OptionTypeError(f"threshold={shown(value)} is not a number; use {allowed}{_of_text(value)}.")
     exact = isinstance(value, numbers.Rational)
     # Decimal's signaling NaN can only be asked by its own method
     finite = exact or (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value))
@@ -66,10 +66,20 @@ def check_threshold(value: Any, similarity: str) -> Fraction:
     return found
 
 
+def _of_text(value: object) -> str:
+    percent = isinstance(value, str) and value.strip().endswith("%")
+    return " (of percents: divide by 100)" if percent else ""
+
+
 def resolve(asked: Any, meta: Frame, on: object, id: Hashable | None) -> SetSpec:
     """Check the options of a request for one frame like `meta` (its empty example), but for `keep`."""
     settings, name = current_settings(on_cluster()), library(meta)
     check_choices(asked, is_set_method)
+    if isinstance(on, (int, float)) and isinstance(asked.threshold, str) and not has_column(meta.columns, on):
+        raise OptionTypeError(
+            f"on={shown(on)} is no column, and threshold={shown(asked.threshold)} is not a number: the "
+            "column comes first, as in set_self_join('text', 0.8)."
+        )
     threshold = check_threshold(asked.threshold, asked.similarity)
     tokenizer = tokenizer_of(asked.tokenizer)
     flags = {

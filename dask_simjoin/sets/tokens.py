@@ -235,4 +235,5 @@ def tokenizer_of(asked: object) -> Tokenizer | None:
             f"tokenizer={asked!r} needs a value; use ({asked!r}, {'3' if asked == 'qgrams' else repr(',')})."
         )
     kind = OptionError if isinstance(asked, (str, tuple, list)) else OptionTypeError
-    raise kind(f"tokenizer={shown(asked)} is not allowed; use {ALLOWED}{did_you_mean(asked, names)}.")
+    name = asked[0] if isinstance(asked, (tuple, list)) and asked else asked
+    raise kind(f"tokenizer={shown(asked)} is not allowed; use {ALLOWED}{did_you_mean(name, names)}.")

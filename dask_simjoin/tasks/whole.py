@@ -13,7 +13,7 @@ from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import check_rows
-from dask_simjoin.planning.doubts import LEAST_ROWS, raise_doubts
+from dask_simjoin.planning.doubts import LEAST_ROWS, doubts_of_left_out, raise_doubts
 from dask_simjoin.planning.free_memory import check_room
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.outputs import directions
@@ -69,6 +69,7 @@ def plan_whole(frames: Sequence[Frame], spec: JoinSpec, goal: Goal, sampled: boo
 def _tables(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
             sampled: bool) -> tuple[Tables, list[Seen | None]]:  # fmt: skip
     """Summarise frames as tables that are one chunk each, and give what was read of them."""
+    raise_doubts([doubt for frame, own in _sides(frames, spec) for doubt in doubts_of_left_out(frame, own)])
     probed = sampled or goal.k is not None or min(map(len, frames)) >= LEAST_ROWS or asks_sample(spec.method)
     found = [
         look(frame, number, own, goal.with_ids, int(probed), None if sampled else PROBE)

@@ -102,6 +102,24 @@ MISTAKES = {
     "columns by position": lambda: POINTS.simjoin.self_join(1, ["x", "y"]),
     "p= without minkowski": lambda: POINTS.simjoin.self_join(1, on="x", p=3),
     "min_samples=0": lambda: POINTS.simjoin.dbscan(1, 0, on="x"),
+    # others that people make
+    "degrees compared as if on a plane": lambda: PLACES.simjoin.count_pairs(0.05, **ON),
+    "numbers as objects, and no on=": lambda: with_column(
+        pd.Series([decimal.Decimal(k) for k in range(10)], dtype=object)
+    ).simjoin.count_pairs(1),
+    "a column that a merge renamed": lambda: POINTS.merge(POINTS, on="t").simjoin.self_join(1, on=["x", "y"]),
+    "a coordinate that is the index": lambda: POINTS.set_index("x").simjoin.self_join(1, on=["x", "y"]),
+    "columns in one text": lambda: POINTS.simjoin.self_join(1, on="x,y"),
+    "categories as coordinates": lambda: POINTS.astype({"t": "category"}).simjoin.self_join(1, on="t"),
+    "eps as text": lambda: POINTS.simjoin.self_join("0.1", on="x"),
+    "a distance for each row": lambda: POINTS.simjoin.self_join(POINTS["y"], on="x"),
+    "a file in place of a table": lambda: POINTS.simjoin.join("points.parquet", 1, on="x"),
+    "NaN among ids": lambda: with_column([math.nan, *range(9)]).simjoin.self_join(1, on="x", id="z"),
+    "an option of pandas": lambda: POINTS.simjoin.drop_near_duplicates(1, subset=["x", "y"]),
+    "similarity= of numbers": lambda: VECTORS.simjoin.self_join(similarity=0.9, on="v", metric="cosine"),
+    "a metric that is none": lambda: VECTORS.simjoin.self_join(0.1, on="v", metric="inner_product"),
+    "percents as threshold": lambda: POINTS.simjoin.set_self_join("t", 80, tokenizer="words"),
+    "column and threshold swapped": lambda: POINTS.simjoin.set_self_join(0.8, "t", tokenizer="words"),
 }
 
 

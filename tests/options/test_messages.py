@@ -1,7 +1,9 @@
 """What mistakes are told of: the value, what is allowed, and a remedy that works."""
 
+import datetime
 import re
 import traceback
+from decimal import Decimal
 
 import dask.dataframe as dd
 import pandas as pd
@@ -156,3 +158,137 @@ def test_objects_that_are_no_lists():
     df = pd.DataFrame({"o": [object(), object()]})
     text = told(CoordinateError, df.simjoin.self_join, 1.0, on="o")
     assert "holds an object, which is no list" in text
+
+
+def test_a_number_as_an_object_is_no_list():
+    df = pd.DataFrame({"o": pd.Series([Decimal(1), Decimal(2)], dtype=object)})
+    text = told(CoordinateError, df.simjoin.count_pairs, 1.0, on="o")
+    remedy = re.search(r"no list, .* but a number\. If all are numbers, (df\[.*\)) makes them", text)
+    assert remedy, text
+    assert df.assign(o=eval(remedy[1], {"df": df})).simjoin.count_pairs(1.0, on="o") == 1
+
+
+@pytest.mark.parametrize(
+    ("on", "meant"),
+    [
+        ("x,y", "['x', 'y']"),
+        ("x y", "['x', 'y']"),
+        ("['x', 'y']", "['x', 'y']"),
+        ("name", "'name_x' or 'name_y'"),
+        ("X", "'x'"),
+    ],
+)
+def test_columns_that_are_meant(on, meant):
+    df = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 0.0], "name_x": 1, "name_y": 2})
+    assert f"which is not a column (did you mean {meant}?);" in told(
+        ColumnError, df.simjoin.count_pairs, 1, on=on
+    )
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_the_name_of_the_index_is_no_column(lazy):
+    df = FRAME.set_index("x")
+    if lazy:
+        df = dd.from_pandas(df, npartitions=2)
+    for option in ("on", "by", "keep"):
+        text = told(ColumnError, df.simjoin.self_join, 1.0, **{"on": "radii", option: "x"})
+        assert (
+            f"{option}= names 'x', which is not a column, but the name of the index, which frame.reset"
+            in text
+        )
+    found = df.reset_index().simjoin.count_pairs(1.0, on="x")
+    assert (found.compute() if lazy else found) == 2
+
+
+def test_texts_are_compared_as_sets():
+    text = told(ColumnError, FRAME.simjoin.self_join, 1.0, on=["x", "name"])
+    assert "Texts are compared by their words: set_self_join('name', threshold)." in text
+    assert "convert-string" not in told(
+        ColumnError, FRAME.astype({"name": "str"}).simjoin.self_join, 1.0, on="name"
+    )
+    lazy = dd.from_pandas(FRAME, npartitions=1)
+    assert "convert-string" in told(ColumnError, lazy.simjoin.self_join, 1.0, on="name")
+
+
+def test_categories_are_named_by_by():
+    df = FRAME.astype({"name": "category"})
+    assert "is named by by='name'" in told(ColumnError, df.simjoin.self_join, 1.0, on=["x", "name"])
+    assert df.simjoin.count_pairs(1.0, on="x", by="name") == 0
+
+
+@pytest.mark.parametrize(
+    ("eps", "remedy"),
+    [
+        ("0.1", "such as 0.1 without quotes"),
+        (Decimal("0.1"), "such as float(eps)"),
+        (datetime.timedelta(seconds=1), "in the unit of the column"),
+        ([1.0, 2.0], "several of them in counts, or the name of a column"),
+        (pd.Series([1.0] * 40), "several of them in counts, or the name of a column"),
+        (dd.from_pandas(FRAME, npartitions=1)["x"].std(), "such as eps.compute()"),
+    ],
+)
+def test_distances_that_are_no_numbers(eps, remedy):
+    text = told(OptionTypeError, FRAME.simjoin.self_join, eps, on="x")
+    assert "is not a number; use a finite number >= 0" in text and remedy in text and "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ("a.parquet", "Read files first, as by dask.dataframe.read_parquet()"),
+        ([FRAME, FRAME], "Put tables together first, as by pandas.concat()"),
+        ([[0.0], [1.0]], "Of lists pandas.DataFrame(...) makes a frame."),
+        (FRAME["x"], "Of one column .to_frame() makes a frame"),
+    ],
+    ids=["path", "frames", "lists", "series"],
+)
+def test_what_makes_a_frame(given, remedy):
+    assert remedy in told(UnsupportedFrameError, dask_simjoin.self_join, given, 1.0)
+    text = told(UnsupportedFrameError, FRAME.simjoin.join, given, 1.0)
+    assert remedy in text and "Use join(other, eps)" in text and "\n" not in text
+    assert told(UnsupportedFrameError, dask_simjoin.self_join, 1.0, FRAME).endswith("The frame comes first.")
+
+
+def test_two_tables_without_a_name_in_common_are_listed():
+    text = told(ColumnError, FRAME.simjoin.join, pd.DataFrame({"a": [1.0]}), 1.0)
+    assert "The columns are 'x', 'name', 'radii' of the left table, and 'a' of the right one." in text
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "remedy"),
+    [
+        ("self_join", "similarity", "one minus the least similarity"),
+        ("self_join", "max_rows", ".head(n)"),
+        ("drop_near_duplicates", "inplace", "the frame stays as it is"),
+        ("drop_near_duplicates", "subset", "did you mean 'on'?"),
+        ("neighbor_counts", "keep", "has the frame's index"),
+        ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
+    ],
+)
+def test_what_there_is_in_place_of_an_option(verb, option, remedy):
+    text = told(OptionTypeError, getattr(FRAME.simjoin, verb), 1.0, **{option: 1})
+    assert f"{verb}() has no option {option!r} (" in text and remedy in text
+
+
+def test_what_there_is_in_place_of_a_metric():
+    text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="inner_product")
+    assert "metric='inner_product' is not allowed" in text and "one minus metric='cosine'" in text
+    text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="Jaccard")
+    assert "set_self_join() and set_join()" in text
+    text = told(OptionError, FRAME.simjoin.set_self_join, "name", 0.8, similarity="levenshtein")
+    assert "similarity='levenshtein' is not allowed" in text and "('qgrams', 3)" in text
+
+
+def test_sets_whose_arguments_changed_places():
+    text = told(OptionTypeError, FRAME.simjoin.set_self_join, 0.8, "name")
+    assert "the column comes first, as in set_self_join('text', 0.8)" in text
+    assert "(of percents: divide by 100)" in told(OptionTypeError, FRAME.simjoin.set_self_join, "name", "80%")
+    text = told(OptionError, FRAME.simjoin.set_self_join, "name", 0.8, tokenizer=("qgram", 3))
+    assert "did you mean 'qgrams'?" in text
+
+
+def test_the_accessor_says_what_it_has():
+    for frame in (FRAME, dd.from_pandas(FRAME, npartitions=1)):
+        assert "DataFrame: count_pairs, " in repr(frame.simjoin) and "help(frame.simjoin.self_join)" in repr(
+            frame.simjoin
+        )

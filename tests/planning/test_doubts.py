@@ -1,6 +1,7 @@
 """Mistakes that only the data can tell: what is refused or warned of, once, and what is not."""
 
 import warnings
+from decimal import Decimal
 
 import dask.dataframe as dd
 import numpy as np
@@ -22,6 +23,8 @@ PLACES = pd.DataFrame({
 })  # fmt: skip
 
 EARTH = PLACES[["latitude", "longitude"]]
+
+PLANE = EARTH.set_axis(["x", "y"], axis=1)
 
 
 @pytest.fixture(params=["pandas", "dask"])
@@ -107,11 +110,23 @@ def test_numbers_of_rows_are_told(lay):
 
 
 def test_what_was_chosen_is_told():
-    frame = dd.from_pandas(EARTH, npartitions=2)
-    assert "on=['latitude', 'longitude'], all numeric columns)" in str(frame.simjoin.self_join(0.1).expr)
-    assert "dimensions     2: 'latitude', 'longitude', all numeric columns" in repr(frame.simjoin.plan(0.1))
-    named = frame.simjoin.self_join(0.1, on=["latitude", "longitude"])
+    frame = dd.from_pandas(PLANE, npartitions=2)
+    assert "on=['x', 'y'], all numeric columns)" in str(frame.simjoin.self_join(0.1).expr)
+    assert "dimensions     2: 'x', 'y', all numeric columns" in repr(frame.simjoin.plan(0.1))
+    named = frame.simjoin.self_join(0.1, on=["x", "y"])
     assert "all numeric columns" not in str(named.expr)
+
+
+@pytest.mark.parametrize(
+    "values", [[None, Decimal(1), Decimal(2)], [1.0, 2.0, 5.0]], ids=["Decimal", "float"]
+)
+def test_numbers_as_objects_that_are_left_out_are_told(values):
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=object), "y": [0.0, 1.0, 9.0], "name": list("abc")})
+    found, text, _ = warned(ColumnsWarning, frame.simjoin.count_pairs, 1.0)
+    assert found == 1
+    assert "'x' is of dtype object, holds numbers (" in text and "df.astype({'x': 'float64'})" in text
+    assert frame.simjoin.count_pairs(1.0, on="y") == 1  # that was named
+    assert frame.drop(columns="x").simjoin.count_pairs(1.0) == 1  # texts are no numbers
 
 
 # --- units ----------------------------------------------------------------------------------------
@@ -126,6 +141,17 @@ def test_kilometres_for_metres(lay, verb):
     assert "No pair is likely within eps=5.0 metres" in text and "use eps=5000." in text
     assert where.endswith(("test_doubts.py", "frames.py"))  # where it was called, or computed
     computed(call(*first, 5000.0, metric="haversine"))
+
+
+def test_degrees_on_a_plane(lay):
+    for on in (["latitude", "longitude"], ["longitude", "latitude"], None):
+        _, text, where = warned(UnitsWarning, lay(EARTH).simjoin.count_pairs, 0.1, on=on)
+        assert "metric='haversine' with on=['latitude', 'longitude'] takes degrees" in text
+        assert where.endswith(("test_doubts.py", "frames.py"))
+    _, text, _ = warned(UnitsWarning, lay(EARTH).simjoin.join, lay(EARTH * 0.99), 0.1)  # once, of two tables
+    for frame in (EARTH * 1000, PLANE, EARTH[:100]):  # no degrees, other names, too few rows
+        computed(lay(frame).simjoin.count_pairs(0.001))
+    computed(lay(EARTH).simjoin.knn_join(k=1, metric="haversine"))
 
 
 def test_a_plain_frame_that_has_a_pair_is_in_metres():
@@ -152,26 +178,26 @@ def test_a_similarity_for_a_distance(lay):
 
 @pytest.mark.parametrize("verb", ["count_pairs", "dbscan", "neighbor_counts"])
 def test_an_eps_within_which_everything_is(lay, verb):
-    frame = lay(EARTH)
+    frame = lay(PLANE)
     _, text, _ = warned(UnitsWarning, getattr(frame.simjoin, verb), 1000.0)
     assert "of all pairs of rows, whose box is 38" in text and "are within eps=1000.0" in text
     computed(getattr(frame.simjoin, verb)(1.0))
 
 
 def test_a_plan_is_told_of_once():
-    pairs = dd.from_pandas(EARTH, npartitions=2).simjoin.self_join(1000.0)
+    pairs = dd.from_pandas(PLANE, npartitions=2).simjoin.self_join(1000.0)
     with pytest.warns(UnitsWarning) as caught:
         pairs.npartitions, len(pairs), repr(pairs)
     assert len(caught) == 1
 
 
 def test_where_nothing_is_in_doubt(lay):
-    """Small tables, copies, and what OPTICS takes for no bound at all."""
-    computed(lay(EARTH[:300]).simjoin.count_pairs(1000.0))
-    computed(lay(EARTH * 0).simjoin.count_pairs(0.0))
+    """Small tables, copies, degrees in OPTICS, and what OPTICS takes for no bound at all."""
+    computed(lay(PLANE[:300]).simjoin.count_pairs(1000.0))
+    computed(lay(PLANE * 0).simjoin.count_pairs(0.0))
     computed(lay(EARTH[:600]).simjoin.optics(1000.0))
-    computed(lay(EARTH).simjoin.knn_join(k=1, max_distance=1000.0))
-    computed(lay(EARTH).simjoin.k_distances(1))
+    computed(lay(PLANE).simjoin.knn_join(k=1, max_distance=1000.0))
+    computed(lay(PLANE).simjoin.k_distances(1))
 
 
 # --- memory of plain frames -----------------------------------------------------------------------

@@ -59,7 +59,8 @@ def _option(field: Field[Any], hint: Any) -> click.Option:
         how |= {"nargs": 2}
     else:
         how |= {"type": _kind(hint, about["choices"])}
-    return click.Option([flag(field.name), field.name], **how)
+    short = [f"-{field.name}"] if len(field.name) == 1 else []
+    return click.Option([flag(field.name), *short, field.name], **how)
 
 
 def _kind(hint: Any, choices: tuple[str, ...]) -> Any:

@@ -16,8 +16,14 @@ import pyarrow.parquet as pq
 from dask.base import compute
 from fsspec.core import url_to_fs
 
-from dask_simjoin.api.cli.sources import CSV, SUFFIXES, format_of
+from dask_simjoin.api.cli.sources import CSV, PACKED, SUFFIXES, format_of
 from dask_simjoin.metrics.types import Frame
+
+NOT_WRITTEN = (
+    *PACKED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc", ".orc",
+    ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
+)  # fmt: skip
+"""What names of files end in that would be folders here, as all but a few are."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,12 @@ class Sink:
 
 def sink(output: str, kind: str | None, overwrite: bool) -> Sink:
     """Where `output` says; refuses what is there, unless it may be overwritten."""
+    if kind is None and output.endswith(NOT_WRITTEN):
+        ending = posixpath.splitext(output)[1]
+        raise click.UsageError(
+            f"{output} cannot be written: {ending} is no format of results; end the name in .parquet or "
+            ".csv, or in / for a folder of parquet."
+        )
     try:
         fs, path = url_to_fs(output)
         path = path.rstrip("/")

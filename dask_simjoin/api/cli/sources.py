@@ -26,7 +26,7 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
     Rows are named by columns, so an index that a file keeps is one.
     """
     try:
-        found = [path for given in paths for path in _files(given)]
+        found = [path for given in paths for path in _found(given)]
         kinds = {kind or format_of(path) for path in found}
         if len(kinds) > 1:
             raise click.UsageError(f"{', '.join(paths)} are of several formats: {', '.join(sorted(kinds))}.")
@@ -47,6 +47,19 @@ def format_of(path: str) -> str:
 def _suffix(path: str) -> str:
     name = PurePosixPath(path)
     return PurePosixPath(name.stem).suffix if name.suffix in PACKED else name.suffix
+
+
+def _found(given: str) -> list[str]:
+    """The files of a path; of what is none, as a word that belongs to an option is, it says so."""
+    try:
+        return _files(given)
+    except FileNotFoundError as error:
+        word = not PurePosixPath(given).suffix and "/" not in given
+        of_option = (
+            " (if it belongs to an option: columns are separated by commas, as in --on lat,lon, and flags "
+            "take no value)"
+        )
+        raise click.ClickException(f"{given} cannot be read: {error}{of_option * word}") from error
 
 
 def _files(given: str) -> list[str]:

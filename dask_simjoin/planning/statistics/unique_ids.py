@@ -76,9 +76,10 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
     """Refuse missing and repeated ids; the partitions that may share some, if any."""
     for number, summary in enumerate(summaries):
         if summary.missing:
+            without = "" if id is None else f" Or leave out rows without one: df.dropna(subset=[{id!r}])."
             raise DuplicateIdError(
                 f"{describe_ids(id)} of partition {number}: {summary.missing} are missing, but they name "
-                f"rows and must be unique. {_remedy(id)}"
+                f"rows and must be unique. {_remedy(id)}{without}"
             )
         if summary.repeated is not None:
             raise repeated_id(summary.repeated[0], id, f"in partition {number}")

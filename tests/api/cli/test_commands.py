@@ -221,6 +221,20 @@ def test_tables_that_cannot_be_read(points, tmp_path, name):
     assert ran.stderr.startswith(f"Error: {name} cannot be read: ")
 
 
+def test_a_word_of_an_option_is_no_table(points):
+    ran = run("count-pairs", "points", "--eps", "1", "--on", "x", "y", code=1)
+    assert ran.stderr.startswith("Error: y cannot be read: there is no such file or folder (if it belongs to")
+    assert "--on lat,lon" in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["out.json", "out.csv.gz", "out.xlsx"])
+def test_an_output_of_another_format(points, tmp_path, name):
+    before = sorted(tmp_path.iterdir())
+    words = "self-join", "points", "--eps", "0.1", *ON, "-o", name
+    assert "is no format of results; end the name in .parquet or .csv" in run(*words, code=2).stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_an_output_that_is_there(points, tmp_path):
     (tmp_path / "out.csv").write_text("mine")
     words = "self-join", "points", "--eps", "0.1", *ON, "-o", "out.csv"
