@@ -30,8 +30,8 @@ WORKERS = 2
 TIMES = 2
 """How many times the workers' memory the tokens of all rows are."""
 
-TOKENS, TOKEN_BYTES = 12, 8
-"""Of a set, and of a token as it is in the files."""
+TOKEN_BYTES = 8
+"""Of a token as it is in the files."""
 
 UNIVERSE = 2_000_000
 COPIED = 100
@@ -41,9 +41,11 @@ COPIED = 100
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.sets_out_of_core", description=__doc__)
-    parser.add_argument("--limit", default="700 MB", help="memory of each of the two workers")
+    parser.add_argument("--limit", default="600 MB", help="memory of each of the two workers")
     parser.add_argument("--rows", type=int, help="default: so many that their tokens are twice the memory")
-    parser.add_argument("--part-rows", type=int, default=200_000, help="rows of a file")
+    parser.add_argument("--part-rows", type=int, default=100_000, help="rows of a file")
+    parser.add_argument("--sizes", type=int, nargs=2, default=[10, 100], metavar=("LEAST", "LARGEST"),
+                        help="of sets; 12 12: all alike, so that every block meets every other")  # fmt: skip
     parser.add_argument("--threshold", type=float, default=0.8)
     parser.add_argument("--kill", type=float, help="seconds after which a worker is killed")
     parser.add_argument("--patience", type=float, default=3600, help="seconds until a run is given up")
@@ -52,27 +54,40 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def random_sets(part: int, rows: int) -> np.ndarray:
-    """Tokens (rows, TOKENS) of a file's rows before some are copies: some tokens are frequent."""
+def random_sets(part: int, rows: int, sizes: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Make sets of a file before some are copies: where each ends (rows + 1,), and tokens, some often.
+
+    `sizes`: the least and the largest; logarithms of sizes are spread evenly between them.
+    """
     random = np.random.default_rng(part)
-    return (random.random((rows, TOKENS)) ** 3 * UNIVERSE).astype(np.int64)
+    least, largest = sizes
+    each = np.rint(least * (largest / least) ** random.random(rows)).astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum(each)])
+    return ends, (random.random(int(ends[-1])) ** 3 * UNIVERSE).astype(np.int64)
 
 
-def write_file(folder: Path, part: int, parts: int, rows: int) -> int:
-    """Write a file; how many copies it has."""
-    sets, copies = random_sets(part, rows), rows // COPIED
-    own = [sets[copies:].ravel()]
-    sizes = np.full(rows, TOKENS)
-    sizes[:copies] += 1
+def mean_size(sizes: tuple[int, int]) -> float:
+    """Return the mean size of such sets."""
+    least, largest = sizes
+    return least if least == largest else (largest - least) / math.log(largest / least)
+
+
+def write_file(folder: Path, part: int, parts: int, rows: int, sizes: tuple[int, int]) -> tuple[int, int]:
+    """Write a file; how many copies and tokens it has."""
+    copies = rows // COPIED
+    ends, tokens = random_sets(part, rows, sizes)
     # rows of the next file behind its copies, with a token that no other row has
-    base = random_sets((part + 1) % parts, rows)[copies : 2 * copies]
+    other, theirs = random_sets((part + 1) % parts, rows, sizes)
+    other = other[copies : 2 * copies + 1]
     more = UNIVERSE + part * rows + np.arange(copies)
-    own.insert(0, np.concatenate([base, more[:, None]], axis=1).ravel())
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(own)))
+    copied = np.insert(theirs[other[0] : other[-1]], other[1:] - other[0], more)
+    whole = np.concatenate([copied, tokens[ends[copies] :]])
+    widths = np.concatenate([np.diff(other) + 1, np.diff(ends)[copies:]])
+    offsets = np.concatenate([[0], np.cumsum(widths)]).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(whole))
     ids = pa.array(np.arange(part * rows, (part + 1) * rows))
     pq.write_table(pa.table({"id": ids, "sets": lists}), folder / f"{part:05}.parquet")
-    return copies
+    return copies, len(whole)
 
 
 def check(pairs: pd.DataFrame, parts: int, rows: int) -> bool:
@@ -102,6 +117,7 @@ def join_once(data: Path, options: argparse.Namespace, limit: int, shape: tuple[
         began = time.perf_counter()
         made = pairs.compute()
         found["joining"] = time.perf_counter() - began
+        found["cpu"] = sum(get_client().run(time.process_time).values())  # of workers that are alive
         found["pairs"], found["exact"] = len(made), check(made, *shape)
 
     return watched(work, WORKERS, limit, options.patience, temporary)
@@ -113,26 +129,35 @@ def main() -> int:
     options = arguments()
     limit = parse_bytes(options.limit)
     memory = WORKERS * limit
-    rows = options.rows or math.ceil(TIMES * memory / (TOKENS * TOKEN_BYTES))
+    sizes = options.sizes[0], options.sizes[1]
+    rows = options.rows or math.ceil(TIMES * memory / (mean_size(sizes) * TOKEN_BYTES))
     parts = max(2, round(rows / options.part_rows))
     each = math.ceil(rows / parts)
     where = known()
     with scratch(options.folder) as folder:
         data = folder / "data"
         data.mkdir()
-        copies = sum(write_file(data, part, parts, each) for part in range(parts))
-        progress(f"{parts * each:,} rows in {parts} files, {copies:,} pairs")
+        made = [write_file(data, part, parts, each, sizes) for part in range(parts)]
+        copies, tokens = (sum(some) for some in zip(*made, strict=True))
+        progress(f"{parts * each:,} rows of {tokens:,} tokens in {parts} files, {copies:,} pairs")
         run = join_once(data, options, limit, (parts, each), folder / "dask")
-    share = parts * each * TOKENS * TOKEN_BYTES / memory
+    share = tokens * TOKEN_BYTES / memory
     print(
-        f"{parts * each:,} sets of {TOKENS} tokens: {share:.2f} times the memory of {WORKERS} workers of "
+        f"{parts * each:,} sets of {tokens:,} tokens: {share:.2f} times the memory of {WORKERS} workers of "
         f"{format_bytes(limit)}{'' if options.kill is None else '; one was killed'}"
     )
-    names = ["planning s", "joining s", "pairs", "exact", "spilled", "restarts"]
-    told = [run.get(name) for name in ("planning", "joining", "pairs", "exact")]
-    print(table(names, [[*told, format_bytes(run["spilled_peak"]), run["restarts"]]]))
+    names = ["planning s", "joining s", "CPU s", "pairs", "exact", "peak memory", "spilled", "restarts"]
+    told = [run.get(name) for name in ("planning", "joining", "cpu", "pairs", "exact")]
+    peak = format_bytes(max(run["peak_rss"]))
+    print(table(names, [[*told, peak, format_bytes(run["spilled_peak"]), run["restarts"]]]))
     print(run.get("failed", "done"), run.get("plan", "not planned"), sep="; ")
-    save("sets-out-of-core", where, options, {"times_memory": share, "run": run}, options.output)
+    save(
+        "sets-out-of-core",
+        where,
+        options,
+        {"times_memory": share, "rows": parts * each, "tokens": tokens, "run": run},
+        options.output,
+    )
     return 0 if "failed" not in run and run["exact"] else 1
 
 

@@ -27,6 +27,7 @@ MODULES = {
     (HOME, "profile"): "dask_simjoin.engine.cpu.profile",
     (HOME, "sets"): "dask_simjoin.sets.algorithms.cpu.joiner",
     (HOME, "encoding"): "dask_simjoin.sets.algorithms.cpu.kernels.encoding",
+    (HOME, "splitting"): "dask_simjoin.sets.algorithms.cpu.kernels.splitting",
     ("cudf", "frames"): "dask_simjoin.engine.gpu.frames",
     ("cudf", "join"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "search"): "dask_simjoin.engine.gpu.nearest",
@@ -125,6 +126,11 @@ def set_joiner_of_library(name: str) -> Any:
 def encoding_kernels() -> ModuleType:
     """The kernels that encode sets: on the host, wherever their blocks then lie."""
     return _module(HOME, "encoding")
+
+
+def splitting_kernels() -> ModuleType:
+    """The kernels that split texts into tokens: on the host, too."""
+    return _module(HOME, "splitting")
 
 
 def _module(name: str, job: str) -> ModuleType:

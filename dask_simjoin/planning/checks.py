@@ -64,15 +64,18 @@ def check_rows(rows: int, number: int) -> None:
         )
 
 
-def check_chunks(rows: np.ndarray, row_bytes: float, budget: Budget, resources: Resources) -> None:
-    """Refuse chunks of which a task cannot hold what it must."""
+def check_chunks(
+    rows: np.ndarray, row_bytes: float | np.ndarray, budget: Budget, resources: Resources
+) -> None:
+    """Refuse chunks of which a task cannot hold what it must; `row_bytes`: of all, or of each chunk's."""
     if not len(rows) or resources.memory is None:
         return
-    largest = int(np.argmax(rows))
-    need = int(NEED * float(rows[largest]) * row_bytes)
+    own = np.broadcast_to(row_bytes, rows.shape)
+    largest = int(np.argmax(rows * own))
+    need = int(NEED * float(rows[largest]) * own[largest])
     if need > resources.memory:
         raise BudgetError(
-            f"Chunk {largest} has about {int(rows[largest]):,} rows of {row_bytes:.0f} bytes, so a task "
+            f"Chunk {largest} has about {int(rows[largest]):,} rows of {own[largest]:.0f} bytes, so a task "
             f"needs about {format_bytes(need)}, and each thread of the smallest worker has "
             f"{format_bytes(resources.memory)} (chunks are made by {budget.origin}). Use a smaller "
             f"blocksize=, such as blocksize={format_bytes(max(1, resources.memory // SHARE))!r}, or "

@@ -114,7 +114,7 @@ def _plan_whole(frames: list[Frame], spec: SetSpec) -> SetPlan:
         tables.append([summary])
     whole = replace(spec, blocksize=MAX_BYTES, settings=settings)
     plan = make_set_plan(tables, whole, PAIRS, resources(spec.library))
-    size = round(plan.rows * plan.row_bytes)
+    size = round(plan.block_bytes.sum())
     budget = replace(plan.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
     return replace(plan, budget=budget)
 

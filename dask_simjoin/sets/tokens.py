@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from dask_simjoin.errors import OptionError, OptionTypeError, TokenError
 from dask_simjoin.options.messages import did_you_mean, shown
 from dask_simjoin.sets.coded import NO_UNICODE, Occurrences, is_unicode, of_integers, of_strings
+from dask_simjoin.sets.splitting import NO_WORDS, SPACES, byte_kinds, bytes_of, split_at_bytes
 from dask_simjoin.sets.texts import code_points, grams_of
 
 MAX_Q = 32
@@ -41,12 +42,8 @@ class Whitespace:
     """Split texts at white space, as ``str.split()`` does."""
 
     def split(self, texts: Any) -> Occurrences:
-        """Split texts; see `Tokenizer`.
-
-        White space at the end is cut off first: Arrow's kernel reads one byte past it, and what
-        lies there decides whether it is taken for white space (apache/arrow#37757).
-        """
-        return _of_lists(pc.utf8_split_whitespace(pc.utf8_rtrim_whitespace(texts)))
+        """Split texts; see `Tokenizer`."""
+        return split_at_bytes(*bytes_of(texts), SPACES)
 
 
 @dataclass(frozen=True)
@@ -73,6 +70,9 @@ class Delimiter:
 
     def split(self, texts: Any) -> Occurrences:
         """Split texts; see `Tokenizer`."""
+        one = self.delimiter.encode()
+        if len(one) == 1:
+            return split_at_bytes(*bytes_of(texts), byte_kinds(one))
         return _of_lists(pc.split_pattern(texts, pattern=self.delimiter))
 
 
@@ -94,6 +94,9 @@ class Words:
     def split(self, texts: Any) -> Occurrences:
         """Split texts; see `Tokenizer`."""
         texts = pc.utf8_lower(texts) if self.lower else texts
+        data, ends = bytes_of(texts)
+        if data.max(initial=0) < 0x80:
+            return split_at_bytes(data, ends, NO_WORDS)
         return _of_lists(pc.split_pattern_regex(texts, pattern=r"[^\p{L}\p{M}\p{N}]+"))
 
 
@@ -173,19 +176,20 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
         except UnicodeEncodeError:
             bad = next(text for text in flat if not is_unicode(text))
             raise TokenError(f"{what} the token {shown(bad)}, {NO_UNICODE}.") from None
-    others = [value for value in flat if not _is_whole(value)]
+    # asking each of Python's own integers takes ten times as long as copying them
+    others = [] if kinds == {int} else [value for value in flat if not _is_whole(value)]
     if others:
         raise TokenError(
             f"{what} the token {shown(others[0])} among others; tokens are all strings or all integers: "
             "convert them, for example with str()."
         )
-    return of_integers(offsets, whole_numbers(flat))
+    return of_integers(offsets, whole_numbers(flat, kinds == {int}))
 
 
-def whole_numbers(flat: Any) -> np.ndarray:
-    """Return integers as int64; refuses those that are none."""
+def whole_numbers(flat: list[Any], plain: bool = False) -> np.ndarray:
+    """Return integers as int64; refuses those that are none; `plain`: all are of Python's own type."""
     try:
-        return np.fromiter(map(int, flat), np.int64, len(flat))
+        return np.fromiter(flat if plain else map(int, flat), np.int64, len(flat))
     except OverflowError:
         far = next(value for value in flat if not -(2**63) <= int(value) < 2**63)
         raise TokenError(

@@ -138,7 +138,7 @@ def test_blocks_of_sizes_that_may_match_meet(left, right, similarity, comparison
 
 
 def test_rows_of_no_token_are_in_the_first_block():
-    blocks = SizeBlocks(np.array([MISSING, 3]), np.array([2, 2]), np.zeros(4), np.zeros(4))
+    blocks = SizeBlocks(np.array([MISSING, 3]), np.array([2, 2]), *np.zeros((3, 4)))
     sizes, hashed = np.array([-1, 0, 2, 2, 3, 9]), np.array([1, 1, 0, 1, 0, 1], np.uint64)
     assert blocks.block_of(sizes, hashed).tolist() == [0, 0, 0, 1, 2, 3]
     alone = meeting_blocks(blocks, blocks, Rule("jaccard", Fraction(1)), True)

@@ -63,8 +63,31 @@ def test_tokens_are_those_that_python_finds(name, texts):
     assert found == [expected(text) for text in texts]
 
 
+def test_any_character_between_two_letters():
+    """White space is Python's, and so are letters and digits of ASCII."""
+    every = [chr(c) for c in range(0x3100)]
+    for form in ("a{}b", "a {}"):
+        texts = [form.format(one) for one in every]
+        assert rows(Whitespace().split(pa.array(texts, pa.large_string()))) == [t.split() for t in texts]
+        plain = [text for text in texts if text.isascii()]
+        assert rows(Words().split(pa.array(plain, pa.large_string()))) == [words(t) for t in plain]
+
+
+def test_many_long_tokens():
+    """More than the first table holds, of which many begin alike."""
+    random = np.random.default_rng(1)
+    texts = [
+        " ".join(f"{'ab' * n}{x}" for n, x in zip(*random.integers(0, (9, 40), (size, 2)).T, strict=True))
+        for size in random.integers(0, 60, 400)
+    ]
+    texts += [" ".join(map(str, range(9000))), "x" * 3000 + " " + "x" * 3001]
+    for some in (texts, texts[3:]):
+        found = Whitespace().split(pa.array(texts, pa.large_string())[len(texts) - len(some) :])
+        assert rows(found) == [text.split() for text in some]
+        assert len(set(found.tokens.to_pylist())) == len(found.tokens)
+
+
 def test_what_lies_behind_the_last_text_does_not_matter():
-    """Arrow's kernel reads one byte further than a text that ends with white space."""
     for behind in (b"", b"\xff\xff", b"b ", b" b", b"\x00\x00"):
         offsets = pa.py_buffer(np.array([0, 5, 8], dtype=np.int64).tobytes())
         texts = pa.Array.from_buffers(

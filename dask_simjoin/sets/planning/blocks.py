@@ -1,6 +1,6 @@
-"""Blocks of sets by size, of about equally many tokens each, and which of them meet.
+"""Blocks of sets by size, of about equally much memory each, and which of them meet.
 
-Sizes are cut into ranges; a range of too many tokens is cut by a hash of sets, so that equal ones stay
+Sizes are cut into ranges; a range of too much memory is cut by a hash of sets, so that equal ones stay
 together.  Empty sets have size 0, rows without a set -1.
 """
 
@@ -12,6 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_simjoin.sets.predicate import Rule
+
+TOKEN_BYTES = 8
+"""Of a token, by number and as it is sorted."""
 
 MISSING, LAST = -1, 2**31
 """The least size, and one above all."""
@@ -27,14 +30,15 @@ class SizeBlocks:
         The least size of each range.
     splits : array (ranges,), int64
         How many blocks each range makes.
-    rows, tokens : array (blocks,), float64
-        Expected in each block.
+    rows, tokens, bytes : array (blocks,), float64
+        Expected in each block, and the memory that they take.
     """
 
     lows: np.ndarray
     splits: np.ndarray
     rows: np.ndarray
     tokens: np.ndarray
+    bytes: np.ndarray
 
     def __len__(self) -> int:
         return int(self.splits.sum())
@@ -56,25 +60,33 @@ class SizeBlocks:
         return np.repeat(self.lows, self.splits), np.repeat(highs, self.splits)
 
 
-def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, number: int) -> SizeBlocks:
-    """Make about so many blocks, from a sample of sets of these sizes, each of which stands for some rows."""
+def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, number: int,
+                row_bytes: float = 0.0) -> SizeBlocks:  # fmt: skip
+    """Make about so many blocks, from a sample of sets of these sizes, each of which stands for some rows.
+
+    `row_bytes`: of a row besides its tokens.
+    """
     kinds, which = np.unique(np.maximum(sizes, 0), return_inverse=True)
-    tokens = np.bincount(which, weights * np.maximum(sizes, 0), minlength=len(kinds))
-    each = max(float(tokens.sum()) / max(number, 1), 1.0)
+    taken = weights * (row_bytes + TOKEN_BYTES * np.maximum(sizes, 0))
+    size_bytes = np.bincount(which, taken, minlength=len(kinds))
+    each = max(float(size_bytes.sum()) / max(number, 1), 1.0)
     lows, splits = [MISSING], []
     held = 0.0
-    for size, own in zip(kinds.tolist(), tokens.tolist(), strict=True):
+    for size, own in zip(kinds.tolist(), size_bytes.tolist(), strict=True):
         if held and held + own > 1.25 * each:
             lows.append(int(size))
             splits.append(max(1, round(held / each)))
             held = 0.0
         held += own
     splits.append(max(1, round(held / each)))
-    found = SizeBlocks(np.array(lows), np.array(splits), np.zeros(0), np.zeros(0))
+    none = np.zeros(0)
+    found = SizeBlocks(np.array(lows), np.array(splits), none, none, none)
     block = found.block_of(sizes, hashes)
-    rows = np.bincount(block, weights, minlength=len(found))
-    own_tokens = np.bincount(block, weights * np.maximum(sizes, 0), minlength=len(found))
-    return SizeBlocks(found.lows, found.splits, rows, own_tokens)
+    expected = (
+        np.bincount(block, each, minlength=len(found))
+        for each in (weights, weights * np.maximum(sizes, 0), taken)
+    )
+    return SizeBlocks(found.lows, found.splits, *expected)
 
 
 def meeting_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: Rule, special: bool) -> np.ndarray:

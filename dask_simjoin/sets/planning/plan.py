@@ -16,7 +16,7 @@ from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.outputs import whole_slices
 from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate
 from dask_simjoin.sets.methods import SetMethod
-from dask_simjoin.sets.planning.blocks import SizeBlocks, meeting_blocks, size_blocks
+from dask_simjoin.sets.planning.blocks import TOKEN_BYTES, SizeBlocks, meeting_blocks, size_blocks
 from dask_simjoin.sets.planning.samples import SampledSets, gather_sets, sampled_pairs
 from dask_simjoin.sets.planning.summary import SetSummary
 from dask_simjoin.sets.spec import SetSpec
@@ -27,8 +27,8 @@ LEAST_TOKENS = 1 << 18
 BLOCKS_PER_THREAD = 4
 """Blocks for each thread: those of about one size meet, which makes several block pairs for each."""
 
-TOKEN_BYTES, ROW_BYTES = 8, 64
-"""Of a token, by number and as it is sorted; of a row: offsets, its number, its place in an order."""
+ROW_BYTES = 64
+"""Of a row besides its tokens: offsets, its number, its place in an order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class SetPlan(BlockPairs):
     estimate : Estimate
         The pairs that it gives.
     pair_bytes, row_bytes : float
-        Memory of one row of the result, and of one row of a block.
+        Memory of one row of the result, and of one row of a block, on average.
     missing : int
         Rows without a set.
     special : bool
@@ -99,6 +99,11 @@ class SetPlan(BlockPairs):
         return np.concatenate([side.rows for side in self.sides])
 
     @property
+    def block_bytes(self) -> np.ndarray:
+        """Memory expected of each block, float64."""
+        return np.concatenate([side.bytes for side in self.sides])
+
+    @property
     def tokens(self) -> float:
         """Tokens of all sets, expected."""
         return float(sum(side.tokens.sum() for side in self.sides))
@@ -126,16 +131,16 @@ def make_set_plan(tables: list[list[SetSummary]], spec: SetSpec, goal: Goal, hav
         sum(size * n for size, n in zip(sizes, rows, strict=True)) + TOKEN_BYTES * sum(tokens)
     ) / max(1, sum(rows))
     sides = tuple(
-        _blocks(table, n, own, row_bytes, budget, have)
-        for table, n, own in zip(sampled, rows, tokens, strict=True)
+        _blocks(table, n, own, ROW_BYTES + size, budget, have)
+        for table, n, own, size in zip(sampled, rows, tokens, sizes, strict=True)
     )
     special = spec.empty_match or spec.allow_missing
     blocks = meeting_blocks(sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special)
     block_rows = np.concatenate([side.rows for side in sides])
     check_blocks(len(blocks), block_rows, row_bytes, budget)
     candidates = _candidates(blocks, block_rows, len(sides) == 1)
-    blocks = blocks[np.argsort(-candidates, kind="stable")]  # so that none is left to wait for in the end
-    candidates = -np.sort(-candidates, kind="stable")
+    order = np.argsort(-_magnitude(candidates), kind="stable")
+    blocks, candidates = blocks[order], candidates[order]
     found = _estimate(sampled, universe, spec, sides, blocks, candidates)
     pair_bytes = sum(sizes) * (2 if len(sides) == 1 else 1) + 8 * (spec.score is not None)
     slices = np.ones(len(blocks), np.int64)
@@ -144,7 +149,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: SetSpec, goal: Goal, hav
         check_outputs(float(slices.sum()), budget, spec.asked)
         check_result(found.total_low, pair_bytes, budget, spec.asked)
     for side in sides:
-        check_chunks(side.rows, row_bytes, budget, have)
+        check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, have)
     return SetPlan(
         spec.method,
         tuple(tuple(s.source_rows for s in some) for some in tables),
@@ -161,6 +166,15 @@ def make_set_plan(tables: list[list[SetSummary]], spec: SetSpec, goal: Goal, hav
     )
 
 
+def _magnitude(candidates: np.ndarray) -> np.ndarray:
+    """Tell what block pairs are ordered by: heavy ones first, so that none is left to wait for in the end.
+
+    Those that differ less than by half stay in the order of their blocks, so that a block is used again
+    before it is written to disk.
+    """
+    return np.floor(np.log2(np.maximum(candidates, 1)))
+
+
 def _average(summaries: list[SetSummary], name: str) -> float:
     rows = [s.source_rows for s in summaries]
     return float(np.average([getattr(s, name) for s in summaries], weights=rows if sum(rows) else None))
@@ -168,12 +182,15 @@ def _average(summaries: list[SetSummary], name: str) -> float:
 
 def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
             have: Resources) -> SizeBlocks:  # fmt: skip
-    """Make the blocks of a table: as many as its memory asks for, or keep threads busy."""
-    number = math.ceil(rows * row_bytes / budget.chunk)
+    """Make the blocks of a table: as many as its memory asks for, or keep threads busy.
+
+    `row_bytes`: of a row besides its tokens.
+    """
+    number = math.ceil((rows * row_bytes + TOKEN_BYTES * tokens) / budget.chunk)
     if not budget.chosen:
         busy = have.threads if have.gpu else BLOCKS_PER_THREAD * have.threads
         number = max(number, min(int(tokens // LEAST_TOKENS), busy))
-    return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number))
+    return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number), row_bytes)
 
 
 def _candidates(blocks: np.ndarray, rows: np.ndarray, same: bool) -> np.ndarray:

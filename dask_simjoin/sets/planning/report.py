@@ -121,8 +121,8 @@ class SetPlanReport(BlockReport):
     def _facts(self) -> list[tuple[str, str]]:
         """Names and texts of everything that the report tells."""
         plan, budget, found = self.plan, self.plan.budget, self.plan.estimate
-        rows = plan.block_rows
-        largest = float(rows.max(initial=0.0))
+        rows, held = plan.block_rows, plan.block_bytes
+        largest = int(held.argmax())
         one, other = self._sides
         possible = one * (one + 1) // 2 if len(plan.sides) == 1 else one * other
         exact = found.sampled >= sum(plan.sources[0])
@@ -136,8 +136,8 @@ class SetPlanReport(BlockReport):
             ("column", repr(self.spec.on[0])),
             *([] if self.spec.tokenizer is None else [("tokenizer", repr(self.spec.tokenizer))]),
             ("method", method),
-            ("blocks", f"{self.blocks:,} by size ({format_bytes(round(rows.sum() * plan.row_bytes))})"),
-            ("largest block", f"{largest:,.0f} rows, {format_bytes(round(largest * plan.row_bytes))}"),
+            ("blocks", f"{self.blocks:,} by size ({format_bytes(round(held.sum()))})"),
+            ("largest block", f"{rows[largest]:,.0f} rows, {format_bytes(round(held[largest]))}"),
             ("block pairs", f"{self.block_pairs:,} of {possible:,} possible"),
             ("skipped", f"{possible - self.block_pairs:,}, whose sizes differ too much"),
             ("pairs", f"{self.pairs:,.0f}" if exact else f"about {self.pairs:,.0f}"),
@@ -145,7 +145,7 @@ class SetPlanReport(BlockReport):
             ("sampled", f"{found.sampled:,} rows{', which is all of them' * exact}"),
             ("result", f"{format_bytes(self.result_bytes)}, {plan.pair_bytes:.3g} bytes a pair"),
             ("partitions", f"{self.partitions:,}, the largest {format_bytes(round(sizes.max()))}"),
-            ("memory", f"{format_bytes(round(NEED * largest * plan.row_bytes))} for the largest task"),
+            ("memory", f"{format_bytes(round(NEED * held[largest]))} for the largest task"),
             ("budget", f"{format_bytes(budget.chunk)} a block ({budget.origin})"),
             ("", f"{format_bytes(budget.output)} a partition, {format_bytes(budget.result)} the result"),
             ("tasks", describe_tasks(self._tasks(), budget.chunk)),

@@ -1,0 +1,120 @@
+"""Split texts at bytes that separate tokens, and number the tokens: in one pass over the bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.metrics.types import Array
+
+TOKEN, SEPARATOR, LEAD = 0, 1, 2
+"""What a byte is: of a token, between tokens, or the first of a character that may be white space."""
+
+WORD = 8
+"""Bytes of a token that are hashed at a time."""
+
+STEP = np.uint64(0x9E3779B97F4A7C15)
+"""Of splitmix64."""
+
+
+@kernel
+def space_bytes(data: Array, at: int, end: int) -> int:
+    """Tell of how many bytes the white space is that begins at a byte above 127; 0: it is none."""
+    lead, after = data[at], data[at + 1] if at + 1 < end else 0
+    if lead == 0xC2:
+        return 2 if after == 0x85 or after == 0xA0 else 0
+    last = data[at + 2] if at + 2 < end else 0
+    if lead == 0xE1:
+        return 3 if after == 0x9A and last == 0x80 else 0
+    if lead == 0xE2 and after == 0x80:
+        return 3 if last <= 0x8A or last == 0xA8 or last == 0xA9 or last == 0xAF else 0
+    if lead == 0xE2:
+        return 3 if after == 0x81 and last == 0x9F else 0
+    return 3 if after == 0x80 and last == 0x80 else 0
+
+
+@kernel
+def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
+    """Hash what was hashed before with more bytes: otherwise for each other word."""
+    product = (state ^ word) * STEP
+    return product ^ (product >> np.uint64(32))
+
+
+@kernel
+def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Array, pool: Array,
+                  pool_ends: Array, codes: Array, offsets: Array, done: Array) -> bool:  # fmt: skip
+    """Go on splitting texts; whether all are, or `slots` must be more.
+
+    Parameters
+    ----------
+    data : array of uint8
+        The texts, as UTF-8.
+    ends : array (texts + 1,), int64
+        Where each text begins and ends.
+    kinds : array (256,), uint8
+        What each byte is.
+    slots : array, int32
+        Twice as many as tokens that differ, a power of two, all -1.
+    keys, pool, pool_ends, codes, offsets : arrays
+        What was found: hashes of tokens that differ, their bytes, where those end, from the second on;
+        the tokens of texts by their numbers, and where each text's end, from the second on.
+    done : array (4,), int64
+        Texts that are split, where to go on, tokens found, and how many of these differ.
+    """
+    text, at, number, differ = done[0], done[1], done[2], done[3]
+    mask = np.uint64(len(slots) - 1)
+    for code in range(differ):
+        place = keys[code] & mask
+        while slots[place] >= 0:
+            place = (place + np.uint64(1)) & mask
+        slots[place] = code
+    while text < len(ends) - 1:
+        end = ends[text + 1]
+        while at < end:
+            kind = kinds[data[at]]
+            if kind != TOKEN:
+                wide = space_bytes(data, at, end) if kind == LEAD else 1
+                if wide:
+                    at += wide
+                    continue
+            first, key, word = at, np.uint64(0), np.uint64(0)
+            while at < end:
+                byte = data[at]
+                kind = kinds[byte]
+                if kind != TOKEN and (kind == SEPARATOR or space_bytes(data, at, end)):
+                    break
+                word = (word << np.uint64(8)) | np.uint64(byte)
+                at += 1
+                if (at - first) % WORD == 0:
+                    key, word = mixed(key, word), np.uint64(0)
+            size = at - first
+            key = mixed(key ^ np.uint64(size), word)
+            place = key & mask
+            code = slots[place]
+            while code >= 0:
+                if keys[code] == key and pool_ends[code + 1] - pool_ends[code] == size:
+                    begin = pool_ends[code]
+                    same = size if size <= WORD else 0  # of one word hashes differ where it does
+                    while same < size and pool[begin + same] == data[first + same]:
+                        same += 1
+                    if same == size:
+                        break
+                place = (place + np.uint64(1)) & mask
+                code = slots[place]
+            if code < 0:
+                if 2 * differ >= len(slots):
+                    done[0], done[1], done[2], done[3] = text, first, number, differ
+                    return False
+                code = differ
+                slots[place], keys[code] = code, key
+                begin = pool_ends[code]
+                for k in range(size):
+                    pool[begin + k] = data[first + k]
+                pool_ends[code + 1] = begin + size
+                differ += 1
+            codes[number] = code
+            number += 1
+        text += 1
+        offsets[text] = number
+    done[0], done[1], done[2], done[3] = text, at, number, differ
+    return True
