@@ -15,7 +15,8 @@ import numpy as np
 from dask.tokenize import tokenize
 
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
-from dask_simjoin.incremental.loaded import Loaded, load, moved
+from dask_simjoin.incremental.loaded import Loaded, moved
+from dask_simjoin.incremental.parts import Held, HeldPart, SlabRef, loaded, whole_slab
 from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, touched
 from dask_simjoin.incremental.replaced import Replaced
 from dask_simjoin.incremental.types import Part, Snapshot
@@ -96,19 +97,19 @@ class Blocks:
     spec : JoinSpec
     cut : tuple of int
         The dimensions that boxes tell of.
-    moved : tuple of Part or Loaded
+    moved : tuple of Part, HeldPart or Loaded
         Rows that came, or that went: to be read, or as they were read.
     within : tuple of int
         Of those, parts that are compared with themselves.
     across : tuple of (int, int)
         Of those, parts that are compared with each other.
-    old : tuple of Part
+    old : tuple of Part or HeldPart
         Rows that stayed.
     meet : tuple of (int, int)
         Parts of moved rows and parts of old ones that are compared.
     replaced : Replaced or None
-    touched : array, int64
-        Row groups of old rows that are read.
+    touched, read : array, int64
+        Row groups of old rows that are compared, and those of them that are not in memory.
     moved_rows : int
         Rows that came or went.
     token : str
@@ -117,13 +118,14 @@ class Blocks:
 
     spec: JoinSpec
     cut: tuple[int, ...]
-    moved: tuple[Part | Loaded, ...]
+    moved: tuple[Part | HeldPart | Loaded, ...]
     within: tuple[int, ...]
     across: tuple[tuple[int, int], ...]
-    old: tuple[Part, ...]
+    old: tuple[Part | HeldPart, ...]
     meet: tuple[tuple[int, int], ...]
     replaced: Replaced | None
     touched: np.ndarray
+    read: np.ndarray
     moved_rows: int
     token: str
 
@@ -149,21 +151,22 @@ def snapshot_token(rows: Snapshot, *more: object) -> str:
 class Side(NamedTuple):
     """Rows that came or went, read once: the parts of them, their tiles, and their numbers."""
 
-    parts: list[Part | Loaded]
+    parts: list[Part | HeldPart | Loaded]
     tiles: list[Tiled]
     seqs: list[Array]
     rows: int
 
 
-def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, marked: bool) -> Side:
+def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
+              held: Held) -> Side:  # fmt: skip
     """Read rows that came or went, part by part; hold them if they are few."""
     few = rows.rows * row_bytes(spec) <= size.held
     cut = boxes_of(rows).dims.tolist()
-    parts: list[Part | Loaded] = []
+    parts: list[Part | HeldPart | Loaded] = []
     tiles, seqs = [], []
     for chosen in cut_parts(rows.groups.rows if not rows.named else _named(rows), size.rows):
-        part = rows.part(chosen)
-        read = moved(load(part, spec), cut, spec, marked and few)
+        part = held.part(rows, chosen)
+        read = moved(loaded(part, spec), cut, spec, ordered and few, marked)
         if len(read["seq"]):
             parts.append(read if few else part)
             tiles.append(read["tiles"])
@@ -193,7 +196,7 @@ def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iter
 
 
 def blocks_of(side: Side, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
-              replaced: Replaced | None) -> Blocks:  # fmt: skip
+              replaced: Replaced | None, held: Held) -> Blocks:  # fmt: skip
     """Compare rows that came, or that went, with each other and with those that stayed."""
     boxes = boxes_of(rest)
     reached = np.zeros((len(side.tiles), len(rest.groups)), bool)
@@ -201,18 +204,34 @@ def blocks_of(side: Side, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: S
         near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
         reached[i] = touched(tiles, near, boxes, spec.norm, spec.threshold)
     chosen = np.flatnonzero(reached.any(axis=0))
-    rows = rest.groups.rows[chosen]
+    slabs, there = held.among(rest, chosen)
+    read = chosen[~there]
+    rows = rest.groups.rows[read]
     even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
-    parts = [chosen[some] for some in cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))]
+    some = [read[part] for part in cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))]
+    old: list[Part | HeldPart] = [rest.part(part) for part in some]
+    for part, groups in _in_memory(slabs, rest, chosen):
+        old.append(part)
+        some.append(groups)
     meet = [
-        (i, j) for j, some in enumerate(parts) for i in np.flatnonzero(reached[:, some].any(axis=1)).tolist()
+        (i, j) for j, part in enumerate(some) for i in np.flatnonzero(reached[:, part].any(axis=1)).tolist()
     ]
     return Blocks(
         spec, tuple(boxes.dims.tolist()), tuple(side.parts),
         tuple(range(len(side.parts))), tuple(near_parts(side.tiles, boxes.dims, spec)),
-        tuple(rest.part(some) for some in parts), tuple(meet), replaced, chosen, side.rows,
-        tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows),
+        tuple(old), tuple(meet), replaced, chosen, read, side.rows,
+        tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows, [slab.key for slab in slabs]),
     )  # fmt: skip
+
+
+def _in_memory(slabs: list[SlabRef], rest: Snapshot,
+               chosen: np.ndarray) -> Iterator[tuple[HeldPart, np.ndarray]]:  # fmt: skip
+    """Go through the slabs of old rows, small ones together, and the row groups that are in them."""
+    for part in cut_parts(np.array([slab.rows for slab in slabs], np.int64), LEAST_ROWS):
+        own = [slabs[n] for n in part.tolist()]
+        files = {slab.file: tuple(one for one in own if one.file == slab.file) for slab in own}
+        there = Held(files).among(rest, chosen)[1]
+        yield HeldPart(tuple(own), tuple(whole_slab(rest, slab) for slab in own)), chosen[there]
 
 
 def _side_by_side(boxes: Boxes) -> np.ndarray:
@@ -242,6 +261,6 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     moved_parts = tuple(rows.part(some) for some in parts)
     return Blocks(
         spec, tuple(boxes.dims.tolist()), moved_parts, tuple(range(len(parts))), tuple(across), (), (), None,
-        np.arange(0), int(counts.sum()),
+        np.arange(0), np.arange(0), int(counts.sum()),
         tokenize(snapshot_token(rows, spec), size.rows),
     )  # fmt: skip

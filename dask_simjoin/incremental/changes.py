@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 
 from dask_simjoin.incremental.blocks import Blocks, Side, blocks_of, read_side, sizes
 from dask_simjoin.incremental.lazy import lazy_pairs, spec_of
-from dask_simjoin.incremental.loaded import load
+from dask_simjoin.incremental.parts import NOTHING, Held, loaded
 from dask_simjoin.incremental.replaced import Replaced, put_replaced, replaced_of
 from dask_simjoin.incremental.report import ChangeReport
-from dask_simjoin.incremental.types import Delta, Part, Snapshot
+from dask_simjoin.incremental.types import Delta, Snapshot
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.spec import JoinSpec
 
@@ -30,6 +30,8 @@ class Changes:
     distance: bool
     numbered: bool = False
     """Whether rows are named by their numbers, and nothing of them is kept."""
+    held: Held = NOTHING
+    """What of the index is in memory."""
 
     @functools.cached_property
     def blocks(self) -> tuple[Blocks, Blocks]:
@@ -38,11 +40,14 @@ class Changes:
         spec = spec_of(delta.same, None, self.distance, self.numbered)
         size = sizes(delta.same, spec)
         snapshots = delta.inserted, delta.deleted
-        came, went = (read_side(own, spec, size, bool(len(delta.same.groups))) for own in snapshots)
+        rest = delta.same
+        ordered = bool(len(rest.groups))
+        marked = any(rest.files[one] not in self.held.slabs for one in np.unique(rest.groups.file).tolist())
+        came, went = (read_side(own, spec, size, ordered, marked, self.held) for own in snapshots)
         before, after = _replaced(came, went, spec), _replaced(went, came, spec)
         return (
-            blocks_of(came, snapshots[0], delta.same, spec, size, before),
-            blocks_of(went, snapshots[1], delta.same, spec, size, after),
+            blocks_of(came, snapshots[0], delta.same, spec, size, before, self.held),
+            blocks_of(went, snapshots[1], delta.same, spec, size, after, self.held),
         )
 
     @functools.cached_property
@@ -60,10 +65,11 @@ class Changes:
         """What finding them takes."""
         came, went = self.blocks
         rows = self.delta.same
-        read = np.union1d(came.touched, went.touched)
+        near, read = (np.union1d(*some) for some in ((came.touched, went.touched), (came.read, went.read)))
         return ChangeReport(
-            came.moved_rows, went.moved_rows, len(read), len(rows.groups), int(rows.groups.rows[read].sum()),
-            bytes_of(rows, came.touched) + bytes_of(rows, went.touched), len(came) + len(went),
+            came.moved_rows, went.moved_rows, len(read), len(near) - len(read), len(rows.groups),
+            int(rows.groups.rows[read].sum()), bytes_of(rows, came.read) + bytes_of(rows, went.read),
+            len(came) + len(went),
         )  # fmt: skip
 
 
@@ -71,8 +77,7 @@ def _replaced(own: Side, other: Side, spec: JoinSpec) -> Replaced | None:
     """Find what replaced rows of one side are on the other."""
     if not own.seqs or not other.seqs:
         return None
-    parts = (load(part, spec) if isinstance(part, Part) else part for part in other.parts)
-    return put_replaced([replaced_of(own.seqs, rows) for rows in parts])
+    return put_replaced([replaced_of(own.seqs, loaded(part, spec)) for part in other.parts])
 
 
 def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:

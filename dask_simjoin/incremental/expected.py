@@ -43,7 +43,7 @@ def expect(x: np.ndarray, rows: Snapshot, spec: JoinSpec) -> UpdatePlan:
     own = Loaded(x=points, seq=number + (1 << 62), ids=frames_for(example).index(number), example=example)
     if spec.keep:
         own["kept"] = example[list(spec.keep)].reindex(range(n))
-    own = moved(own, how.cut, spec, marked=True)
+    own = moved(own, how.cut, spec, ordered=True)
     near = near_tiles(own["tiles"], boxes, spec.norm, spec.threshold)
     chosen = np.flatnonzero(touched(own["tiles"], near, boxes, spec.norm, spec.threshold))
     size = rows.groups.rows

@@ -34,7 +34,7 @@ def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame
     if not len(own["seq"]):
         return like
     cut = boxes.dims.tolist()
-    own = moved(own, cut, spec, marked=True)
+    own = moved(own, cut, spec, ordered=True)
     near = near_tiles(own["tiles"], boxes, spec.norm, spec.threshold)
     chosen = np.flatnonzero(touched(own["tiles"], near, boxes, spec.norm, spec.threshold))
     how, most = Comparison(spec, tuple(cut), like), max(1, size.rows // 2)

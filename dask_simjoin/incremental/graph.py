@@ -11,7 +11,9 @@ from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.incremental.blocks import Blocks
 from dask_simjoin.incremental.compare import Comparison, pairs_across, pairs_with_part, pairs_within
-from dask_simjoin.incremental.loaded import load, load_moved
+from dask_simjoin.incremental.compare_held import pairs_with_slabs
+from dask_simjoin.incremental.loaded import load
+from dask_simjoin.incremental.parts import HeldPart, load_moved
 from dask_simjoin.incremental.types import Part
 
 
@@ -29,8 +31,8 @@ class Rows(LabelledExpr):
     @functools.cached_property
     def _shared(self) -> dict[int, int]:
         """Number the parts of old rows that several parts of moved ones meet."""
-        meets = [j for _, j in self._blocks.meet]
-        several = [j for j in range(len(self._blocks.old)) if meets.count(j) > 1]
+        meets, old = [j for _, j in self._blocks.meet], self._blocks.old
+        several = [j for j in range(len(old)) if meets.count(j) > 1 and isinstance(old[j], Part)]
         return {j: len(self._blocks.moved) + 1 + n for n, j in enumerate(several)}
 
     def _divisions(self) -> tuple[None, ...]:
@@ -50,11 +52,15 @@ class Rows(LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         blocks, name = self._blocks, self._name
-        layer = {}
+        layer: dict[Any, Any] = {}
         for i, rows in enumerate(blocks.moved):
             key = (name, i)
+            how = blocks.spec, blocks.cut, bool(blocks.meet)
             if isinstance(rows, Part):
-                layer[key] = Task(key, on_worker, load_moved, rows, blocks.spec, bool(blocks.meet))
+                layer[key] = Task(key, on_worker, load_moved, *how, rows, ())
+            elif isinstance(rows, HeldPart):
+                slabs = (slab.ref for slab in rows.slabs)
+                layer[key] = Task(key, on_worker, load_moved, *how, rows.rest, rows.chosen, *slabs)
             else:
                 layer[key] = Task(key, itself, rows)
         key = (name, len(blocks.moved))
@@ -62,6 +68,9 @@ class Rows(LabelledExpr):
         for j, number in self._shared.items():
             key = (name, number)
             layer[key] = Task(key, on_worker, load, blocks.old[j], blocks.spec)
+        for part in (*blocks.moved, *blocks.old):
+            if isinstance(part, HeldPart):
+                layer |= {slab.key: slab.in_graph() for slab in part.slabs}
         return layer
 
 
@@ -90,8 +99,10 @@ class Pairs(RowsExpr):
             others = rows.moved(j), rest[0], False, self.columns
             return Task(name, pairs_across, how, rows.moved(i), *others)
         i, j = blocks.meet[index - len(blocks.across)]
-        old = rows.old(j)
+        old, part = rows.old(j), blocks.old[j]
+        if isinstance(part, HeldPart):
+            slabs = (slab.ref for slab in part.slabs)
+            return Task(name, pairs_with_slabs, how, rows.moved(i), part.chosen, *rest, *slabs)
         if old is None:
-            work = pairs_with_part, how, rows.moved(i), blocks.old[j], *rest
-            return Task(name, on_worker, *work)
+            return Task(name, on_worker, pairs_with_part, how, rows.moved(i), part, *rest)
         return Task(name, pairs_across, how, rows.moved(i), old, rest[0], True, self.columns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import dask.dataframe as dd
@@ -12,23 +11,22 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.engine.base import library
-from dask_simjoin.errors import IndexConflictError, OptionError, VersionGoneError
+from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.incremental import joins
-from dask_simjoin.incremental.changes import Changes as PairChanges
 from dask_simjoin.incremental.commits import Change, commit, next_version
 from dask_simjoin.incremental.components import components
 from dask_simjoin.incremental.history import history_of, vacuumed
 from dask_simjoin.incremental.loading import FILE_ROWS, coordinates_of
 from dask_simjoin.incremental.manifests import read_manifest
+from dask_simjoin.incremental.opened import TRIES, Opened, changes_to
 from dask_simjoin.incremental.outcome import Changes
 from dask_simjoin.incremental.quality import Quality, quality_of
 from dask_simjoin.incremental.reclustering import worn
 from dask_simjoin.incremental.report import UpdatePlan
 from dask_simjoin.incremental.requests import IF_EXISTS, check_batch, check_version
 from dask_simjoin.incremental.restoring import restored
-from dask_simjoin.incremental.snapshots import Version, last_version, version_of
 from dask_simjoin.incremental.stored import stored_rows
-from dask_simjoin.incremental.types import Manifest, Options
+from dask_simjoin.incremental.types import Manifest
 from dask_simjoin.incremental.updating import (
     Report,
     Update,
@@ -43,55 +41,13 @@ from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.units import without_unit
 from dask_simjoin.options.validate import check_choice, check_eps, check_metric, check_whole
 
-TRIES = 3
-"""Versions of other writers that an update gives way to."""
 
-
-class Index:
+class Index(Opened):
     """Rows on disk, and their pairs within a distance: see `frame.simjoin.index` and `open_index`.
 
     Every update makes a version. Versions are never changed, so that what is asked of two of them is the
     same whenever, and by whomever, it is asked. Frames that methods return are lazy.
     """
-
-    def __init__(self, root: Path, library: str, version: int | None = None) -> None:
-        self._root, self._library, self._pinned = root, library, version
-        self._last = last_version(root, library) if version is None else version_of(root, library, version)
-
-    def __repr__(self) -> str:
-        manifest = self._now().manifest
-        on = ", ".join(map(repr, manifest.options.on[:3])) + ", ..." * (len(manifest.options.on) > 3)
-        return (
-            f"<Index of {manifest.rows:,} rows on {on}, {manifest.options.metric}, "
-            f"eps={manifest.options.eps!r}, version {manifest.version}, at {str(self._root)!r}>"
-        )
-
-    def _now(self) -> Version:
-        """The version that is asked about: the last one, if none was named when the index was opened."""
-        if self._pinned is None:
-            found = last_version(self._root, self._library)
-            if found.number != self._last.number:
-                self._last = found
-        return self._last
-
-    def _at(self, version: int) -> Version:
-        now = self._now()
-        return now if version == now.number else version_of(self._root, self._library, version)
-
-    @property
-    def path(self) -> Path:
-        """The folder."""
-        return self._root
-
-    @property
-    def version(self) -> int:
-        """The number of the last version, or of the one that the index was opened at."""
-        return self._now().number
-
-    @property
-    def options(self) -> Options:
-        """What the index was made for."""
-        return self._last.manifest.options
 
     def __len__(self) -> int:
         return self._now().manifest.rows
@@ -141,7 +97,8 @@ class Index:
             size = self._commit(now.manifest, version, change)
             if size is not None:
                 done = replace(report, bytes_written=report.bytes_written + size)
-                return Changes(self._changed, now.number, version, done, keep_up(self._now()))
+                made = self._now()  # what is held of it serves its changes, whatever is put in order now
+                return Changes(changes_to(made), now.number, version, done, keep_up(made))
         raise self._conflict()
 
     def delete(self, ids: Any, *, batch: str | None = None) -> Changes:
@@ -268,23 +225,10 @@ class Index:
         """
         return vacuumed(self._root, self._latest("vacuum").manifest, check_whole("keep", keep, 1))
 
-    def _latest(self, what: str) -> Version:
-        if self._pinned is not None:
-            raise OptionError(
-                f"The index was opened at version {self._pinned}, which never changes; open it without "
-                f"version= to {what}."
-            )
-        return self._now()
-
     def _commit(self, parent: Manifest, version: int, change: Change) -> int | None:
         """Make a version; tells the bytes that were written, or None if another writer was faster."""
         done = commit(self._root, parent, version, change)
         return None if done is None else done[1]
-
-    def _changed(self, since: int, until: int) -> PairChanges:
-        if until < since:
-            raise VersionGoneError(f"since={since} is after until={until}; name the older version first.")
-        return joins.changes(self._at(until).since(since), self.options.return_distance)
 
     def _known_batch(self, manifest: Manifest, version: int) -> Changes:
         since = version - 1  # if it was vacuumed, which is told once its pairs are asked for
@@ -292,9 +236,3 @@ class Index:
             made = manifest if manifest.version == version else read_manifest(self._root, version)
             since = made.parent or since
         return Changes(self._changed, since, version, Report(known=True))
-
-    def _conflict(self) -> IndexConflictError:
-        return IndexConflictError(
-            f"Other writers made versions of the index at {str(self._root)!r} {TRIES} times while this one "
-            "worked; nothing was changed. Let one process update it, or try again."
-        )

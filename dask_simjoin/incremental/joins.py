@@ -10,6 +10,7 @@ from dask_simjoin.incremental.changes import Changes
 from dask_simjoin.incremental.expected import expect
 from dask_simjoin.incremental.foreign import pairs_of_partition, spec_with
 from dask_simjoin.incremental.lazy import example_of_rows, lazy_pairs, spec_of
+from dask_simjoin.incremental.parts import NOTHING, Held
 from dask_simjoin.incremental.report import UpdatePlan
 from dask_simjoin.incremental.types import Delta, Snapshot
 from dask_simjoin.metrics.types import Frame
@@ -21,9 +22,9 @@ def self_pairs(rows: Snapshot, eps: float, distance: bool) -> Frame:
     return lazy_pairs(all_blocks(rows, spec, sizes(rows, spec)), rows)
 
 
-def changes(delta: Delta, distance: bool) -> Changes:
-    """Tell what changed between two versions: `added`, `removed`, `report`."""
-    return Changes(delta, distance)
+def changes(delta: Delta, distance: bool, held: Held = NOTHING) -> Changes:
+    """Tell what changed between two versions: `added`, `removed`, `report`; `held`: what is in memory."""
+    return Changes(delta, distance, held=held)
 
 
 def changed_pairs(delta: Delta, distance: bool) -> tuple[Frame, Frame]:

@@ -20,6 +20,9 @@ from dask_simjoin.planning.statistics.unique_ids import id_keys
 GROUP = 1 << 16
 """Keys of a row group: what is read to find one."""
 
+AT_ONCE = 64
+"""Row groups that are read at a time."""
+
 MOST_SMALL = 8
 """Files of fewer than `SMALL` keys from which on they become one."""
 
@@ -132,27 +135,13 @@ class Finder:
         """Rows of a key file of keys that are wanted, which are in order."""
         if not _within(wanted, one.low, one.high):
             return EMPTY
-        parts = [EMPTY]
         with pq.ParquetFile(self.root / "keys" / one.name) as file:
-            for g in range(file.num_row_groups):
-                told = file.metadata.row_group(g).column(0).statistics
-                if not _within(wanted, told.min, told.max):
-                    continue
-                keys = file.read_row_group(g, columns=[KEY])[KEY].to_numpy()
-                first = np.searchsorted(keys, wanted)
-                times = np.searchsorted(keys, wanted, "right") - first
-                if not times.any():
-                    continue
-                # equal keys of different ids may be there, and wanted, several times
-                row = np.repeat(np.arange(len(wanted)), times)
-                at = (
-                    np.repeat(first, times) + np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
-                )
-                own = file.read_row_group(g, columns=[FILE, POSITION, SEQ]).take(pa.array(at))
-                names = own[FILE].cast(pa.string()).to_pandas().astype(object)
-                places = {POSITION: own[POSITION].to_numpy(), SEQ: own[SEQ].to_numpy()}
-                parts.append(pd.DataFrame({"row": row, FILE: names, **places}))
-        return pd.concat(parts, ignore_index=True)
+            groups = _with_some(file.metadata, wanted)
+            parts = [
+                _matching(file, groups[start : start + AT_ONCE], wanted)
+                for start in range(0, len(groups), AT_ONCE)
+            ]
+        return pd.concat([EMPTY, *parts], ignore_index=True)
 
     def _live(self, found: pd.DataFrame) -> np.ndarray:
         """Which of the places are rows of this version."""
@@ -187,6 +176,39 @@ def _within(wanted: np.ndarray, low: int, high: int) -> bool:
     """Whether some of the keys, which are in order, are from one up to another."""
     first, last = np.array([low, high], np.uint64)
     return bool(np.searchsorted(wanted, first) < np.searchsorted(wanted, last, "right"))
+
+
+def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
+    """List the row groups of a key file that may have some of the keys, which are in order."""
+    told = [about.row_group(g).column(0).statistics for g in range(about.num_row_groups)]
+    low, high = (np.array([getattr(one, end) for one in told], np.uint64) for end in ("min", "max"))
+    first, behind = np.searchsorted(wanted, low), np.searchsorted(wanted, high, "right")
+    found: list[int] = np.flatnonzero(first < behind).tolist()
+    return found
+
+
+def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd.DataFrame:
+    """Read the rows of some row groups, which follow each other, whose keys are wanted."""
+    keys = file.read_row_groups(groups, columns=[KEY])[KEY].to_numpy()
+    first = np.searchsorted(keys, wanted)
+    times = np.searchsorted(keys, wanted, "right") - first
+    # equal keys of different ids may be there, and wanted, several times
+    row = np.repeat(np.arange(len(wanted)), times)
+    if not len(row):
+        return EMPTY
+    at = np.repeat(first, times) + np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
+    ends = np.cumsum([file.metadata.row_group(g).num_rows for g in groups])
+    of = np.searchsorted(ends, at, "right")
+    some = np.unique(of)
+    sizes = np.diff(ends, prepend=0)
+    kept = np.zeros(len(groups), np.int64)  # rows of groups before each that are not read again
+    kept[1:] = np.cumsum(np.where(np.isin(np.arange(len(groups)), some), 0, sizes))[:-1]
+    table = file.read_row_groups([groups[n] for n in some.tolist()], columns=[FILE, POSITION, SEQ])
+    own = table.take(pa.array(at - kept[of]))
+    names = own[FILE].cast(pa.string()).to_pandas().astype(object)
+    return pd.DataFrame(
+        {"row": row, FILE: names, POSITION: own[POSITION].to_numpy(), SEQ: own[SEQ].to_numpy()}
+    )
 
 
 def _is_key(ids: pd.Index) -> bool:

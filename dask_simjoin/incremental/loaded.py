@@ -20,7 +20,7 @@ from dask_simjoin.metrics.types import Array, Frame, Ids
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.moments import merge_moments, moments
 from dask_simjoin.planning.statistics.partition import points
-from dask_simjoin.tasks.chunks import Chunk, indexed
+from dask_simjoin.tasks.chunks import Chunk, indexed, joined
 
 DRAWN = 2048
 """Rows of each side from which a layout is chosen."""
@@ -65,6 +65,18 @@ def load(part: Part, spec: JoinSpec) -> Loaded:
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 
+def joined_rows(parts: Sequence[Loaded]) -> Loaded:
+    """Put rows one after the other; there is one part at least."""
+    if len(parts) == 1:
+        return parts[0]
+    xp, frames = module_of(parts[0]["x"]), frames_for(parts[0]["example"])
+    x, seq = (xp.concatenate([part[name] for part in parts]) for name in ("x", "seq"))
+    found = Loaded(x=x, seq=seq, ids=joined([part["ids"] for part in parts]), example=parts[0]["example"])
+    if "kept" in parts[0]:
+        found["kept"] = frames.stacked([part["kept"] for part in parts])
+    return found
+
+
 def load_near(part: Part, spec: JoinSpec, marks: Marks) -> Loaded:
     """Read row groups, but for rows that are told to be in no pair before their coordinates are gathered."""
     if spec.measure.embeds or spec.lists:
@@ -83,26 +95,21 @@ def _columns(spec: JoinSpec) -> list[str]:
     return list(dict.fromkeys([SEQ, *map(str, spec.columns)]))
 
 
-def moved(rows: Loaded, cut: Sequence[int], spec: JoinSpec, marked: bool) -> Loaded:
+def moved(rows: Loaded, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> Loaded:
     """Put rows that came or went in order, with their tiles and, if `marked`, their neighbourhood.
 
-    Rows that are compared with none but themselves stay as they lie.
+    Rows that are compared with none but themselves, and are not `ordered`, stay as they lie.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
-    if not marked:
+    if not ordered:
         return rows | {"tiles": tiled_as_they_lie(x, dims)}
     tiles = tiled(x, dims)
     found = some(rows, module_of(rows["x"]).asarray(tiles.order))
     found["tiles"] = tiles
-    marks = mark(found["x"], spec.norm, spec.threshold)
+    marks = mark(found["x"], spec.norm, spec.threshold) if marked else None
     if marks is not None and float(marks.table.mean()) < FULL:
         found["marks"] = marks
     return found
-
-
-def load_moved(part: Part, spec: JoinSpec, marked: bool) -> Loaded:
-    """Read row groups of rows that came or went."""
-    return moved(load(part, spec), sorted(part.options.cut), spec, marked)
 
 
 def some(rows: Loaded, places: Array) -> Loaded:

@@ -52,8 +52,8 @@ def index(frame: Frame, asked: MakeIndex) -> Index:
     Returns
     -------
     Index
-        See its methods: `update`, `delete`, `pairs`, `changes`, `join`, `rows`, `history`, `restore`,
-        `vacuum`.
+        See its methods: `update`, `delete`, `pairs`, `changes`, `join`, `rows`, `persist`, `history`,
+        `restore`, `vacuum`.
 
     Raises
     ------

@@ -52,10 +52,11 @@ class ChangeReport(Told):
     ----------
     inserted, deleted : int
         Rows that came and that went; a replaced row is one of each.
-    row_groups_read, row_groups : int
-        Row groups of rows that stayed within reach of one of those, and how many there are.
+    row_groups_read, row_groups_held, row_groups : int
+        Row groups of rows that stayed within reach of one of those: that are read, and that are in memory
+        (`Index.persist`); and how many there are.
     rows_read : int
-        Rows of those row groups.
+        Rows of the row groups that are read.
     bytes_read : int
         Of files: those row groups' columns that are read.
     tasks : int
@@ -67,6 +68,7 @@ class ChangeReport(Told):
     inserted: int
     deleted: int
     row_groups_read: int
+    row_groups_held: int
     row_groups: int
     rows_read: int
     bytes_read: int

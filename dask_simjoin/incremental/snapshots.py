@@ -13,6 +13,7 @@ import pyarrow as pa
 from dask_simjoin.incremental.files import new_name, read_whole, write_new, write_table
 from dask_simjoin.incremental.keys import Finder
 from dask_simjoin.incremental.manifests import back_to, latest, read_manifest
+from dask_simjoin.incremental.parts import NOTHING, Held
 from dask_simjoin.incremental.types import DeletedFile, Delta, Groups, Manifest, Options, RowFile, Snapshot
 
 FILE, POSITION = "file", "position"
@@ -95,11 +96,14 @@ class Version:
     library : str
         Of the frames that are made of its rows.
     manifest : Manifest
+    held : Held
+        What of it is in memory.
     """
 
     root: Path
     library: str
     manifest: Manifest
+    held: Held = NOTHING
 
     @property
     def number(self) -> int:

@@ -105,3 +105,23 @@ def test_an_index_of_pandas_on_the_gpu(tmp_path):
     other = moved(frame.iloc[:50].assign(key=[f"guest {k}" for k in range(50)]), "dask-1")
     near = as_set(frame.iloc[:50].simjoin.join(frame, 2.0, **options))
     assert_same_pairs(pairs(index.join(other)), {(f"guest {a.split()[1]}", b) for a, b in near})
+
+
+@pytest.mark.parametrize("d", [2, 24])
+def test_rows_that_are_held_on_the_gpu(how, d, tmp_path, monkeypatch):
+    """They give what the same files give, and none of them is read."""
+    monkeypatch.setattr(loading, "FILE_ROWS", 128)
+    frame, eps = table("texts", d), {2: 2.0, 24: 60.0}[d]
+    options = {"on": [f"x{k}" for k in range(d)], "id": "key", "keep": "name", "return_distance": True}
+    index = moved(frame.iloc[:KNOWN], how).simjoin.index(eps, tmp_path / "index", row_group=16, **options)
+    assert index.persist().memory.rows_on_disk == 0
+    assert index.memory.bytes_held > 8 * d * KNOWN
+    later = frame.iloc[KNOWN - 50 :].copy()
+    later["x0"] *= 1.5  # some lie beyond what the slabs' indexes serve
+    changes = index.update(moved(later, how), delete=frame["key"].iloc[GONE].tolist(), if_exists="replace")
+    assert changes.work.row_groups_read == 0 < changes.work.row_groups_held
+    told = dask_simjoin.open_index(tmp_path / "index", backend="pandas").changes(1).compute()
+    for side, sign in ((changes.added, 1), (changes.removed, -1)):
+        want = as_set(told[told["diff"] == sign])
+        assert want
+        assert_same_pairs(pairs(side), want)

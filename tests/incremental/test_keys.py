@@ -17,14 +17,14 @@ def frame(ids, x=0.0):
 def reads(monkeypatch):
     """How many row groups of keys were read, and of how many."""
     monkeypatch.setattr(keys, "GROUP", 64)
-    seen, plain = [], pq.ParquetFile.read_row_group
+    seen, plain = [], pq.ParquetFile.read_row_groups
 
-    def read_row_group(self, g, columns=None, **more):
+    def read_row_groups(self, groups, columns=None, **more):
         if columns == [keys.KEY]:
-            seen.append(g)
-        return plain(self, g, columns=columns, **more)
+            seen.extend(groups)
+        return plain(self, groups, columns=columns, **more)
 
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", read_row_group)
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", read_row_groups)
     return seen
 
 

@@ -49,7 +49,8 @@ class Growing(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
         self.config.__exit__(None, None, None)
 
-    def update(self, new, how, delete, if_exists, batch=None):
+    def update(self, new, how, delete, if_exists, batch=None, index=None):
+        """Update, by this index or by another writer, of whose changes this one tells."""
         known = set(new) & set(self.model.rows) - set(delete)
         unknown = set(delete) - set(self.model.rows)
         asked = {"delete": list(delete) or None, "if_exists": if_exists, "batch": batch}
@@ -60,9 +61,13 @@ class Growing(RuleBasedStateMachine):
                 self.index.update(rows, **asked)
             assert self.index.version == before[0]
             return
-        changes = self.index.update(rows, **asked)
+        changes = (index or self.index).update(rows, **asked)
         self.model.update(new, delete, if_exists)
-        added, removed = (as_set(side.compute()) for side in (changes.added, changes.removed))
+        if index is None:
+            added, removed = (as_set(side.compute()) for side in (changes.added, changes.removed))
+        else:
+            found = self.index.changes(before[0], changes.version).compute()
+            added, removed = (as_set(found[found["diff"] == sign]) for sign in (1, -1))
         assert_same_pairs(added, self.model.pairs() - before[1])
         assert_same_pairs(removed, before[1] - self.model.pairs())
         assert changes.since == before[0] < changes.version == self.model.version
@@ -84,6 +89,21 @@ class Growing(RuleBasedStateMachine):
         """One that is allowed, of rows that there are."""
         there = sorted(self.model.rows)
         self.update(new, how, {there[k] for k in gone if k < len(there)}, "replace", f"{len(self.batches)}")
+
+    @rule(new=ROWS, gone=st.sets(st.integers(0, 25), max_size=4))
+    def update_of_another_writer(self, new, gone):
+        there = sorted(self.model.rows)
+        other = dask_simjoin.open_index(self.folder)
+        self.update(new, "pandas", {there[k] for k in gone if k < len(there)}, "replace", index=other)
+
+    @rule()
+    def persist(self):
+        self.index.persist()
+        assert self.index.memory.rows_on_disk == 0
+
+    @rule()
+    def release(self):
+        self.index.release()
 
     @precondition(lambda self: len(self.model.rows) > 6)
     @rule()

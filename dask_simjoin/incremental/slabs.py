@@ -1,0 +1,195 @@
+"""Rows of an index that are held in memory: indexed once, and compared with whatever comes or goes.
+
+A slab is all rows of some row groups of a file, deleted ones too: files never change, and neither do slabs.
+Which of its rows count is told by those that compare it.  Its index serves points of a box that is a little
+larger than its own; the few that lie outside of it and still are near are compared by an index of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypedDict, cast
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.compat import module_of, to_host, values_of
+from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.protocols import Layout
+from dask_simjoin.incremental.loaded import DRAWN, Loaded, rows_of
+from dask_simjoin.incremental.rows import read_part
+from dask_simjoin.incremental.types import SEQ, VERSION, Part
+from dask_simjoin.metrics.norms import reach
+from dask_simjoin.metrics.types import Array, Frame, Ids, Index
+from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.statistics.moments import Moments, moments
+
+BEYOND = 1 / 8
+"""How much larger than a slab's box what its index serves is on each side, at most, in the largest of its
+spans: filters are the coarser for it."""
+
+
+MOST = float(np.finfo(np.float64).max)
+
+Box = tuple[np.ndarray, np.ndarray]
+"""The smallest and the largest coordinates, arrays (d,), of some points."""
+
+
+class Slab(TypedDict):
+    """Hold rows in the order of their file: a plain dict of arrays and frames, so that it spills.
+
+    Besides these it has the arrays of its index (see `Joiner.build`), none of which is called so.
+    """
+
+    ids: Ids
+    seq: Array
+    """The rows' numbers (n,)."""
+    version: Array
+    """The versions (n,) in which they came in."""
+    ages: tuple[int, int]
+    """The smallest and the largest of those."""
+    example: Frame
+    """An empty frame."""
+    position: Array
+    """Which row is at each place of the index (n,), int64."""
+    layout: Layout
+    box: Box
+    """Of the rows, embedded: arrays (d,)."""
+    reach: Box
+    """The same of all points that can be in a pair with one of the rows."""
+    serves: Box
+    """The same of points that may be compared by the index: of all of those, or of most."""
+    kept: NotRequired[Frame]
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Say which rows of a slab count.
+
+    Attributes
+    ----------
+    places : array (k,), int64
+        Rows that are left out, or, where `named`, the only ones taken; ascending.
+    named : bool
+    versions : (int, int)
+        Only rows of a version above the first and up to the second.
+    """
+
+    places: np.ndarray
+    named: bool
+    versions: tuple[int, int]
+
+
+def make_slab(part: Part, spec: JoinSpec) -> Slab:
+    """Read all rows of row groups, of which there are some, and index them."""
+    frame = read_part(part, list(dict.fromkeys([SEQ, VERSION, *map(str, spec.columns)])))
+    rows = rows_of(frame, spec, values_of(frame[SEQ]))
+    version, told = values_of(frame[VERSION]), moments(rows["x"])
+    (near, serves), n, joiner = _around(told, spec), len(rows["seq"]), joiner_for(rows["example"])
+    drawn = to_host(rows["x"][:: max(1, n // DRAWN)])
+    layout = joiner.layout(
+        spec.method, *serves, told.mean, told.variance, spec.threshold, spec.norm, Drawn(drawn, drawn, n)
+    )
+    index = joiner.build(rows["x"], layout)
+    own = Slab(
+        ids=rows["ids"], seq=rows["seq"], version=version, ages=(int(version.min()), int(version.max())),
+        example=rows["example"], position=index["order"][:n].astype(np.int64), layout=layout,
+        box=(told.lower, told.upper), reach=near, serves=serves,
+    )  # fmt: skip
+    if "kept" in rows:
+        own["kept"] = rows["kept"]
+    assert own.keys().isdisjoint(index)
+    return cast(Slab, own | index)
+
+
+def _around(told: Moments, spec: JoinSpec) -> tuple[Box, Box]:
+    """Make the box of what is near points of these moments, and that which an index of them is to serve."""
+    far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
+    with np.errstate(over="ignore"):
+        span = float((told.upper * 0.5 - told.lower * 0.5).max()) * 2
+        most = span * BEYOND if span > 0 else float(np.abs(told.upper).max()) or 1.0
+        near = _wider(told, far)
+        return near, near if far <= most else _wider(told, most)
+
+
+def _wider(told: Moments, more: float) -> Box:
+    lower, upper = np.nan_to_num(told.lower - more), np.nan_to_num(told.upper + more)
+    return np.nextafter(lower, -MOST), np.nextafter(upper, MOST)
+
+
+def within(x: Array, box: Box) -> Array:
+    """Tell which points (n, d) lie in a box (n,), bool."""
+    xp = module_of(x)
+    lower, upper = (xp.asarray(side) for side in box)
+    found = xp.ones(len(x), bool)
+    for k in range(x.shape[1]):
+        found &= (x[:, k] >= lower[k]) & (x[:, k] <= upper[k])
+    return found
+
+
+def index_of(slab: Slab) -> Index:
+    """Return what a joiner compares."""
+    return cast(Index, slab)
+
+
+def slab_bytes(slab: Slab) -> int:
+    """Count the bytes of a slab."""
+    total = 0
+    for value in slab.values():
+        told: Any = getattr(value, "memory_usage", None)
+        if told is not None:
+            found = told(deep=True)
+            total += int(found.sum() if hasattr(found, "sum") else found)
+        else:
+            total += int(getattr(value, "nbytes", 0))
+    return total
+
+
+def taken(slab: Slab, chosen: Chosen) -> Array | None:
+    """Tell which rows count (n,), bool; None: all of them."""
+    version, n = slab["version"], len(slab["seq"])
+    above, to = chosen.versions
+    xp = module_of(version)
+    places = xp.asarray(chosen.places)
+    told = slab["ages"][0] > above and slab["ages"][1] <= to
+    if chosen.named:
+        found = xp.zeros(n, bool)
+        found[places] = True
+        return found if told else found & (version > above) & (version <= to)
+    if told and not len(places):
+        return None
+    found = xp.ones(n, bool) if told else (version > above) & (version <= to)
+    found[places] = False
+    return found
+
+
+def points_at(slab: Slab, rows: Array) -> Array:
+    """The coordinates (m, d), embedded, of some rows."""
+    xp = module_of(slab["position"])
+    place = xp.empty_like(slab["position"])
+    place[slab["position"]] = xp.arange(len(place))
+    return joiner_for(slab["example"]).points(index_of(slab), slab["layout"])[place[rows]]
+
+
+def rows_at(slab: Slab, rows: Array, spec: JoinSpec, points: bool = True) -> Loaded:
+    """Take some rows; without `points` their coordinates are left out."""
+    xp = module_of(slab["seq"])
+    seq = slab["seq"][rows]
+    x = points_at(slab, rows) if points else xp.empty((len(rows), 0))
+    ids = frames_for(slab["example"]).index(seq) if spec.id == SEQ else slab["ids"].take(rows)
+    found = Loaded(x=x, seq=seq, ids=ids, example=slab["example"])
+    if spec.keep:
+        found["kept"] = slab["kept"].take(rows)
+    return found
+
+
+def rows_taken(chosen: tuple[Chosen, ...], spec: JoinSpec, *slabs: Slab) -> list[Loaded]:
+    """Take the rows of some slabs that count."""
+    found = []
+    for slab, one in zip(slabs, chosen, strict=True):
+        count = taken(slab, one)
+        xp = module_of(slab["seq"])
+        rows = xp.arange(len(slab["seq"])) if count is None else xp.flatnonzero(count)
+        found.append(rows_at(slab, rows, spec))
+    return found
