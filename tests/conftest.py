@@ -1,5 +1,6 @@
 """Fixtures that cross tests."""
 
+import gc
 import importlib.util
 import os
 
@@ -31,13 +32,58 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Skip what needs a GPU where there is none; put last what starts processes: kernels are there then."""
-    items.sort(key=lambda item: "client" in item.fixturenames or bool(item.get_closest_marker("processes")))
+    """Skip what needs a GPU where there is none; put what starts processes where fewest are started."""
+    take_turns(items)
+    items[:] = in_order(items)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     cupy = importlib.import_module("cupy") if marked and importlib.util.find_spec("cupy") else None
     if cupy is None or not cupy.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def take_turns(items):
+    """Mark slow what tests a function's other parameters once more with another frame: see `how`."""
+    others = {}
+    for item in items:
+        parameters = dict(item.callspec.params) if hasattr(item, "callspec") else {}
+        frame = parameters.pop("how", None)
+        if frame in FRAMES and parameters:
+            places = item.callspec.indices
+            combination = tuple(sorted((name, places[name]) for name in parameters))
+            seen = others.setdefault((item.path, item.originalname), {})
+            if FRAMES.index(frame) != seen.setdefault(combination, len(seen)) % len(FRAMES):
+                item.add_marker(pytest.mark.slow)
+
+
+def in_order(items):
+    """Tests of a cluster before the middle, and what else starts processes last: kernels are there then.
+
+    With ``--dist worksteal`` each of two processes begins with one half, and goes on with the end of what is
+    left of the other: so each cluster that tests share is started by one of them.
+    """
+
+    def processes(item):
+        fixtures = item.fixturenames
+        if "two_workers" in fixtures:
+            return "shared"
+        if "mortal_workers" in fixtures:
+            return "mortal"
+        return "own" if "client" in fixtures or item.get_closest_marker("processes") else "none"
+
+    kinds = {kind: [] for kind in ("none", "shared", "mortal", "own")}
+    for item in items:
+        kinds[processes(item)].append(item)
+    rest, shared = kinds["none"], kinds["shared"]
+    middle = max(0, len(items) * 7 // 16 - len(shared))
+    return [*rest[:middle], *shared, *rest[middle:], *kinds["mortal"], *kinds["own"]]
+
+
+def pytest_collection_finish():
+    """Let Python's search for cycles pass by what stays: modules, and thousands of tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -98,7 +144,13 @@ def method(request):
     return request.param
 
 
-@pytest.fixture(params=["pandas", "dask-1", "dask-3"])
+FRAMES = ["pandas", "dask-1", "dask-3"]
+
+
+@pytest.fixture(params=FRAMES)
 def how(request):
-    """A plain frame, or one of 1 or 3 partitions: for `support.frames.lay`."""
+    """A plain frame, or one of 1 or 3 partitions: for `support.frames.lay`.
+
+    Frames take turns with the combinations of a test's other parameters, if it has some.
+    """
     return request.param

@@ -16,7 +16,7 @@ from tests.support.density import SETS, labels_of_neighbours
 from tests.support.frames import split
 from tests.support.oracle import brute_force, squared_distances
 from tests.support.points import cases, frame_of
-from tests.support.profiles import chosen, examples, pairwise
+from tests.support.profiles import chosen, examples, in_turns
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -53,7 +53,7 @@ def test_any_points(case, min_samples, rows, partitioning):
         assert labels.compute().tolist() == want
 
 
-@pairwise(name=list(SETS), partitions=chosen([1, 7, 40], [1, 7]), partitioning=["entity", "spatial"])
+@in_turns(1, name=list(SETS), partitions=chosen([7, 1, 40], [7, 1]), partitioning=["entity", "spatial"])
 def test_equal_to_scikit_learn(name, partitions, partitioning):
     x, eps, min_samples = SETS[name]
     x = np.random.default_rng(1).permutation(x)

@@ -27,7 +27,7 @@ from dask_simjoin.planning.budget import Resources
 from tests.support.density import SETS
 from tests.support.frames import split
 from tests.support.points import frame_of
-from tests.support.profiles import chosen, examples
+from tests.support.profiles import chosen, examples, in_turns
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
 sklearn_base = pytest.importorskip("sklearn.base")
@@ -91,11 +91,16 @@ def test_any_points(case, min_samples, rows, partitioning):
         assert_same(lazy.compute(), want)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in SETS if n not in ("fewer rows than samples", "every row a cluster")]
+@in_turns(
+    1,
+    lambda name, partitions, partitioning: (
+        partitions == {"entity": 40, "spatial": 1}.get(partitioning) or partitions == 7
+    ),
+    name=[n for n in SETS if n not in ("fewer rows than samples", "every row a cluster")],
+    partitions=chosen([7, 1, 40], [7, 1]),
+    partitioning=["entity", "spatial"],
 )
-@pytest.mark.parametrize("partitions", chosen([1, 7, 40], [7]))
-def test_equal_to_scikit_learn(name, partitions):
+def test_equal_to_scikit_learn(name, partitions, partitioning):
     x, eps, min_samples = SETS[name]
     x = np.random.default_rng(1).permutation(x)[:700]
     eps = 2 * eps
@@ -104,16 +109,15 @@ def test_equal_to_scikit_learn(name, partitions):
     want = sklearn_optics(x, eps, min_samples)
     assert_same(frame.simjoin.optics(eps, min_samples), want)
     ddf = dd.from_pandas(frame, npartitions=partitions)
-    for partitioning in {1: ["spatial"], 7: ["entity", "spatial"], 40: ["entity"]}[partitions]:
-        how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 12) * 90}
-        order = ddf.simjoin.optics(eps, min_samples, **how)
-        found = order.compute()
-        assert found.index.tolist() == frame.index.tolist()
-        assert_same(found, want)
-        assert order.npartitions == ddf.npartitions
-        last = order.partitions[order.npartitions - 1].compute()
-        assert_same(last, want[len(want) - len(last) :])
-        assert ddf.assign(r=order["reachability"]).r.compute().tolist() == want.reachability.tolist()
+    how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 12) * 90}
+    order = ddf.simjoin.optics(eps, min_samples, **how)
+    found = order.compute()
+    assert found.index.tolist() == frame.index.tolist()
+    assert_same(found, want)
+    assert order.npartitions == ddf.npartitions
+    last = order.partitions[order.npartitions - 1].compute()
+    assert_same(last, want[len(want) - len(last) :])
+    assert ddf.assign(r=order["reachability"]).r.compute().tolist() == want.reachability.tolist()
 
 
 def test_on_a_cluster(client):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.cluster import cluster_optics_dbscan
-from tests.support.profiles import pairwise
+from tests.support.profiles import in_turns
 
 ON = ["x", "y"]
 
@@ -41,7 +41,7 @@ def write(folder, files, columns):
     return folder
 
 
-@pairwise(kind=["counting", "restarting", "dask"], filesystem=["fsspec", "arrow"], verb=list(VERBS))
+@in_turns(2, kind=["counting", "restarting", "dask"], filesystem=["fsspec", "arrow"], verb=list(VERBS))
 def test_beside_a_frame_of_merged_partitions(written, kind, filesystem, verb):
     ddf = dd.read_parquet(written / kind, filesystem=filesystem)
     with dask.config.set(scheduler="sync"):
@@ -59,7 +59,7 @@ def test_beside_a_frame_of_merged_partitions(written, kind, filesystem, verb):
         assert ddf[lazy <= 1].c0.compute().tolist() == frame.c0[want <= 1].tolist()
 
 
-@pytest.mark.parametrize(("files", "columns"), [(10, 2), (25, 2), (25, 8), (16, 30)])
+@in_turns(1, files=[10, 16, 25], columns=[2, 8, 30])
 def test_other_numbers_of_files_and_columns(files, columns, tmp_path):
     """Dask merges partitions by both."""
     ddf = dd.read_parquet(write(tmp_path, files, columns) / "counting")

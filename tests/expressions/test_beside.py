@@ -1,7 +1,5 @@
 """Values of rows beside the rows they are of, whatever Dask makes of the frame before and after."""
 
-import itertools
-
 import dask
 import dask.dataframe as dd
 import numpy as np
@@ -144,25 +142,20 @@ def check(frame, use, after):
 AFTER_ALL = AFTER | BY_PARTITION
 
 
-EVERY = list(itertools.product(AFTER_ALL, BEFORE | MOVED))
-FEW = [
-    (after, before)
-    for after, before in EVERY
-    if after in ("series", "len", "map_partitions") or before in ("filter", "set_index")
-]
-
-
-@pytest.mark.parametrize(("after", "before"), profiles.chosen(EVERY, FEW))
+@profiles.in_turns(2, after=list(AFTER_ALL), before=[*BEFORE, *MOVED])
 def test_filters_by_counts(sources, before, after):
     check((BEFORE | MOVED)[before](sources["repeating"]), "filter by counts", after)
 
 
-@profiles.pairwise(source=FILES, before=["filter", "range", "reset_index", "repartition"], after=list(AFTER))
+@profiles.in_turns(
+    2, source=FILES, before=["filter", "range", "reset_index", "repartition"], after=list(AFTER)
+)
 def test_filters_of_files_by_counts(sources, source, before, after):
     check(BEFORE[before](sources[source]), "filter by counts", after)
 
 
-@profiles.pairwise(
+@profiles.in_turns(
+    2,
     after=["len", "series", "map_partitions"],
     place=[("repeating", "filter"), ("known", "set_index")],
     use=list(USES),
@@ -172,22 +165,19 @@ def test_every_verb_and_use(sources, use, place, after):
     check((BEFORE | MOVED)[before](sources[source]), use, after)
 
 
-@profiles.pairwise(source=FILES, use=list(USES), after=["series", "set_index"])
+@profiles.in_turns(2, source=FILES, use=list(USES), after=["series", "set_index"])
 def test_every_verb_and_use_of_files(sources, use, source, after):
     check(BEFORE["range"](sources[source]), use, after)
 
 
 # Dask itself cannot set the index of few partitions of what it reads fewer columns of for quantiles
-OF_FILES = [
-    (before, after)
-    for after in BY_PARTITION
-    for before in BEFORE
-    if (before, after) != ("repartition", "set_index")
-]
-
-
-@pytest.mark.parametrize(("before", "after"), OF_FILES)
-@pytest.mark.parametrize("source", FILES)
+@profiles.in_turns(
+    3,
+    lambda source, before, after: (before, after) != ("repartition", "set_index"),
+    source=FILES,
+    before=list(BEFORE),
+    after=list(BY_PARTITION),
+)
 def test_partitions_of_files(sources, source, before, after):
     """Readers number the rows of each file from 0, and otherwise where they filter or merge."""
     check(BEFORE[before](sources[source]), "filter by counts", after)

@@ -10,6 +10,7 @@ from distributed import Client, LocalCluster
 from dask_simjoin.cluster import cluster_optics_dbscan
 from dask_simjoin.cluster.algorithms.optics import COLUMNS
 from dask_simjoin.tasks.fingerprints import PREDECESSOR
+from tests.support.profiles import chosen, in_turns
 
 ROWS, ON = 240, ["x", "y"]
 RIGHT = pd.DataFrame({"k": [0, 1, 2, 4, 2], "z": [1.0, 2.0, 3.0, 4.0, 5.0]})
@@ -69,7 +70,7 @@ def frame():
     return frame.set_axis(rng.integers(0, 6, ROWS))
 
 
-def chosen(moved, verb):
+def kept(moved, verb):
     if verb == "semi":
         return VALUES[verb](moved)
     values = VALUES[verb](moved)
@@ -77,8 +78,8 @@ def chosen(moved, verb):
 
 
 def check(frame, moved, verb, way, folder):
-    want = chosen(MOVED[moved](frame).reset_index(drop=True), verb)
-    made = chosen(MOVED[moved](dd.from_pandas(frame, npartitions=6, sort=False)), verb)
+    want = kept(MOVED[moved](frame).reset_index(drop=True), verb)
+    made = kept(MOVED[moved](dd.from_pandas(frame, npartitions=6, sort=False)), verb)
     assert len(want) not in (0, len(MOVED[moved](frame)))
     if way == "len":
         assert len(made) == len(want)
@@ -90,22 +91,13 @@ def check(frame, moved, verb, way, folder):
     )
 
 
-def some_of(every, step):
-    """All, of which only each step-th is not slow."""
-    return [pytest.param(*one, marks=pytest.mark.slow if k % step else ()) for k, one in enumerate(every)]
-
-
-BY_DISK = [(moved, way) for moved in MOVED for way in (*WAYS, "len")]
-
-
-@pytest.mark.parametrize(("moved", "way"), some_of(BY_DISK, 2))
+@in_turns(2, moved=list(MOVED), way=[*WAYS, "len"])
 def test_by_disk(frame, moved, way, tmp_path):
     with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
         check(frame, moved, "counts", way, tmp_path)
 
 
-@pytest.mark.parametrize("verb", VALUES)
-@pytest.mark.parametrize("moved", ["set_index", "merge"])
+@in_turns(1, verb=list(VALUES), moved=["set_index", "merge"])
 def test_every_verb_by_disk(frame, moved, verb, tmp_path):
     with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
         check(frame, moved, verb, "head", tmp_path)
@@ -121,12 +113,9 @@ def client():
 
 
 # Dask itself gives rows of all partitions for `frame.merge(...).partitions[0]` by "p2p", and fails for others
-BY_NETWORK = [
-    (moved, way) for moved in MOVED for way in (*WAYS, "len") if (moved, way) != ("merge", "partitions")
-]
-
-
-@pytest.mark.parametrize(("moved", "way"), some_of(BY_NETWORK, 3))
+@in_turns(
+    1, lambda moved, way: (moved, way) != ("merge", "partitions"), moved=list(MOVED), way=[*WAYS, "len"]
+)
 def test_by_network(client, frame, moved, way, tmp_path):
     check(frame, moved, "counts", way, tmp_path)
 
@@ -141,10 +130,7 @@ ENDS = {
 
 
 # the first partition of what is merged has no rows
-FIRST = [(moved, end) for moved in ["itself", *MOVED] for end in ENDS if (moved, end) != ("merge", "head")]
-
-
-@pytest.mark.parametrize(("moved", "end"), FIRST)
+@in_turns(2, lambda moved, end: (moved, end) != ("merge", "head"), moved=["itself", *MOVED], end=list(ENDS))
 def test_first_and_last_rows(frame, moved, end):
     """Dask takes those of a sorted frame from the frame beneath, in another order."""
     values = frame.reset_index(drop=True).simjoin.neighbor_counts(1.0, on=ON)
@@ -180,14 +166,13 @@ def check_order(frame, moved, way, folder, options):
     assert got.near.tolist() == want.tolist()
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "partitions"])  # of which each is a run
-@pytest.mark.parametrize("moved", MOVED)
+@in_turns(2, way=[way for way in WAYS if way != "partitions"], moved=list(MOVED))  # of which each is a run
 def test_order_by_disk(frame, moved, way, tmp_path):
     with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
         check_order(frame, moved, way, tmp_path, {"mode": "forest"} if moved == "merge" else {})
 
 
-@pytest.mark.parametrize("moved", MOVED)
+@pytest.mark.parametrize("moved", chosen(list(MOVED), ["merge", "shuffle"]))
 def test_order_by_network(client, frame, moved, tmp_path):
     check_order(frame, moved, "persist", tmp_path, {})
 

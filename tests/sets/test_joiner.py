@@ -13,7 +13,7 @@ from dask_simjoin.sets.algorithms.cpu.joiner import JOINER
 from dask_simjoin.sets.algorithms.cpu.search import Search
 from dask_simjoin.sets.methods import CHOICES, Bitmap, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns, pairwise
 from tests.support.sets_oracle import block_of, matching
 
 THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "1/3", "1")]
@@ -24,14 +24,6 @@ TOKENS = st.sampled_from([*range(15), 64, 128, 1024, 4096, 4097, 10**6])
 """Few, so that sets are alike, and some whose last bits are alike, which share bits and lists."""
 
 SETS = st.lists(st.frozensets(TOKENS, min_size=1, max_size=12), max_size=20)
-
-
-@pytest.fixture(params=[False, True], ids=["usual", "sampled"])
-def sampled(request, monkeypatch):
-    """Whether sets are looked at, however few there are."""
-    if request.param:
-        monkeypatch.setattr(search, "FEW", -1)
-    return request.param
 
 
 def rule_of(similarity, threshold, comparison):
@@ -70,9 +62,7 @@ def check(left, right, rule, method):
     return q, d, expected
 
 
-@pytest.mark.parametrize("method", TOLD, ids=str)
-@pytest.mark.parametrize("comparison", COMPARISONS)
-@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pairwise(similarity=list(SIMILARITIES), comparison=list(COMPARISONS), method=TOLD)
 def test_pairs_are_those_by_definition(similarity, comparison, method):
     @settings(max_examples=examples(60))
     @given(SETS, st.none() | SETS, st.sampled_from(THRESHOLDS))
@@ -95,9 +85,10 @@ def alike(rng, n, size, universe):
     return [some.tolist() for some in found]
 
 
-@pytest.mark.parametrize("method", TOLD, ids=str)
-@pytest.mark.parametrize("two", [False, True])
-def test_sets_of_many_sizes(two, method, sampled):
+@in_turns(2, method=TOLD, two=[False, True], sampled=[False, True])
+def test_sets_of_many_sizes(two, method, sampled, monkeypatch):
+    if sampled:  # sets are looked at, however few there are
+        monkeypatch.setattr(search, "FEW", -1)
     rng = np.random.default_rng(5)
     left = [*alike(rng, 150, 90, 300), list(range(0, 900, 2))]
     right = [*alike(rng, 40, 30, 250), *left[::3]] if two else None

@@ -1,4 +1,4 @@
-"""How many examples Hypothesis tries: a fifth of them by default, all with `pytest --all`."""
+"""How much is tried: some examples and combinations, the same each time; all with `pytest --all`."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -15,7 +15,8 @@ COMMON = {
     "print_blob": True,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
 }
-settings.register_profile("quick", max_examples=WHOLE // 5, **COMMON)
+# derandomize: one tree gives one answer; `--all` and tests/checks/random_cases.py look for new cases
+settings.register_profile("quick", max_examples=WHOLE // 5, derandomize=True, **COMMON)
 settings.register_profile("full", max_examples=WHOLE, **COMMON)
 
 
@@ -51,17 +52,65 @@ def pairwise(where: Callable[..., bool] | None = None, /, **axes: Sequence[Any])
     pytest.MarkDecorator
         Decorates a test.
     """
-    every = [
-        one
-        for one in itertools.product(*(range(len(values)) for values in axes.values()))
-        if where is None or where(**{name: axes[name][k] for name, k in zip(axes, one, strict=True)})
-    ]
+    every = _combinations(where, axes)
     pairs = {one: set(itertools.combinations(enumerate(one), 2)) for one in every}
     missing, few = set().union(*pairs.values()), set()
     while missing:
         best = max(every, key=lambda one: len(pairs[one] & missing))
         few.add(best)
         missing -= pairs[best]
+    return _parametrize(axes, every, few)
+
+
+def in_turns(
+    times: int, where: Callable[..., bool] | None = None, /, **axes: Sequence[Any]
+) -> pytest.MarkDecorator:
+    """Parametrize by all combinations of values; those are marked slow that have no turn.
+
+    Each value of the longest axis has so many turns, which those of the other axes take part in one after the
+    other: where a test is of one code whatever they are, and pairs of them tell little more.
+
+    Parameters
+    ----------
+    times
+        Turns of each value of the longest axis, or as many as there are combinations with it.
+    where, **axes
+        As `pairwise` takes them.
+
+    Returns
+    -------
+    pytest.MarkDecorator
+        Decorates a test.
+    """
+    every = _combinations(where, axes)
+    lengths = [len(values) for values in axes.values()]
+    longest = lengths.index(max(lengths))
+    few, seen = set(), set()
+    for value in range(max(lengths)):
+        rest = [one for one in every if one[longest] == value]
+        for turn in range(min(times, len(rest))):
+            # of those with most values that had no turn, another each time
+            fresh = [len(set(enumerate(one)) - seen) if one not in few else -1 for one in rest]
+            best = [one for one, number in zip(rest, fresh, strict=True) if number == max(fresh)]
+            few.add(best[(value * times + turn) % len(best)])
+            seen |= set(enumerate(best[(value * times + turn) % len(best)]))
+    assert seen == set().union(*map(enumerate, every)), "some values have no turn: use more"
+    return _parametrize(axes, every, few)
+
+
+def _combinations(where: Callable[..., bool] | None, axes: dict[str, Sequence[Any]]) -> list[tuple[int, ...]]:
+    """All combinations that there are, as places of their values."""
+    return [
+        one
+        for one in itertools.product(*(range(len(values)) for values in axes.values()))
+        if where is None or where(**{name: axes[name][k] for name, k in zip(axes, one, strict=True)})
+    ]
+
+
+def _parametrize(
+    axes: dict[str, Sequence[Any]], every: list[tuple[int, ...]], few: set[tuple[int, ...]]
+) -> pytest.MarkDecorator:
+    """By every combination, all but few of them slow."""
     chosen = [
         pytest.param(
             *(values[k] for values, k in zip(axes.values(), one, strict=True)),

@@ -23,7 +23,7 @@ from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.pairs import join_block
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
 from tests.support.points import KINDS, Case, cases, frame_of, make_points
-from tests.support.profiles import chosen, examples, pairwise
+from tests.support.profiles import examples, in_turns, pairwise
 
 SWEEP_MAX_DIMS = METHODS["sweep"].max_dims
 
@@ -99,8 +99,7 @@ def test_sweep_in_few_dimensions(case):
         check(case.x, case.eps, case.cuts, method="sweep")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dims", chosen(WIDTHS, [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 65, 384, 2048]))
+@in_turns(4, dims=WIDTHS, kind=KINDS)
 def test_every_kind_in_every_width(kind, dims):
     rng = np.random.default_rng(dims)
     x = make_points(kind, 100, dims, rng)

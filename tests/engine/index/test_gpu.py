@@ -13,10 +13,11 @@ from dask_simjoin.engine.index.gpu import ENGINES, build, make_device_layout
 from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
 from tests.support.oracle import squared_distances
 from tests.support.points import KINDS, a_distance, make_points
-from tests.support.profiles import chosen
+from tests.support.profiles import chosen, in_turns
 
 DIMS = [1, 2, 3, 6, 9, 16, 33, 100, 200]
-WIDE = [(201, 0.3), (256, 0.0), (384, 0.01), (768, 0.3), (1024, 1.0), (2048, 0.01)]
+RANKS = [0.0, 0.01, 0.3, 1.0]
+WIDE = {201: 0.3, 256: 0.0, 384: 0.01, 768: 0.3, 1024: 1.0, 2048: 0.01}
 """Dimensions in which vectors are read slice by slice, and ranks of distances."""
 
 
@@ -39,8 +40,7 @@ def indexes(engine, dims, rank, sizes=(2, 130)):
                 yield layout, index, near[np.ix_(index["order"], index["order"])]
 
 
-@pytest.mark.parametrize("dims", DIMS)
-@pytest.mark.parametrize("rank", [0.0, 0.01, 0.3, 1.0])
+@in_turns(1, dims=DIMS, rank=RANKS)
 def test_float32_loses_no_pair(dims, rank):
     used = 0
     for layout, index, near in indexes("float32", dims, rank, chosen([2, 130, 300], [2, 130])):
@@ -64,7 +64,7 @@ def both_sides(vectors):
     return left, right
 
 
-@pytest.mark.parametrize(("dims", "rank"), [*itertools.product(DIMS, [0.0, 0.01, 0.3, 1.0]), *WIDE])
+@in_turns(1, lambda dims, rank: WIDE.get(dims, rank) == rank, dims=[*DIMS, *WIDE], rank=RANKS)
 def test_float16_loses_no_pair(dims, rank):
     """Without the tensor cores' own rounding, which only makes sums that are above 0 smaller."""
     used = 0
@@ -213,8 +213,7 @@ def outer_of(d2, layout):
     return np.sqrt((d2 * (1 + (dims + 8) * 2.0**-52) + (dims + 2) * tiny) * layout.bounds.scale**2)
 
 
-@pytest.mark.parametrize("dims", DIMS)
-@pytest.mark.parametrize("rank", [1, 10, 199])
+@in_turns(1, dims=DIMS, rank=[1, 10, 199])
 def test_float32_loses_no_neighbour(dims, rank):
     used = 0
     for layout, index, d2, ranked in nearest_indexes("float32", dims):
@@ -231,8 +230,7 @@ def test_float32_loses_no_neighbour(dims, rank):
     assert used > 7
 
 
-@pytest.mark.parametrize("dims", DIMS)
-@pytest.mark.parametrize("rank", [1, 10, 199])
+@in_turns(1, dims=DIMS, rank=[1, 10, 199])
 def test_float16_loses_no_neighbour(dims, rank):
     """Without the tensor cores' own rounding, for which there must be room."""
     used = 0
