@@ -2,13 +2,16 @@
 
 import itertools
 import math
+from typing import NamedTuple
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
 from dask_simjoin.engine.cpu import joiner as cpu
 from dask_simjoin.engine.cpu.joiner import JOINER
+from dask_simjoin.engine.cpu.kernels.totals import SQUARES, terms
 from dask_simjoin.engine.cpu.methods import sinks as cpu_buffers
 from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.options.requests import SelfJoin
@@ -220,3 +223,14 @@ def test_cells_lose_no_neighbour_along_a_long_axis(step):
     expected = np.flatnonzero(t * t <= step * step)
     assert sorted(found.left.tolist()) == expected.tolist()
     assert (found.right - found.left == 1).all()
+
+
+def test_vectors_of_a_kind_of_norm_that_nobody_wrote():
+    """They are refused: else they would be those of another kind, and pairs be wrong."""
+
+    class Ratios(NamedTuple):
+        p: int
+
+    with pytest.raises(NotImplementedError, match="Ratios has no vectors of terms yet"):
+        terms(None, numba.typeof(Ratios(-1)), None, [])
+    assert terms(None, numba.typeof(SQUARES), None, []) == []
