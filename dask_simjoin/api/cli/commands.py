@@ -48,11 +48,17 @@ class Gives:
 
 
 def _with_columns(frame: Frame, values: Any) -> Frame:
-    """The frame with values of its rows as further columns."""
+    """The frame with values of its rows as further columns; refuses to replace some that it has."""
+    told = [values.name] if values.ndim == 1 else list(values.columns)
+    # those of several distances are called as the distances are
+    names = {name: name if isinstance(name, str) else f"{NEIGHBORS}_{name}" for name in told}
+    there = [name for name in names.values() if name in frame.columns]
+    if there:
+        raise click.UsageError(
+            f"The table has a column {there[0]!r} already, which the command's own would replace; rename it."
+        )
     if values.ndim == 1:
         return frame.assign(**{values.name: values})
-    # those of several distances are called as the distances are
-    names = {name: name if isinstance(name, str) else f"{NEIGHBORS}_{name}" for name in values.columns}
     return frame.assign(**{names[name]: values[name] for name in names})
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from dask.base import compute
 from fsspec.core import url_to_fs
 
-from dask_simjoin.api.cli.sources import CSV, PACKED, SUFFIXES, format_of
+from dask_simjoin.api.cli.sources import CSV, PACKED, SUFFIXES, format_of, separator_of
 from dask_simjoin.metrics.types import Frame
 
 NOT_WRITTEN = (
@@ -70,7 +70,8 @@ class Sink:
             return f"part.{n:0{width}d}"
 
         if self.kind == CSV:
-            compute(*frame.to_csv(f"{url}/*.csv", name_function=name, index=False, compute=False))
+            how = {"sep": separator_of(self.path), "name_function": name, "index": False}
+            compute(*frame.to_csv(f"{url}/*.csv", compute=False, **how))
         else:
             compute(
                 frame.to_parquet(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -31,9 +32,8 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
         if len(kinds) > 1:
             raise click.UsageError(f"{', '.join(paths)} are of several formats: {', '.join(sorted(kinds))}.")
         if kinds == {CSV}:
-            packed = found[0].endswith(PACKED)
-            separator = "\t" if _suffix(found[0]) == ".tsv" else ","
-            return dd.read_csv(found, sep=separator, blocksize=None if packed else "default")
+            parts = [_csv(list(some), *how) for how, some in itertools.groupby(found, _written)]
+            return parts[0] if len(parts) == 1 else dd.concat(parts)
         return dd.read_parquet(found if len(found) > 1 else found[0], index=False)
     except (OSError, ImportError, ValueError) as error:
         raise click.ClickException(f"{', '.join(paths)} cannot be read: {error}") from error
@@ -42,6 +42,22 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
 def format_of(path: str) -> str:
     """The format that a path's name tells of; without one it is a folder of parquet."""
     return SUFFIXES.get(_suffix(path), PARQUET)
+
+
+def separator_of(path: str) -> str:
+    """What parts the columns of a file of that name."""
+    return "\t" if _suffix(path) == ".tsv" else ","
+
+
+def _written(path: str) -> tuple[str, str]:
+    """How a file was written: what parts its columns, and how it is packed."""
+    return separator_of(path), next((one for one in PACKED if path.endswith(one)), "")
+
+
+def _csv(paths: list[str], separator: str, packed: str) -> Frame:
+    """A lazy frame of files that were written alike; of one its name is no pattern."""
+    how = {"sep": separator, "blocksize": None if packed else "default"}
+    return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
 
 
 def _suffix(path: str) -> str:
@@ -65,7 +81,7 @@ def _found(given: str) -> list[str]:
 def _files(given: str) -> list[str]:
     """What a path stands for: itself, or the files of a glob or of a folder of CSV."""
     fs, path = url_to_fs(given)
-    if any(one in path for one in "*?["):
+    if any(one in path for one in "*?[") and not fs.exists(path):
         found = sorted(fs.glob(path))
         if not found:
             raise FileNotFoundError("no file is called so")

@@ -69,6 +69,27 @@ def test_what_is_written_are_the_pairs_of_the_verb(points, tables, output, tmp_p
     assert not list(tmp_path.rglob("*.partial"))
 
 
+def test_texts_of_several_kinds(points, tmp_path):
+    """Files that are written otherwise follow each other; what is written is what its name says."""
+    folder = tmp_path / "a #1%20[b]"
+    folder.mkdir()
+    points[:20].to_csv(folder / "0.csv", index=False)
+    points[20:45].to_csv(folder / "1.tsv", index=False, sep="\t")
+    points[45:].to_csv(folder / "2.csv.gz", index=False)
+    tables = [str(folder / name) for name in ("0.csv", "1.tsv", "2.csv.gz")]
+    run("self-join", *tables, "--eps", "0.1", "-o", f"{folder}/\u00fc.tsv", *ON)
+    found = pd.read_csv(folder / "\u00fc.tsv", sep="\t")
+    pd.testing.assert_frame_equal(in_order(found), pairs_of(points))
+
+
+def test_columns_that_would_be_replaced(points, tmp_path):
+    points.assign(neighbors=1).to_csv("t.csv", index=False)
+    before = sorted(tmp_path.iterdir())
+    told = run("counts", "t.csv", "--eps", "0.1", "-o", "out.csv", *ON, code=2).stderr
+    assert "has a column 'neighbors' already" in told
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_single_files_and_folders(points, tmp_path):
     for name in ("one.parquet", "one.csv"):
         run("self-join", "points", "--eps", "0.1", "-o", name, "--blocksize", "200", *ON)
