@@ -53,7 +53,7 @@ THRESHOLDS = (0.9, 0.8, 0.7, 0.5)
 GRAMS = {"tokenizer": QGrams(2, padding=False)}
 
 
-def _texts() -> pd.Series:
+def texts() -> pd.Series:
     """Take pieces of Python's library, spaces and line ends made one space."""
     found: list[str] = []
     for path in sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.py")):
@@ -67,7 +67,7 @@ SETS: dict[str, tuple[Callable[[Path], pd.Series], dict[str, Any]]] = {
     "kosarak36k": (lambda folder: pd.read_parquet(folder / "kosarak36k.parquet")["tokens"], {}),
     "retail": (lambda folder: pd.read_parquet(folder / "retail.parquet")["tokens"], {}),
     "places": (lambda folder: pd.read_parquet(folder / "places.parquet")["name"][:TEXTS], GRAMS),
-    "texts": (lambda _: _texts(), GRAMS),
+    "texts": (lambda _: texts(), GRAMS),
 }
 
 

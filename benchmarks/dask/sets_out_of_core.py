@@ -33,7 +33,7 @@ TIMES = 2
 TOKEN_BYTES = 8
 """Of a token as it is in the files."""
 
-UNIVERSE = 2_000_000
+UNIVERSE = 500_000
 COPIED = 100
 """One of so many rows is a copy of another with a token more."""
 
@@ -41,9 +41,9 @@ COPIED = 100
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.sets_out_of_core", description=__doc__)
-    parser.add_argument("--limit", default="600 MB", help="memory of each of the two workers")
+    parser.add_argument("--limit", default="500 MB", help="memory of each of the two workers")
     parser.add_argument("--rows", type=int, help="default: so many that their tokens are twice the memory")
-    parser.add_argument("--part-rows", type=int, default=100_000, help="rows of a file")
+    parser.add_argument("--part-rows", type=int, default=50_000, help="rows of a file")
     parser.add_argument("--sizes", type=int, nargs=2, default=[10, 100], metavar=("LEAST", "LARGEST"),
                         help="of sets; 12 12: all alike, so that every block meets every other")  # fmt: skip
     parser.add_argument("--threshold", type=float, default=0.8)
@@ -79,7 +79,7 @@ def write_file(folder: Path, part: int, parts: int, rows: int, sizes: tuple[int,
     # rows of the next file behind its copies, with a token that no other row has
     other, theirs = random_sets((part + 1) % parts, rows, sizes)
     other = other[copies : 2 * copies + 1]
-    more = UNIVERSE + part * rows + np.arange(copies)
+    more = UNIVERSE + part * copies + np.arange(copies)
     copied = np.insert(theirs[other[0] : other[-1]], other[1:] - other[0], more)
     whole = np.concatenate([copied, tokens[ends[copies] :]])
     widths = np.concatenate([np.diff(other) + 1, np.diff(ends)[copies:]])

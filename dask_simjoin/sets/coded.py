@@ -101,34 +101,39 @@ def kind_of(tokens: Tokens) -> str | None:
     return "integers" if isinstance(tokens, np.ndarray) else "strings"
 
 
-def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
     """Number integers of several arrays; where they lie close, none is copied for it."""
     low, high = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
     number = sum(map(len, parts))
     if high - low >= DENSE * number + 1024:
         codes, tokens = numbered_integers(np.concatenate(parts))
-        return tokens, codes
+        return tokens, _cut(codes, parts)
     present = np.zeros(high - low + 1, np.bool_)
     for part in parts:
         present[part - low] = True
-    rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
-    codes = np.empty(number, np.int32)
-    at = 0
-    for part in parts:
-        codes[at : at + len(part)] = rank[part - low]
-        at += len(part)
-    return np.flatnonzero(present) + low, codes
+    rank = np.cumsum(present, dtype=np.int32)
+    rank -= 1
+    return np.flatnonzero(present) + low, [rank[part - low] for part in parts]
 
 
-def numbered(parts: list[Tokens]) -> tuple[Tokens, np.ndarray]:
-    """Put tokens of several vocabularies together: which there are, and the number of each, part by part."""
+def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
+    """Cut numbers of the tokens of several vocabularies: arrays of their own, which travel alone."""
+    ends = np.cumsum([len(part) for part in parts])
+    return [some.copy() for some in np.split(codes, ends[:-1])]
+
+
+def numbered(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
+    """Put tokens of several vocabularies together: which there are, and the numbers of each part's, int32."""
     there = [part for part in parts if kind_of(part) is not None]
     if not there:
-        return None, np.zeros(0, np.int32)
+        return None, [np.zeros(0, np.int32) for _ in parts]
     if kind_of(there[0]) == "integers":
-        return _numbered_parts(there)
-    coded = pc.dictionary_encode(pa.concat_arrays(there))
-    return coded.dictionary, coded.indices.to_numpy(zero_copy_only=False)
+        tokens, codes = _numbered_parts(there)
+    else:
+        coded = pc.dictionary_encode(pa.concat_arrays(there))
+        tokens, codes = coded.dictionary, _cut(coded.indices.to_numpy(zero_copy_only=False), there)
+    found = iter(codes)
+    return tokens, [np.zeros(0, np.int32) if kind_of(part) is None else next(found) for part in parts]
 
 
 def same_numbers(tokens: Tokens) -> np.ndarray:

@@ -68,13 +68,9 @@ def merge(*parts: Vocabulary) -> Merged:
             "or leave out tokens of one row."
         )
     frequency = np.zeros(number, np.int64)
-    split, at = [], 0
-    for part in parts:
-        own = codes[at : at + len(part["frequency"])]
-        at += len(own)
+    for own, part in zip(codes, parts, strict=True):
         frequency[own] += part["frequency"]  # each of them is there once
-        split.append(own.copy())
-    return Merged(vocabulary=Vocabulary(tokens=tokens, frequency=frequency), codes=split)
+    return Merged(vocabulary=Vocabulary(tokens=tokens, frequency=frequency), codes=codes)
 
 
 def ranks(vocabulary: Vocabulary) -> np.ndarray:
@@ -103,8 +99,11 @@ def ranked(sets: CodedSets, rank: np.ndarray) -> CodedSets:
     offsets, codes = sets["offsets"], sets["codes"]
     own, ordered = rank, None
     if int(rank.max(initial=-1)) >= len(rank):  # there are others elsewhere
-        ordered = np.sort(rank)
-        own = np.searchsorted(ordered, rank).astype(np.int32)
+        # sorted with their places: looking each of them up takes ten times as long
+        keys = np.sort((rank.astype(np.int64) << INDEX_BITS) | np.arange(len(rank)))
+        ordered = (keys >> INDEX_BITS).astype(np.int32)
+        own = np.empty(len(rank), np.int32)
+        own[keys & ((1 << INDEX_BITS) - 1)] = np.arange(len(rank), dtype=np.int32)
     out, rows = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
     starts, cursor = np.zeros(len(rank) + 1, np.int64), np.empty(len(offsets) - 1, np.int64)
     encoding_kernels().put_in_order(offsets, codes, own, starts, cursor, rows, out)
