@@ -1,18 +1,21 @@
 """``python -m benchmarks cpu.growing``: an update of an index on disk beside joining all rows anew.
 
-Rows are uniform in some dimensions. An update takes new rows in, as one version with all that is written and
-synced for it, and computes the pairs that came; deletions give those that went. Joining anew reads all rows
-from parquet, old and new, and computes all pairs: through Dask, as an index does, and in memory with pandas.
+Rows are uniform in some dimensions, or directions around centres (`--data embeddings`, lists of numbers).
+An update takes new rows in, as one version with all that is written and synced for it, and computes the pairs
+that came; deletions give those that went; both by an index on disk, and by one that is held in memory
+(`persist`, which is not in the time of an update). Joining anew reads all rows from parquet, old and new, and
+computes all pairs: through Dask, as an index does, and in memory, with pandas or cuDF (`--backend`).
 New rows are scattered, or lie together in a thousandth of the area (and in as much more as they are more).
 The last part takes many small updates, and compares the index with one that is built anew of the same rows.
 
-One core and one thread, unless `--threads` says more; CPU seconds and seconds, the least of some runs.
+One core and one thread, unless `--threads` says more; CPU seconds and seconds, the least of some runs. How
+many times as fast an update is is told in CPU seconds, with cuDF in seconds.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import importlib
 import os
 import shutil
 import sys
@@ -35,11 +38,12 @@ import numpy as np
 import pandas as pd
 
 import dask_simjoin
+from benchmarks.harness.growing import copied, directions, eps_for, rows, size_of
 from benchmarks.harness.ours import VERSION, source_digest
 from benchmarks.harness.report import environment, write
 
-SIDE = 100.0
-"""Of the square, or the cube, that rows lie in."""
+WITHIN = 0.5
+"""The distance within which directions around one centre lie."""
 
 SHARES = (0.0001, 0.001, 0.01, 0.1)
 """Of all rows, how many are new."""
@@ -47,25 +51,17 @@ SHARES = (0.0001, 0.001, 0.01, 0.1)
 TOGETHER = 1000
 """The part of the area in which rows lie that lie together, is one by this, and not less than their share."""
 
-SHOWN = ("change", "share", "where", "added", "removed", "update", "times", "row_groups_read", "bytes_read")
+SHOWN = (
+    "change", "share", "where", "added", "removed", "commit", "update", "held", "times", "times_held",
+    "row_groups_read", "bytes_read",
+)  # fmt: skip
 """What is printed of a row."""
+
+ANEW = ("dask", "pandas")
+"""How all rows are joined anew: through Dask, and in memory, with cuDF too."""
 
 PART_ROWS = 1_000_000
 """Rows of a parquet file of those that are joined anew."""
-
-
-def rows(random: np.random.Generator, number: int, first: int, dims: int, part: float = 1.0) -> pd.DataFrame:
-    """Rows numbered from `first`, uniform in a part of the volume."""
-    side = SIDE * part ** (1 / dims)
-    low = random.uniform(0, SIDE - side, dims)
-    x = low + random.uniform(0, side, (number, dims))
-    return pd.DataFrame({"key": np.arange(first, first + number)} | {f"x{k}": x[:, k] for k in range(dims)})
-
-
-def eps_for(number: int, dims: int, neighbours: float) -> float:
-    """The distance within which a row has about so many neighbours."""
-    ball = math.pi ** (dims / 2) / math.gamma(dims / 2 + 1)
-    return float(SIDE * (neighbours / (number * ball)) ** (1 / dims))
 
 
 def timed(work: Callable[[], Any]) -> tuple[dict[str, float], Any]:
@@ -80,30 +76,29 @@ def least(runs: list[dict[str, float]]) -> dict[str, float]:
     return {name: round(min(run[name] for run in runs), 4) for name in runs[0]}
 
 
-def size_of(folder: Path) -> int:
-    """Bytes of all files in a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def copied(folder: Path, to: Path) -> Path:
-    """An index of its own with the same files, which are never changed."""
-    return Path(shutil.copytree(folder, to, copy_function=os.link))
-
-
 class Bench:
     """The rows, the index of them, and the same in parquet files."""
 
     def __init__(self, asked: argparse.Namespace, folder: Path) -> None:
         self.asked, self.folder, self.random = asked, folder, np.random.default_rng(12345)
-        self.eps = eps_for(asked.rows, asked.dims, asked.neighbours)
-        self.on = [f"x{k}" for k in range(asked.dims)]
-        self.known = rows(self.random, asked.rows, 0, asked.dims)
+        self.plain = asked.data == "uniform"
+        self.eps = eps_for(asked.rows, asked.dims, asked.neighbours) if self.plain else WITHIN
+        self.on = [f"x{k}" for k in range(asked.dims)] if self.plain else ["v"]
+        self.known = self.rows(asked.rows, 0)
         self.copies = 0
         self.parts = folder / "all"
         self.parts.mkdir()
         self.write_parts(self.known, "old")
         took, _ = timed(lambda: self.index(self.known, folder / "index"))
         self.build = took
+
+    def rows(self, number: int, first: int, part: float = 1.0) -> pd.DataFrame:
+        """Rows numbered from `first`, in a part of the volume."""
+        asked = self.asked
+        if self.plain:
+            return rows(self.random, number, first, asked.dims, part)
+        centres = max(1, round(asked.rows / (asked.neighbours + 1)))
+        return directions(self.random, number, first, asked.dims, part, centres)
 
     def write_parts(self, frame: pd.DataFrame, name: str) -> None:
         """Write rows as parquet files that are joined anew."""
@@ -118,7 +113,8 @@ class Bench:
     def own(self) -> Any:
         """Open the index of the first rows, a copy that may change."""
         self.copies += 1
-        return dask_simjoin.open_index(copied(self.folder / "index", self.folder / f"copy{self.copies}"))
+        folder = copied(self.folder / "index", self.folder / f"copy{self.copies}")
+        return dask_simjoin.open_index(folder, backend=self.asked.backend)
 
     def anew(self) -> dict[str, Any]:
         """Join all that is in the parquet files, both ways."""
@@ -127,33 +123,55 @@ class Bench:
         lazily, in_memory = [], []
         for _ in range(self.asked.repeat):
             took, pairs = timed(
-                lambda: dd.read_parquet(self.parts).simjoin.self_join(self.eps, **how).compute()
+                lambda: (
+                    dd.read_parquet(self.parts)
+                    .to_backend(self.asked.backend)
+                    .simjoin.self_join(self.eps, **how)
+                    .compute()
+                )
             )
             lazily.append(took)
             found["pairs"] = len(pairs)
             del pairs
-            took, pairs = timed(lambda: pd.read_parquet(self.parts).simjoin.self_join(self.eps, **how))
+            took, pairs = timed(lambda: self.read().simjoin.self_join(self.eps, **how))
             in_memory.append(took)
             if len(pairs) != found["pairs"]:
                 raise AssertionError(f"{len(pairs)} pairs in memory, {found['pairs']} through Dask")
             del pairs
         return found | {"dask": least(lazily), "pandas": least(in_memory), "bytes": size_of(self.parts)}
 
+    def read(self) -> Any:
+        """All rows that are joined anew, in memory."""
+        if self.asked.backend == "pandas":
+            return pd.read_parquet(self.parts)
+        return importlib.import_module("cudf").read_parquet(sorted(self.parts.iterdir()))
+
     def update(self, new: pd.DataFrame | None, gone: np.ndarray | None) -> dict[str, Any]:
         """Update the index, each time a copy of it, and compute the pairs that changed."""
-        runs, whole = [], []
-        for _ in range(self.asked.repeat):
-            index = self.own()
-            took, changes = timed(lambda index=index: index.update(new, delete=gone))  # type: ignore[misc]
-            found, pairs = timed(lambda changes=changes: dask.compute(changes.added, changes.removed))  # type: ignore[misc]
-            runs.append(took)
-            whole.append({name: took[name] + found[name] for name in took})
-            added, removed = map(len, pairs)
-            work, report = changes.work.numbers, changes.report
-            del pairs
-            shutil.rmtree(index.path)
-        return {
-            "added": added, "removed": removed, "commit": least(runs), "update": least(whole),
+        if new is not None and self.asked.backend == "cudf":
+            new = importlib.import_module("cudf").from_pandas(new)
+        found: dict[str, Any] = {"commit": [], "update": [], "held": [], "persist": []}
+        numbers: set[tuple[int, ...]] = set()
+        for held in (False, True):
+            for _ in range(self.asked.repeat):
+                index = self.own()
+                if held:
+                    found["persist"].append(timed(index.persist)[0])
+                took, changes = timed(lambda index=index: index.update(new, delete=gone))  # type: ignore[misc]
+                more, pairs = timed(lambda changes=changes: dask.compute(changes.added, changes.removed))  # type: ignore[misc]
+                numbers.add(tuple(map(len, pairs)))
+                if not held:
+                    found["commit"].append(took)
+                    work = changes.work.numbers
+                found["held" if held else "update"].append({name: took[name] + more[name] for name in took})
+                memory, report = index.memory.bytes_held, changes.report
+                del pairs, changes
+                shutil.rmtree(index.path)
+        if len(numbers) > 1:
+            raise AssertionError(f"pairs that came and went from disk and from memory: {numbers}")
+        added, removed = numbers.pop()
+        return {name: least(times) for name, times in found.items()} | {
+            "added": added, "removed": removed, "bytes_held": memory,
             "row_groups_read": work["row_groups_read"], "row_groups": work["row_groups"],
             "bytes_read": work["bytes_read"], "bytes_written": report.bytes_written,
             "bytes": size_of(self.folder / "index"),
@@ -165,12 +183,14 @@ class Bench:
         for share in SHARES:
             number = max(1, round(n * share))
             for where, part in (("together", max(1 / TOGETHER, share)), ("scattered", 1.0)):
-                new = rows(self.random, number, n, self.asked.dims, part)
+                new = self.rows(number, n, part)
                 row = {"change": "insert", "share": share, "where": where, "rows": number}
                 done.append(row | self._row(new, None))
         number = max(1, n // 100)
         for where in ("together", "scattered"):
-            ordered = self.known.sort_values(self.on[0], kind="stable")["key"].to_numpy()
+            first = self.known[self.on[0]]
+            first = first if self.plain else first.str[0]
+            ordered = self.known["key"].to_numpy()[np.argsort(first.to_numpy(), kind="stable")]
             gone = ordered[:number] if where == "together" else self.random.permutation(n)[:number]
             row = {"change": "delete", "share": 0.01, "where": where, "rows": number}
             done.append(row | self._row(None, gone))
@@ -182,9 +202,9 @@ class Bench:
         found = self.update(new, gone) | {"anew": self.anew()}
         for path in self.parts.glob("new-*"):
             path.unlink()
-        found["times"] = {
-            how: round(found["anew"][how]["cpu"] / found["update"]["cpu"], 2) for how in ("dask", "pandas")
-        }
+        clock, anew = ("cpu" if self.asked.backend == "pandas" else "wall"), found["anew"]
+        found["times"] = {how: round(anew[how][clock] / found["update"][clock], 2) for how in ANEW}
+        found["times_held"] = {how: round(anew[how][clock] / found["held"][clock], 2) for how in ANEW}
         return found
 
     def worn(self) -> dict[str, Any]:
@@ -194,14 +214,14 @@ class Bench:
         upkeep = 0
         for number in range(asked.updates):
             size = max(1, asked.rows // 1000)
-            new = rows(self.random, size, asked.rows + number * size, asked.dims)
+            new = self.rows(size, asked.rows + number * size)
             took, changes = timed(lambda new=new: index.update(new))  # type: ignore[misc]
             spent = {name: spent[name] + took[name] for name in spent}
             upkeep += changes.upkeep.bytes_written
             known.append(new)
         every = pd.concat(known, ignore_index=True)
         anew = self.index(every, self.folder / "anew")
-        last = rows(self.random, max(1, asked.rows // 1000), 2 * len(every), asked.dims)
+        last = self.rows(max(1, asked.rows // 1000), 2 * len(every))
         index.vacuum(keep=1)
         found: dict[str, Any] = {
             "updates": asked.updates, "spent": spent, "upkeep_bytes": upkeep,
@@ -229,6 +249,8 @@ def main() -> None:
     """Run what the command line asks for and print it as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.growing", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000, help="known rows (default 10 million)")
+    parser.add_argument("--data", default="uniform", choices=["uniform", "embeddings"])
+    parser.add_argument("--backend", default="pandas", choices=["pandas", "cudf"])
     parser.add_argument("--dims", type=int, default=2)
     parser.add_argument("--neighbours", type=float, default=6.0, help="pairs that a row is in, about")
     parser.add_argument("--updates", type=int, default=200, help="of the last part; 0: leave it out")
@@ -249,14 +271,13 @@ def main() -> None:
     report: dict[str, Any] = {
         "environment": environment([], VERSION) | {"source": source_digest()},
         "unit": "CPU seconds and seconds", "threads": asked.threads,
-        "rows": asked.rows, "dims": asked.dims, "neighbours": asked.neighbours,
+        "rows": asked.rows, "dims": asked.dims, "neighbours": asked.neighbours, "data": asked.data,
+        "backend": asked.backend,
     }  # fmt: skip
     try:
-        with dask.config.set(how):
+        with dask.config.set({"dataframe.convert-string": False} | how):
             bench = Bench(asked, folder)
-            bench.update(
-                rows(bench.random, 10, 10 * asked.rows, asked.dims), np.arange(5)
-            )  # compiled, loaded
+            bench.update(bench.rows(10, 10 * asked.rows), np.arange(5))  # compiled, loaded
             bench.anew()
             report |= {"eps": bench.eps, "build": bench.build, "batches": bench.batches()}
             for row in report["batches"]:

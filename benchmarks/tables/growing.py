@@ -32,6 +32,22 @@ def growing(run: Found) -> Rows:
     return table
 
 
+def held(run: Found) -> Rows:
+    """Updates of an index that is held in memory beside joining all rows anew."""
+    table = [["change", "pairs", "update from disk", "held", "through Dask", "", "in memory", ""]]
+    for row in run["batches"]:
+        what = f"{row['share']:.2%} {'new' if row['change'] == 'insert' else 'deleted'}, {row['where']}"
+        clock = "cpu" if run["backend"] == "pandas" else "wall"
+        anew = [
+            cell
+            for how in ("dask", "pandas")
+            for cell in (seconds(row["anew"][how][clock]), times(row["times_held"][how]))
+        ]
+        own = [seconds(row[name][clock]) for name in ("update", "held")]
+        table.append([what, count(row["added"] + row["removed"]), *own, *anew])
+    return table
+
+
 def worn(run: Found) -> Rows:
     """An index after many updates beside one that is built anew of the same rows."""
     found = run["worn"]
@@ -61,4 +77,4 @@ def rejoin(run: Found) -> Rows:
     return table
 
 
-TABLES = {"growing": growing, "worn": worn, "rejoin": rejoin}
+TABLES = {"growing": growing, "held": held, "worn": worn, "rejoin": rejoin}

@@ -54,10 +54,14 @@ def pairs_across(how: Comparison, rows: Loaded, others: Loaded, replaced: Replac
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
+    sides = ((rows, False), (others, stay))
+    if len(rows["seq"]) > len(others["seq"]):  # searched for is the smaller side
+        sides = sides[::-1]
     layout = layout_for([others, rows], how.spec)
-    q, d = (chunk_of(side, layout) for side in (others, rows))
+    q, d = (chunk_of(side, layout) for side, _ in sides)
     meeting = Meeting(q, d, False, how.spec, layout)
-    return _pairs(meeting, (others, rows), (stay, False), replaced, columns)
+    (first, stays), (second, stays_too) = sides
+    return _pairs(meeting, (first, second), (stays, stays_too), replaced, columns)
 
 
 def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Loaded, Loaded]:
@@ -86,6 +90,11 @@ def _pairs(meeting: Meeting, sides: tuple[Loaded, Loaded], stay: tuple[bool, boo
     before, after = (side["seq"] for side in sides)
     if replaced is None and (meeting.same or int(before.max()) < int(after.min())):
         return join_block(meeting, columns)
+    if replaced is None and int(after.max()) < int(before.min()):
+        turn = _turned(meeting.spec)
+        found = join_block(meeting, [turn.get(name, name) for name in columns])
+        found.columns = columns
+        return found
     # which pairs changed does not depend on which of their columns are asked for
     measured = "distance" in columns or (replaced is not None and meeting.spec.return_distance)
     found = matches(meeting, measured, None)
@@ -106,6 +115,12 @@ def _pairs(meeting: Meeting, sides: tuple[Loaded, Loaded], stay: tuple[bool, boo
     if "distance" in columns:
         part["distance"] = found.distance
     return put_together([(len(found.left), part)], columns, frames_for(q["example"]))
+
+
+def _turned(spec: JoinSpec) -> dict[str, str]:
+    """Name the columns that a pair's columns are if its rows change places."""
+    both = [("left", "right"), *zip(spec.kept_left, spec.kept_right, strict=True)]
+    return {a: b for pair in both for a, b in (pair, pair[::-1])}
 
 
 def pairs_of_two(how: Comparison, rows: Loaded, others: Loaded, columns: list[str]) -> Frame:

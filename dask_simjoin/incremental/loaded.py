@@ -25,6 +25,10 @@ from dask_simjoin.tasks.chunks import Chunk, indexed, joined
 DRAWN = 2048
 """Rows of each side from which a layout is chosen."""
 
+MOST_ORDERED = 1 << 18
+"""Rows that came or went up to which they are put in order first: more lie in the order of their files, by
+which they are told apart well enough, and mark most cells."""
+
 FULL = 0.5
 """Share of marked cells from which on they tell too little to be asked."""
 
@@ -98,10 +102,10 @@ def _columns(spec: JoinSpec) -> list[str]:
 def moved(rows: Loaded, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> Loaded:
     """Put rows that came or went in order, with their tiles and, if `marked`, their neighbourhood.
 
-    Rows that are compared with none but themselves, and are not `ordered`, stay as they lie.
+    Rows that are compared with none but themselves, and are not `ordered`, stay as they lie; so do very many.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
-    if not ordered:
+    if not ordered or len(x) > MOST_ORDERED:
         return rows | {"tiles": tiled_as_they_lie(x, dims)}
     tiles = tiled(x, dims)
     found = some(rows, module_of(rows["x"]).asarray(tiles.order))
