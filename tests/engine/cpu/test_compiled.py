@@ -1,14 +1,16 @@
 """Compiled kernels are found again, by all who should find them, and by nobody else."""
 
 import ast
+import gc
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from dask_simjoin.engine.cpu.kernels import compiled
-from dask_simjoin.engine.cpu.kernels.components import link, roots
+from dask_simjoin.engine.cpu.kernels import compiled, pipeline
+from dask_simjoin.engine.cpu.kernels.components import find, link, roots
 from dask_simjoin.engine.methods import METHODS
 
 PACKAGE = compiled.ENGINE.parent
@@ -47,6 +49,23 @@ def run(cache):
 def test_a_kernel_is_compiled_once_and_then_found_without_loading_the_compiler(tmp_path):
     assert run(tmp_path) == ["[0, 0, 0", "2 True\n"]  # with what it calls
     assert run(tmp_path) == ["[0, 0, 0", "0 False\n"]
+
+
+def test_what_only_kernels_call_is_refused_and_compiled_with_them():
+    parent = np.array([0, 0, 1], np.int32)
+    assert roots(parent) is None
+    assert parent.tolist() == [0, 0, 0]
+    with pytest.raises(TypeError, match="not callable"):
+        find(parent, 2)
+
+
+def test_the_collector_rests_while_a_kernel_is_compiled_and_goes_on():
+    seen = []
+    with pipeline.not_collecting():
+        with pipeline.not_collecting():
+            seen.append(gc.isenabled())
+        seen.append(gc.isenabled())
+    assert (seen, gc.isenabled()) == ([False, False], True)
 
 
 @pytest.mark.slow

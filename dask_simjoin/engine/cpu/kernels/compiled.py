@@ -31,9 +31,15 @@ from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
 from dask_simjoin.engine.cpu.kernels.annotations import Signature, TargetContext
+from dask_simjoin.engine.cpu.kernels.pipeline import CalleeCompiler, KernelCompiler
 
 HERE = Path(__file__).parent
 ENGINE = HERE.parents[1]
+
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+CALLEE = OPTIONS | {"pipeline_class": CalleeCompiler, "no_cpython_wrapper": True}
+"""How functions are compiled that only kernels call."""
 
 DIGEST = hashlib.sha256().digest_size
 
@@ -134,7 +140,17 @@ class KernelCache(NullCache):
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function when it is first called, without Python's lock, and keep what was compiled."""
-    compiled = njit(nogil=True, error_model="numpy")(function)
+    compiled = njit(**OPTIONS, pipeline_class=KernelCompiler)(function)
     if not config.DISABLE_JIT:
         compiled._cache = KernelCache(function)
     return compiled
+
+
+def callee(function: Callable[..., Any]) -> Any:
+    """Compile a function that only kernels call, as a part of each."""
+    return njit(**CALLEE)(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a function that only kernels call, and put it where they do."""
+    return njit(**CALLEE, forceinline=True)(function)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -15,7 +15,7 @@ LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
 """What is counted: cells looked for and found, points in those, points compared, terms summed, pairs."""
 
 
-@kernel
+@callee
 def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
     """Return the place of a number among ascending ones, or -1."""
     stop = end

@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import callee, inlined
 from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.types import Array
@@ -63,7 +62,7 @@ class Notes(NamedTuple):
     more: Array
 
 
-@kernel
+@callee
 def unite(parent: Array, i: int, j: int) -> int:
     """Join the sets of two nodes; the root."""
     a, b = find(parent, i), find(parent, j)
@@ -74,7 +73,7 @@ def unite(parent: Array, i: int, j: int) -> int:
     return b
 
 
-@kernel
+@callee
 def _both(task: int, parent: Array, x: int, y: int) -> int:
     """The mark of two parts together, of which these are the marks."""
     if task == COUNT:
@@ -88,7 +87,7 @@ def _both(task: int, parent: Array, x: int, y: int) -> int:
     return x
 
 
-@kernel
+@callee
 def mark_tile(task: int, enough: int, parent: Array, values: Array, tile: int, points: int) -> int:
     """The mark of a tile."""
     first, last = tile * TILE, min((tile + 1) * TILE, points)
@@ -112,14 +111,14 @@ def mark_tile(task: int, enough: int, parent: Array, values: Array, tile: int, p
     return root
 
 
-@kernel
+@callee
 def mark_tiles(notes: Any, values: Array, marks: Array, points: int) -> None:
     """Mark all tiles of a side."""
     for tile in range(-(-points // TILE)):
         marks[tile] = mark_tile(notes.task, notes.enough, notes.parent, values, tile, points)
 
 
-@kernel
+@callee
 def mark_nodes(notes: Any, marks: Array, tiles: int, levels: Array) -> None:
     """Mark all nodes of a side's tree, whose tiles are marked."""
     below, number = 0, tiles
@@ -133,7 +132,7 @@ def mark_nodes(notes: Any, marks: Array, tiles: int, levels: Array) -> None:
         below, number = begin, levels[level + 1] - levels[level]
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def settled(task: int, x: int, y: int) -> int:
     """Whether pairs between what has these marks change nothing: 1, 0, or `ASK`: if the nodes are in one set.
 
@@ -148,7 +147,7 @@ def settled(task: int, x: int, y: int) -> int:
     return 1 if x == NOBODY or y == NOBODY else 0
 
 
-@kernel
+@callee
 def _tie_tile(notes: Any, values: Array, marks: Array, tile: int, points: int, root: int) -> int:
     """Join all points of a tile that take part with a set, or with each other (-1); its root or -1."""
     if marks[tile] == NOBODY:
@@ -163,7 +162,7 @@ def _tie_tile(notes: Any, values: Array, marks: Array, tile: int, points: int, r
     return root
 
 
-@kernel
+@callee
 def own_pairs(notes: Any, a: int, points: int) -> None:
     """Note that all points of a tile are near each other."""
     first, last = a * TILE, min((a + 1) * TILE, points)
@@ -176,7 +175,7 @@ def own_pairs(notes: Any, a: int, points: int) -> None:
     notes.q_marks[a] = 1 if last - first - 1 >= notes.enough else 0
 
 
-@kernel
+@callee
 def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: int, d_points: int) -> None:
     """Note that all points of a tile are near all those of tiles first ... last-1, marked as a node's."""
     if notes.task == LINK:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ALL,
     MAX_GUESS,
@@ -39,7 +39,7 @@ PREFETCHED = 4096
 """Bytes of a tile that are asked for at once; a core follows longer ones by itself."""
 
 
-@kernel
+@callee
 def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: int, node: int) -> None:
     """Add to a heap of `size` with the smallest (key, tie) first."""
     at = size
@@ -52,7 +52,7 @@ def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: in
     keys[at], ties[at], nodes[at] = key, tie, node
 
 
-@kernel
+@callee
 def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
     """Remove the first of a heap of `size`."""
     last = size - 1

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import CALLEE, callee, inlined
 from dask_simjoin.engine.cpu.kernels.nearest_simd import lanes_within, tile_totals
 from dask_simjoin.engine.cpu.kernels.product_simd import PARTS, QUERIES, part_products
 from dask_simjoin.engine.cpu.kernels.ranking import take_in
@@ -38,7 +37,7 @@ def begin(q: Any, a: int, rows: Any) -> None:
     raise NotImplementedError
 
 
-@overload(begin)
+@overload(begin, jit_options=CALLEE)
 def _begin_overload(q, a, rows):  # type: ignore[no-untyped-def]
     """Prepare for the queries of tile `a`."""
     if len(q.types) == 1:
@@ -57,7 +56,7 @@ def set_limits(q: Any, terms: Any, i: int, t: int, d2: float, first: float, reac
     raise NotImplementedError
 
 
-@overload(set_limits)
+@overload(set_limits, jit_options=CALLEE)
 def _set_limits_overload(q, terms, i, t, d2, first, reach, limit):  # type: ignore[no-untyped-def]
     """Say that query `i`, in lane `t`, wants no neighbour beyond `d2`, and now none beyond `first`.
 
@@ -84,13 +83,13 @@ def _set_limits_overload(q, terms, i, t, d2, first, reach, limit):  # type: igno
     return filtered
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
     """Whether a neighbour at most `worst` away is a better one, and not the query itself."""
     return bool(name != own and (d2 < worst or np.uint64(name) < np.uint64(worst_name)))
 
 
-@kernel
+@callee
 def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, most: float, worst: float,
              worst_name: int, own: int, new_d2: Array, new_name: Array) -> int:  # fmt: skip
     """Write those of tile `b`'s points in `mask` that query `i` wants, within `most`; how many."""
@@ -115,7 +114,7 @@ def scan(q: Any, d: Any, a: int, b: int, wanted: Any, state: Any, limit: Any, bo
     raise NotImplementedError
 
 
-@overload(scan)
+@overload(scan, jit_options=CALLEE)
 def _scan_overload(  # type: ignore[no-untyped-def]
     q, d, a, b, wanted, state, limit, bound2, guess, norm, work
 ):

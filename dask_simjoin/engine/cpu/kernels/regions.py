@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
 
-@kernel
+@callee
 def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, own: Array) -> None:
     """Fill `own` with the leaf of each point: all go down as many levels, so that no branch is guessed wrong.
 

@@ -12,6 +12,7 @@ from numba import njit
 from numba.extending import overload
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms
+from dask_simjoin.engine.cpu.kernels.compiled import CALLEE, inlined
 from dask_simjoin.engine.cpu.kernels.memory import float32_at, mask_at, put_mask
 from dask_simjoin.engine.cpu.kernels.pair_simd import squares, total_of
 from dask_simjoin.engine.cpu.kernels.quantized_simd import FILTERS, WAYS
@@ -57,7 +58,7 @@ def _address(z: int, dims: int, size: int, i: int) -> int:
     return z + ((i // TILE) * dims * TILE + i % TILE) * size
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def _filtered(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
@@ -77,7 +78,7 @@ def _quantized(way: str) -> Any:
     """The 8-bit filter of this way."""
     coarse = FILTERS[way]
 
-    @njit(nogil=True, error_model="numpy", forceinline=True)
+    @inlined
     def quantized(
         q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
     ) -> np.uint64:
@@ -113,7 +114,7 @@ def _quantized(way: str) -> Any:
     return quantized
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def _decided(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
@@ -136,7 +137,7 @@ def _decided(
 def _in_fours(some: Any) -> Any:
     """A function for all queries `near` of one that is for four of them."""
 
-    @njit(nogil=True, error_model="numpy", forceinline=True)
+    @inlined
     def every(
         q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int, norm: Kind
     ) -> Any:
@@ -173,7 +174,7 @@ def _coarse_first(way: str) -> Any:
     """The scan that begins with the 8-bit filter of this way."""
     every = _in_fours(_quantized(way))
 
-    @njit(nogil=True, error_model="numpy", forceinline=True)
+    @inlined
     def coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
                       norm: Kind) -> Any:  # fmt: skip
         """The 8-bit filter for the queries that it serves, while it serves."""
@@ -210,7 +211,7 @@ def scan(
     raise NotImplementedError
 
 
-@overload(scan, inline="always")
+@overload(scan, jit_options=CALLEE, inline="always")
 def _scan_overload(q, d, a, b, near, ahead, share, masks, norm):  # type: ignore[no-untyped-def]
     first = _all_filtered if q.types[0].instance_class is Filtered else _all_decided
     chosen = _COARSE[q.types[1].instance_class] if len(q.types) == 2 else first
@@ -224,7 +225,7 @@ def within(q: Terms, d: Terms, i: int, j: int, threshold: float) -> bool:
     raise NotImplementedError
 
 
-@overload(within, inline="always")
+@overload(within, jit_options=CALLEE, inline="always")
 def _within_overload(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
     def one_by_one(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
         dims = q[0].width

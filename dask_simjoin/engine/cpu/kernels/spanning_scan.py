@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 
+from dask_simjoin.engine.cpu.kernels.compiled import CALLEE, inlined
 from dask_simjoin.engine.cpu.kernels.nearest_scan import NONE, ONE
 from dask_simjoin.engine.cpu.kernels.nearest_simd import lanes_other, lanes_within, tile_totals
 from dask_simjoin.engine.cpu.kernels.product_simd import PARTS, QUERIES, part_products
@@ -19,7 +19,7 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.tiles import TILE
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def comes_first(best: Any, c: int, a: int, b: int) -> bool:
     """Whether an edge of rows named so comes before the best one of component `c`, if both weigh the same."""
     _, starts, ends, names = best
@@ -33,7 +33,7 @@ def comes_first(best: Any, c: int, a: int, b: int) -> bool:
     return bool(a < low or (a == low and b < high))
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def offer(best: Any, c: int, weight: float, a: int, b: int, start: int, end: int) -> bool:
     """Take an edge for the least of component `c` if it is; `a`, `b`: names of its nodes start and end.
 
@@ -52,7 +52,7 @@ def scan_others(q: Any, d: Any, a: int, b: int, wanted: Any, rows: Any, best: An
     raise NotImplementedError
 
 
-@overload(scan_others)
+@overload(scan_others, jit_options=CALLEE)
 def _scan_others_overload(  # type: ignore[no-untyped-def]
     q, d, a, b, wanted, rows, best, limit, norm, work
 ):

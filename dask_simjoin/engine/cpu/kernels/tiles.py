@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
 from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.cpu.kernels.marks import (
     ASK,
@@ -51,7 +51,7 @@ WORTHWHILE = 58
 """A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""
 
 
-@kernel
+@callee
 def _within_itself(low: Any, high: Any, sure: Any, norm: Kind) -> bool:
     """Whether all points of a box are within a limit of each other: see `boxes_within`."""
     total = 0.0
@@ -60,7 +60,7 @@ def _within_itself(low: Any, high: Any, sure: Any, norm: Kind) -> bool:
     return bool(total <= sure)
 
 
-@kernel
+@callee
 def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: int, least: int, norm: Kind,
                notes: Any, a: int, q_points: int, d_points: int, found: Array) -> int:  # fmt: skip
     """Write the numbers of the tiles >= `least` within `reach` of tile `a` to `found`; how many.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -47,7 +47,7 @@ def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float,
                 out[i, rest] = 0
 
 
-@kernel
+@callee
 def before(one: Array, other: Array) -> bool:
     """Tell whether a key is less than another."""
     for w in range(one.size):

@@ -6,7 +6,7 @@ their order, which is that of sizes.
 
 from __future__ import annotations
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.sets.algorithms.cpu.kernels.merge import common
 from dask_simjoin.sets.algorithms.cpu.kernels.needs import Numbers, beyond, need
@@ -40,7 +40,7 @@ def build(side: Probes, index: Lists) -> None:
             lists[t, 1] += 1
 
 
-@kernel
+@callee
 def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, positional: bool,
          scratch: tuple[Array, Array, Array], state: Array) -> int:  # fmt: skip
     """Find the candidates of a probe, which the last array of `scratch` gets: how many.
