@@ -46,13 +46,15 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
     )
 
 
+OF_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
+"""What names of latitudes and longitudes begin with, and those of declinations and right ascensions."""
+
+
 def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
-    """Which of two columns is latitude and which longitude by their names; None: neither."""
+    """Which of two columns is latitude or declination by their names, and which longitude; or None."""
     starts = [str(name).lower()[:3] for name in names]
-    if sorted(starts) not in (["lat", "lon"], ["lat", "lng"]):
-        return None
-    first = starts.index("lat")
-    return first, 1 - first
+    places = [(starts.index(lat), starts.index(lon)) for lat, lon in OF_SPHERES if {lat, lon} <= {*starts}]
+    return places[0] if places else None
 
 
 def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:

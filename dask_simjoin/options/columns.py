@@ -9,7 +9,7 @@ from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Columns, DType, Frame, Ids
-from dask_simjoin.options.chosen_columns import check_chosen
+from dask_simjoin.options.chosen_columns import check_chosen, latitude_and_longitude
 from dask_simjoin.options.messages import listed, shown
 from dask_simjoin.options.remedies import number_in_text
 from dask_simjoin.options.units import parsed
@@ -42,7 +42,8 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
         if not found:
             raise ColumnError(
                 f"The frame has no numeric column to join on besides ids and booleans (columns: "
-                f"{listed(meta.columns)}); name the coordinates with on=[...]."
+                f"{listed(meta.columns)}); name the coordinates with on=[...]. Numbers as texts or objects, "
+                "such as Decimal, become coordinates by df.astype({...: 'float64'})."
             )
         check_chosen(kinds_of(meta, found))
         return tuple(found)
@@ -98,8 +99,7 @@ def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = Fa
             f"metric={metric.name!r} is of {len(wanted)} columns, {' and '.join(wanted)}, and {how}: "
             f"{listed(on)}; name them in this order, such as {order}."
         )
-    starts = [name[:3] for name in wanted]
-    if [str(name).lower()[:3] for name in on] == starts[::-1]:
+    if latitude_and_longitude(on) == (1, 0):
         raise ColumnError(
             f"metric={metric.name!r} is of {' and '.join(wanted)} in this order, and by their names "
             f"{listed(on)} are the other way round; use on=[{listed(on[::-1])}]."

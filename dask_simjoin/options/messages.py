@@ -74,6 +74,7 @@ NO_OPTIONS: dict[str, str] = {
     "nrows": "take .head(n) of the result",
     "sort": "sort the result, as by .sort_values(['left', 'right'])",
     "keep": "joins keep columns; a value for each row has the frame's index, for df.assign(n=...)",
+    "return_distance": "knn_join() always tells distances, and what makes no pairs has none",
     "crs": "metric='haversine' takes degrees, and gives metres",
     "lat": "on= names both: on=['lat', 'lon']",
     "unit": "eps= takes text with a unit, such as '2 km'",
@@ -94,6 +95,9 @@ NO_CHOICES: dict[str, dict[str, str]] = {"similarity": dict.fromkeys(
     "texts that differ by few letters have most of tokenizer=('qgrams', 3) in common",
 ) | dict.fromkeys(
     ("euclidean", "haversine", "manhattan"), "numbers are compared by self_join() and join()"
+), "method": dict.fromkeys(
+    ("kd_tree", "kdtree", "ball_tree", "balltree", "brute", "bruteforce", "rtree", "hnsw", "faiss", "exact"),
+    "all give the same pairs, 'auto' mostly first",
 )}  # fmt: skip
 """Values of options that are none here, and what serves in their place."""
 
@@ -111,9 +115,9 @@ VERBS: Names = {
 
 def not_an_option(name: object, known: Collection[object]) -> str:
     """What to say of an option that there is not: what it is called here, or how it is done without one."""
-    meant = elsewhere(name, OPTIONS, known)
-    told = NO_OPTIONS.get(name) if isinstance(name, str) else None
-    return f" ({told})" if told and not meant else meant
+    called_so = isinstance(name, str) and any(own in known for own in OPTIONS.get(name.lower(), ()))
+    told = NO_OPTIONS.get(name) if isinstance(name, str) and not called_so else None
+    return f" ({told})" if told else elsewhere(name, OPTIONS, known)
 
 
 def elsewhere(name: object, names: Names, known: Collection[object]) -> str:

@@ -16,7 +16,7 @@ def instead_of_distance(name: str, value: object) -> str:
         return f", such as float({name})"
     if isinstance(value, (datetime.timedelta, np.timedelta64)):
         return " in the unit of the column, such as seconds"
-    if is_dask_collection(value) and getattr(value, "ndim", 1) == 0:
+    if is_dask_collection(value) and not _dims(value):
         return f", such as {name}.compute()"
     if name == "eps" and _holds_several(value):
         return ", several of them in counts, or the name of a column of each row's own distance"
@@ -34,11 +34,11 @@ def number_in_text(value: str) -> str:
 
 def instead_of_frame(value: object) -> str:
     """What makes a frame of a value that is none, as a sentence of a message."""
-    if isinstance(value, (str, os.PathLike)):
+    if isinstance(value, os.PathLike) or (isinstance(value, str) and ("." in value or "/" in value)):
         return " Read files first, as by dask.dataframe.read_parquet() or read_csv()."
     if isinstance(value, (list, tuple)) and any(_is_table(one) for one in value):
         return " Put tables together first, as by pandas.concat() or dask.dataframe.concat()."
-    if getattr(value, "ndim", 0) == 1 and hasattr(value, "to_frame"):
+    if _dims(value) == 1 and hasattr(value, "to_frame"):
         return " Of one column .to_frame() makes a frame; on= names its columns."
     if isinstance(value, (list, tuple)):
         return " Of lists pandas.DataFrame(...) makes a frame."
@@ -48,8 +48,13 @@ def instead_of_frame(value: object) -> str:
 
 
 def _holds_several(value: object) -> bool:
-    return isinstance(value, (list, tuple, set, range)) or getattr(value, "ndim", 0) > 0
+    return isinstance(value, (list, tuple, set, range)) or _dims(value) > 0
+
+
+def _dims(value: object) -> int:
+    dims = getattr(value, "ndim", 0)
+    return dims if isinstance(dims, int) else 0  # Dask's delayed objects have every attribute
 
 
 def _is_table(value: object) -> bool:
-    return getattr(value, "ndim", 0) == 2 and hasattr(value, "columns")
+    return _dims(value) == 2 and hasattr(value, "columns")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,14 @@ def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
     )
 
 
-def meant_columns(name: object, columns: Iterable[object]) -> str:
+def meant_columns(name: object, columns: Collection[object]) -> str:
     """Which columns are likely to be meant: several, those that a merge renamed, or one spelt alike."""
-    known = [column for column in columns if isinstance(column, str)]
     if not isinstance(name, str):
         return ""
+    known = [column for column in columns if isinstance(column, str)]
+    numbered = [column for column in columns if not isinstance(column, str) and str(column) == name]
+    if numbered:
+        return f" (did you mean {numbered[0]!r}, without quotes?)"
     parts = [part.strip("'\"[]()") for part in re.split(r"[,;\s]+", name.strip()) if part]
     if len(parts) > 1 and all(part in known for part in parts):
         return f" (did you mean [{listed(parts)}]?)"
@@ -67,16 +70,16 @@ def _converted(name: Hashable, dtype: Any) -> str:
     if isinstance(dtype, pd.StringDtype):
         return (
             ".astype('float64'), if it holds numbers as text; where some of it is none, "
-            f"pd.to_numeric({column}, errors='coerce') and dropna=True. {as_sets}{_of_dask(dtype)}"
+            f"pd.to_numeric({column}, errors='coerce') and dropna=True. {as_sets}{of_dask(dtype)}"
         )
     if isinstance(dtype, np.dtype) and kind == "O":
         return f".astype('float64'), if it holds numbers as text or as objects, such as Decimal. {as_sets}"
     return ".astype('float64')."
 
 
-def _of_dask(dtype: pd.StringDtype) -> str:
+def of_dask(dtype: DType) -> str:
     """What to add where Dask may have made texts of lists: its strings are not those of pandas 3."""
-    if dtype.na_value is not pd.NA:
+    if isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA:
         return ""
     return (
         " (Of lists in a pandas DataFrame Dask makes strings; not within "

@@ -79,7 +79,7 @@ def _outside() -> int:
 
 def doubts_of_data(*sides: TableSummary) -> tuple[Doubt, ...]:
     """What the points of some tables tell by themselves."""
-    each = (_approximate, _radians, _degrees, _columns)
+    each = (_approximate, _radians, _degrees, _swapped, _columns)
     found = [doubt for side in sides for told in each for doubt in told(side)]
     return tuple({str(doubt.warning): doubt for doubt in found}.values())  # of two tables it may be the same
 
@@ -133,6 +133,20 @@ def _degrees(side: TableSummary) -> list[Doubt]:
         f"{named} are degrees by their names and values, and metric={spec.metric!r} takes those of longitude "
         f"to be as long as those of latitude, with eps= in degrees. metric='haversine' with on=[{named}] "
         "takes degrees, with eps= in metres; other names of the columns end this warning."
+    )]  # fmt: skip
+
+
+def _swapped(side: TableSummary) -> list[Doubt]:
+    """x before y, which is latitude before longitude in no map."""
+    spec = side.spec
+    if spec.metric != Haversine.name or side.every.rows < LEAST_ROWS:
+        return []
+    first, second = spec.on[:2]
+    if (str(first).lower(), str(second).lower()) != ("x", "y"):
+        return []
+    return [_units(
+        f"metric={spec.metric!r} takes latitude first, and on= names {first!r} first, which by its name is "
+        f"the longitude: on=[{listed([second, first])}] if so; other names of the columns end this warning."
     )]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from dask_simjoin.errors import ColumnError, ListError, TokenError
 from dask_simjoin.metrics.types import DType, Series
 from dask_simjoin.options.inputs import cast_arrow
 from dask_simjoin.options.messages import shown
+from dask_simjoin.options.wrong_columns import of_dask
 from dask_simjoin.sets.coded import NO_UNICODE, Occurrences, is_unicode, of_integers, of_strings
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
 
@@ -52,8 +53,7 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
     if held == TEXTS and tokenizer is None:
         raise ColumnError(
             f"on={name!r} is of dtype {dtype}, which holds texts; say how they become sets of tokens by "
-            f"tokenizer=: {ALLOWED}. (Of lists in a pandas DataFrame Dask makes strings; not within "
-            "dask.config.set({'dataframe.convert-string': False}).)"
+            f"tokenizer=: {ALLOWED}.{of_dask(dtype)}"
         )
     if held == LISTS and tokenizer is not None:
         raise ColumnError(

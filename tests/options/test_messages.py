@@ -5,6 +5,7 @@ import re
 import traceback
 from decimal import Decimal
 
+import dask
 import dask.dataframe as dd
 import pandas as pd
 import pytest
@@ -176,10 +177,11 @@ def test_a_number_as_an_object_is_no_list():
         ("['x', 'y']", "['x', 'y']"),
         ("name", "'name_x' or 'name_y'"),
         ("X", "'x'"),
+        ("7", "7, without quotes"),
     ],
 )
 def test_columns_that_are_meant(on, meant):
-    df = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 0.0], "name_x": 1, "name_y": 2})
+    df = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 0.0], "name_x": 1, "name_y": 2, 7: 1.0})
     assert f"which is not a column (did you mean {meant}?);" in told(
         ColumnError, df.simjoin.count_pairs, 1, on=on
     )
@@ -210,6 +212,21 @@ def test_texts_are_compared_as_sets():
     assert "convert-string" in told(ColumnError, lazy.simjoin.self_join, 1.0, on="name")
 
 
+def test_texts_are_told_how_they_become_numbers():
+    text = told(ColumnError, FRAME[["name"]].simjoin.self_join, 1.0)
+    assert "such as Decimal, become coordinates by df.astype({...: 'float64'})" in text
+    text = told(ColumnError, FRAME.astype({"name": "str"}).simjoin.set_self_join, "name", 0.8)
+    assert "tokenizer=" in text and "convert-string" not in text
+
+
+@pytest.mark.parametrize("names", [["lng", "lat"], ["ra", "dec"], ["Longitude", "Latitude"]])
+def test_longitudes_before_latitudes(names):
+    df = pd.DataFrame({name: [0.0, 1.0] for name in names})
+    text = told(ColumnError, df.simjoin.count_pairs, 1000.0, on=names, metric="haversine")
+    assert f"are the other way round; use on=[{names[1]!r}, {names[0]!r}]" in text
+    assert df.simjoin.count_pairs(1000.0, on=names[::-1], metric="haversine") == 0
+
+
 def test_categories_are_named_by_by():
     df = FRAME.astype({"name": "category"})
     assert "is named by by='name'" in told(ColumnError, df.simjoin.self_join, 1.0, on=["x", "name"])
@@ -225,6 +242,7 @@ def test_categories_are_named_by_by():
         ([1.0, 2.0], "several of them in counts, or the name of a column"),
         (pd.Series([1.0] * 40), "several of them in counts, or the name of a column"),
         (dd.from_pandas(FRAME, npartitions=1)["x"].std(), "such as eps.compute()"),
+        (dask.delayed(1.0), "such as eps.compute()"),
     ],
 )
 def test_distances_that_are_no_numbers(eps, remedy):
@@ -263,6 +281,7 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("drop_near_duplicates", "subset", "did you mean 'on'?"),
         ("neighbor_counts", "keep", "has the frame's index"),
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
+        ("knn_join", "return_distance", "knn_join() always tells distances"),
     ],
 )
 def test_what_there_is_in_place_of_an_option(verb, option, remedy):
@@ -275,6 +294,8 @@ def test_what_there_is_in_place_of_a_metric():
     assert "metric='inner_product' is not allowed" in text and "one minus metric='cosine'" in text
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="Jaccard")
     assert "set_self_join() and set_join()" in text
+    text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", method="kd_tree")
+    assert "method='kd_tree' is not allowed" in text and "all give the same pairs" in text
     text = told(OptionError, FRAME.simjoin.set_self_join, "name", 0.8, similarity="levenshtein")
     assert "similarity='levenshtein' is not allowed" in text and "('qgrams', 3)" in text
 

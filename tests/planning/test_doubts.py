@@ -154,6 +154,15 @@ def test_degrees_on_a_plane(lay):
     computed(lay(EARTH).simjoin.knn_join(k=1, metric="haversine"))
 
 
+def test_x_before_y_on_a_sphere(lay):
+    some = PLANE.assign(y=PLANE["y"] / 2)
+    _, text, _ = warned(
+        UnitsWarning, lay(some).simjoin.count_pairs, 30_000.0, on=["x", "y"], metric="haversine"
+    )
+    assert "on=['y', 'x'] if so" in text
+    computed(lay(some).simjoin.count_pairs(30_000.0, on=["y", "x"], metric="haversine"))
+
+
 def test_a_plain_frame_that_has_a_pair_is_in_metres():
     """Also one that no sample shows."""
     twice = pd.concat([EARTH, EARTH[-1:]], ignore_index=True)
