@@ -12,7 +12,7 @@ from dask_simjoin.planning.searches import largest_totals
 from tests.support.frames import split
 from tests.support.oracle import squared_distances, totals
 from tests.support.points import cases, frame_of
-from tests.support.profiles import examples, pairwise
+from tests.support.profiles import examples, in_turns
 
 
 def by_definition(x, k):
@@ -55,7 +55,7 @@ def sets():
 SETS = dict(sets())
 
 
-@pairwise(name=list(SETS), k=[1, 7, 150], partitioning=["entity", "spatial"])
+@in_turns(2, name=list(SETS), k=[1, 7, 150], partitioning=["entity", "spatial"])
 def test_every_partitioning(name, k, partitioning):
     x = np.random.default_rng(1).permutation(SETS[name])
     frame = frame_of(x)

@@ -3,10 +3,13 @@
 import gc
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
 import dask
 import dask.dataframe as dd
@@ -44,16 +47,43 @@ def on_disk(monkeypatch):
     monkeypatch.setattr(graph_optics, "resources", lambda library: Resources(2, 4096, True))
 
 
-def slow_part(number, x, size):
-    """A partition that takes a moment, so that there is a middle."""
-    time.sleep(0.1 + 0.3 * number)
+@pytest.fixture
+def gate(tmp_path):
+    """What runs wait for in the middle."""
+    gate = Gate(tmp_path / "gate")
+    gate.close()
+    yield gate
+    gate.open()  # no worker waits any more
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Files that processes see: the last partition was read for the plan, and may be read for the run."""
+
+    folder: Path
+
+    def close(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+
+    def open(self):
+        (self.folder / "open").touch()
+
+    def pass_through(self):
+        if (self.folder / "planned").exists():
+            until((self.folder / "open").exists, "the gate stayed closed")
+        (self.folder / "planned").touch()
+
+
+PARTS = 6
+
+
+def part(number, x, gate):
+    """A partition, of which the last one waits, so that there is a middle."""
+    if number == PARTS - 1:
+        gate.pass_through()
+    size = len(x) // PARTS
     return frame_of(x).iloc[number * size : (number + 1) * size]
-
-
-def slow(x, parts=6):
-    return dd.from_map(
-        slow_part, range(parts), x=x, size=len(x) // parts, meta=frame_of(x[:0]), enforce_metadata=False
-    )
 
 
 def files(folder):
@@ -79,20 +109,27 @@ def mortal(mortal_workers):
         yield client
 
 
-def started(client, x, own):
+def started(client, x, own, gate):
     """A run that has written some of its files, and not all."""
-    lazy = slow(x).simjoin.optics(EPS, partitioning="entity", blocksize=1000 * 96)
+    frame = dd.from_map(part, range(PARTS), x=x, gate=gate, meta=frame_of(x[:0]), enforce_metadata=False)
+    lazy = frame.simjoin.optics(EPS, partitioning="entity", blocksize=1000 * 96)
     running = client.compute(lazy)
     until(lambda: files(own), "no file was written")
     assert not running.done()
     return running
 
 
+def at_work(dask_worker):
+    """How many tasks a worker runs, those that were cancelled too."""
+    return dask_worker.state.executing_count
+
+
 @pytest.mark.slow
 @pytest.mark.processes
-def test_no_file_is_left_by_a_killed_worker(mortal, x, own, on_disk):
-    running = started(mortal, x, own)
+def test_no_file_is_left_by_a_killed_worker(mortal, x, own, gate, on_disk):
+    running = started(mortal, x, own, gate)
     os.kill(next(iter(mortal.run(os.getpid).values())), signal.SIGKILL)
+    gate.open()
     found = running.result(timeout=PATIENCE)
     until(lambda: not runs(own), "files were left")
     want = frame_of(x).simjoin.optics(EPS)
@@ -101,22 +138,25 @@ def test_no_file_is_left_by_a_killed_worker(mortal, x, own, on_disk):
 
 
 @pytest.mark.processes
-def test_no_file_is_left_by_a_cancelled_run(mortal, x, own, on_disk):
-    started(mortal, x, own).cancel()
+def test_no_file_is_left_by_a_cancelled_run(mortal, x, own, gate, on_disk):
+    started(mortal, x, own, gate).cancel()
     until(lambda: not runs(own), "files were left")
-    time.sleep(2)  # tasks that ran on have ended
+    gate.open()
+    until(lambda: not any(mortal.run(at_work).values()), "tasks ran on")
     until(lambda: not runs(own), "files were left")
     # once more, with the same names of tasks
-    running = started(mortal, x, own)
+    gate.close()
+    running = started(mortal, x, own, gate)
+    gate.open()
     assert running.result(timeout=PATIENCE).ordering.max() == len(x) - 1
     until(lambda: not runs(own), "files were left")
 
 
 @pytest.mark.processes
-def test_no_file_is_left_by_a_closed_client(mortal_workers, x, own, on_disk):
+def test_no_file_is_left_by_a_closed_client(mortal_workers, x, own, gate, on_disk):
     with Client(mortal_workers) as client:
         client.wait_for_workers(2, timeout=PATIENCE)
-        started(client, x, own)
+        started(client, x, own, gate)
     until(lambda: not runs(own), "files were left")
 
 

@@ -16,6 +16,7 @@ from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.engine.index.tiles import TILE
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
+from tests.support.profiles import in_turns
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +60,7 @@ def some_points(kind, n, dims):
     return rng.normal(size=(n, dims))
 
 
-@pytest.mark.parametrize("dims", [1, 3, 6, 20])
-@pytest.mark.parametrize("kind", ["normal", "few values", "alike", "far"])
-@pytest.mark.parametrize("number", [2, 5])
+@in_turns(2, dims=[1, 3, 6, 20], kind=["normal", "few values", "alike", "far"], number=[2, 5])
 def test_tiles_of_several_threads(kind, dims, number):
     n = 700
     x = np.asfortranarray(some_points(kind, n, dims))

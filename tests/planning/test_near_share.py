@@ -9,6 +9,7 @@ from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning.statistics import near_share as module
 from dask_simjoin.planning.statistics.near_share import near_share
+from tests.support.profiles import in_turns
 
 POINTS = {
     "uniform": lambda rng, n, d: rng.uniform(size=(n, d)),
@@ -28,9 +29,7 @@ def counted(x, threshold, norm):
     return np.mean([box_gap(norm, low[t], high[t], low, high) <= threshold for t in some])
 
 
-@pytest.mark.parametrize("norm", [1, 2, np.inf])
-@pytest.mark.parametrize("dims", [2, 3, 5, 6, 8, 16])
-@pytest.mark.parametrize("kind", list(POINTS))
+@in_turns(2, norm=[1, 2, np.inf], dims=[2, 3, 5, 6, 8, 16], kind=list(POINTS))
 def test_a_sample_tells_what_share_of_tiles_is_near(kind, dims, norm):
     """Within a factor of four, of shares from 1 down to one in 1,000."""
     x = POINTS[kind](np.random.default_rng(dims), 150_000, dims)

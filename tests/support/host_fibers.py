@@ -5,12 +5,11 @@ is active.  A kernel that is given arguments of other sizes than it takes, or to
 """
 
 import ctypes
-import subprocess
 
 import numpy as np
 
 from dask_simjoin.engine.gpu.kernels.sources import source
-from tests.support.host_gpu import as_cupy
+from tests.support.host_gpu import as_cupy, build
 
 HOST = r"""
 #include <cmath>
@@ -168,9 +167,8 @@ def compiled(name, function, folder, **constants):
     path, library = folder / f"{function}-{label}.cpp", folder / f"{function}-{label}.so"
     if not library.exists():
         text = source(name, **constants).replace("extern __shared__ int shared[]", "static int shared[12288]")
-        path.write_text(HOST + text + RUN.replace("NAME", function))
         options = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-U_FORTIFY_SOURCE"]
-        subprocess.run(["g++", *options, path, "-o", library], check=True)
+        build(HOST, text + RUN.replace("NAME", function), path, options)
     run = ctypes.CDLL(str(library)).run
     run.restype = ctypes.c_char_p
 

@@ -5,6 +5,8 @@ one of its warp, and what a group's first lane hands on is there.
 """
 
 import ctypes
+import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -69,6 +71,19 @@ using std::fabs;
 OPTIONS = ("-std=c++17", "-O0", "-ffp-contract=off", "-w", "-pthread", "-shared", "-fPIC")
 
 
+def build(head, text, path, options):
+    """Compile a text with what stands before it, which is read once for all texts beside each other."""
+    header = path.parent.parent / f"host-{hashlib.sha256(head.encode()).hexdigest()[:16]}.hpp"
+    ready = header.with_name(f"{header.name}.gch")
+    if not ready.exists():
+        header.write_text(head)
+        made = header.with_name(f"{header.name}.{os.getpid()}")
+        subprocess.run(["g++", *options, "-x", "c++-header", header, "-o", made], check=True)
+        made.replace(ready)
+    path.write_text(f'#include "{header}"\n{text}')
+    subprocess.run(["g++", *options, path, "-o", path.with_suffix(".so")], check=True)
+
+
 def available():
     """Whether there is a compiler."""
     return shutil.which("g++") is not None
@@ -106,11 +121,7 @@ def compiled(name, function, folder, **constants):
     path, library = folder / f"{function}-{label}.cpp", folder / f"{function}-{label}.so"
     if not library.exists():
         defined = "".join(f"#define {key} {int(value)}\n" for key, value in constants.items())
-        path.write_text(HOST + defined + text + loop)
-        subprocess.run(
-            ["g++", *OPTIONS, path, "-o", library],
-            check=True,
-        )
+        build(HOST, defined + text + loop, path, OPTIONS)
     run = getattr(ctypes.CDLL(str(library)), f"run_{function}")
 
     def launch(blocks, threads, arguments):

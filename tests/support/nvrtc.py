@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import profiles
+
+HASTE = [] if profiles.everything() else ["--Ofast-compile=max"]
+"""What has programs checked and assembled, but made no faster, in a quarter of the time."""
+
 
 def loaded():
     """The library; where there is none, the test is skipped."""

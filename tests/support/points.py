@@ -58,7 +58,7 @@ def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarr
         return uniform
     if kind in ("unlike", "rotated"):
         wide = uniform * 10.0 ** rng.uniform(-6, 6, d) + rng.choice([0.0, 0.0, -1e7], size=d)
-        return wide if kind == "unlike" else wide @ np.linalg.qr(rng.normal(size=(d, d)))[0]
+        return wide if kind == "unlike" else rotated(wide, rng)
     if kind == "nearly constant":
         return np.where(
             rng.uniform(size=d) < 0.6, float(rng.choice([1.0, 1e9])) + uniform * 2.0**-40, uniform
@@ -68,6 +68,16 @@ def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarr
     if kind == "exponential":
         return rng.exponential(1 / 40, (n, d))
     return uniform
+
+
+def rotated(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Points in other axes; of many dimensions by a few reflections, which take no time."""
+    d = x.shape[1]
+    if d <= 64:
+        return x @ np.linalg.qr(rng.normal(size=(d, d)))[0]
+    for normal in rng.normal(size=(4, d)):
+        x = x - np.outer(x @ normal, 2 / (normal @ normal) * normal)
+    return x
 
 
 def a_distance(x: np.ndarray, rng: np.random.Generator, rank: float, ulps: int) -> float:

@@ -31,10 +31,15 @@ def examples(number: int) -> int:
     return max(min(number, 10), number * settings().max_examples // WHOLE)
 
 
+def everything() -> bool:
+    """Whether all is tried."""
+    return settings().max_examples >= WHOLE
+
+
 def chosen(every: list, few: list) -> list:
     """Every value in the profile ``full``, and few of them in others: of parameters that are compiled for."""
     assert set(few) <= set(every)
-    return every if settings().max_examples >= WHOLE else few
+    return every if everything() else few
 
 
 def pairwise(where: Callable[..., bool] | None = None, /, **axes: Sequence[Any]) -> pytest.MarkDecorator:

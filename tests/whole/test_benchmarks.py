@@ -65,6 +65,7 @@ for kind in (verbs.Points, verbs.Places, verbs.Embeddings):
     assert {"time_self_join", "peakmem_self_join", "time_dbscan", "time_cosine"} < set(run.stdout.split())
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth(tmp_path, monkeypatch):
     found = tmp_path / "found.json"
     arguments = ["--sets", "unif2d", "repeated", "--scale", 0.2, "--output", found]
@@ -110,6 +111,7 @@ def test_joins_are_simulated(tmp_path, monkeypatch):
     assert told["1 cores"]["GB moved"] == 0 < told["16 cores"]["GB moved"]
 
 
+@pytest.mark.slow
 def test_the_papers_are_told_without_a_gpu(tmp_path, monkeypatch, capsys):
     found = tmp_path / "found.json"
     figures = ["tab3", "tab5", "fig6", "fig10-11", "fig12"]

@@ -1,7 +1,8 @@
 """The CUDA C++ compiles for every kind of GPU that is served; no GPU is needed.
 
 By default with every value of every constant for one architecture, and once for another that sees different
-sources; with `pytest --all` for all architectures, and with all combinations of the constants.
+sources, in haste; with `pytest --all` for all architectures, with all combinations of the constants, and as
+they are shipped.
 """
 
 import itertools
@@ -13,7 +14,7 @@ import pytest
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.gpu.kernels.sources import NAMES, OPTIONS, source
-from tests.support.nvrtc import complaints, loaded
+from tests.support.nvrtc import HASTE, complaints, loaded
 
 DIFFERENT = {"sm_75": 0, "sm_90": 1}
 """Architectures that see different sources; of how many constants they see every combination by default."""
@@ -163,7 +164,9 @@ def programs():
 @pytest.mark.parametrize(("name", "architecture", "some"), list(programs()))
 def test_every_variant_compiles(nvrtc, name, architecture, some):
     for constants in some:
-        said = complaints(nvrtc, source(name, **constants), [f"--gpu-architecture={architecture}", *OPTIONS])
+        said = complaints(
+            nvrtc, source(name, **constants), [f"--gpu-architecture={architecture}", *HASTE, *OPTIONS]
+        )
         assert not said, f"{constants}: {said}"
 
 
