@@ -121,7 +121,8 @@ class OPTICS(ClusterMixin, PointsEstimator):
     xi, min_cluster_size, predecessor_correction
         Of "xi".
     mode : {"edges", "forest"}
-        As in `SimJoinAccessor.optics`: exactly scikit-learn's order, or one that needs less memory.
+        As in `SimJoinAccessor.optics`: exactly scikit-learn's order, of the Euclidean metric, or one that
+        needs less memory, of any.
     on, metric, p, dropna, method, partitioning, blocksize
         As in `SimJoinAccessor.optics`; `on` is for frames.
 

@@ -135,14 +135,15 @@ def optics(frame: Frame, asked: Optics) -> Frame:
     on, by, id, dropna, method, partitioning, blocksize
         As in `self_join`; `id` only says which column is no coordinate.
     metric, p
-        "euclidean" only; or "minkowski" with ``p=2``, which is the same.
+        As in `self_join`, in mode "forest"; "edges" is of "euclidean" only, or "minkowski" with ``p=2``,
+        which is the same.
 
     Returns
     -------
     DataFrame
         With the frame's index and partitions, and a row for each of its rows (but for those that `dropna`
         leaves out): ``ordering`` (int64), its place in the order; ``reachability`` and ``core_distance``
-        (float64, in the units of the columns; inf: none within `max_eps`); ``predecessor`` (int64), the
+        (float64, in the units of the metric; inf: none within `max_eps`); ``predecessor`` (int64), the
         number of the row from which it was reached, counted in the result from 0, or -1. In mode
         "forest" distances are the least `eps` for which a row is a core row, or joins those before it.
 
@@ -192,7 +193,7 @@ def optics(frame: Frame, asked: Optics) -> Frame:
     if not plan.meets:
         return example
     if mode == FOREST:
-        found = forest_of_chunk(whole_meeting(chunk, spec, plan.layout), samples)
+        found = forest_of_chunk(whole_meeting(chunk, spec, plan.layout), samples, spec.measure)
     else:
         folder = new_folder(scratch_directory(), "whole", this_process())
         check_edges(plan.estimate.total_low, max_eps, IN_MEMORY, folder.path, free_at)

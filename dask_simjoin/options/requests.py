@@ -216,8 +216,6 @@ class Optics(MetricRequest, Within, Engine):
 
     bound: ClassVar[str] = "max_eps"
     names_rows: ClassVar[bool] = False
-    metrics: ClassVar[tuple[str, ...]] = ("euclidean",)
-
     max_eps: Distance = field(kw_only=False, metadata=DISTANCE)
     min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
     mode: OrderMode = field(
@@ -232,10 +230,11 @@ class Optics(MetricRequest, Within, Engine):
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
         spec = resolve(self, meta, self.max_eps)
-        if spec.measure.name not in self.metrics:
+        if self.mode == "edges" and spec.measure.name != "euclidean":
             raise OptionError(
-                f"metric={self.metric!r} is not allowed in optics(), whose distances are roots of sums of "
-                f"squares; use metric={self.metrics[0]!r}, or dbscan(), which takes every metric."
+                f"metric={self.metric!r} is not allowed in optics() with mode='edges', whose distances are "
+                "roots of sums of squares, as scikit-learn's; use mode='forest', which takes every metric, "
+                "or metric='euclidean'."
             )
         return spec
 

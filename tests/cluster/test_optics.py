@@ -23,6 +23,7 @@ from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, StoredArray
 from dask_simjoin.cluster.expressions import optics as graph_optics
 from dask_simjoin.cluster.expressions.scratch_space import scratch_directory
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, ScratchError
+from dask_simjoin.metrics.distances import make_metric
 from dask_simjoin.planning.budget import Resources
 from tests.support.density import SETS
 from tests.support.frames import split
@@ -254,14 +255,51 @@ def test_the_forest_knows_the_clusters_at_every_distance(case, min_samples, rows
         assert same_groups(labels[core], want[core])
 
 
-@given(st.lists(st.floats(0, allow_nan=False), max_size=30))
-def test_least_eps(squared):
-    squared = np.array(squared)
+METRICS = {
+    "sqeuclidean": (2.0, {}), "manhattan": (2.0, {}), "chebyshev": (1.0, {}), "minkowski": (1.5, {"p": 3}),
+    "cosine": (0.05, {}), "haversine": (2e6, {}),
+}  # fmt: skip
+"""Of each metric a distance within which some rows are, and more options."""
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "haversine",
+        "cosine",
+        "sqeuclidean",
+        *(pytest.param(m, marks=pytest.mark.slow) for m in ("manhattan", "chebyshev", "minkowski")),
+    ],
+)
+def test_the_forest_in_every_metric(metric):
+    max_eps, more = METRICS[metric]
+    rng = np.random.default_rng(7)
+    x = np.round(rng.uniform(-9, 9, (90, 2)), 1)
+    frame = frame_of(np.concatenate([x, x[:5]]))
+    how = {"metric": metric, "on": list(frame.columns), **more}
+    order = frame.simjoin.optics(max_eps, 4, mode="forest", **how)
+    lazy = split(frame, [30, 60]).simjoin.optics(max_eps, 4, mode="forest", partitioning="entity", **how)
+    assert_same(lazy.compute(scheduler="sync"), order)
+    steps = np.sort(order.reachability[np.isfinite(order.reachability)].unique())
+    steps = steps[[0, len(steps) // 2, -1]]
+    for eps in (max_eps, *steps, *np.nextafter(steps, 0)):
+        core = (frame.simjoin.neighbor_counts(eps, **how) + 1 >= 4).to_numpy()
+        assert (order.core_distance <= eps).tolist() == core.tolist()
+        labels, want = cluster_optics_dbscan(order, eps), frame.simjoin.dbscan(eps, 4, **how)
+        assert same_groups(labels[core], want[core])
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "minkowski", "cosine", "haversine"])
+@given(totals=st.lists(st.floats(0, allow_nan=False), max_size=30))
+def test_least_eps(metric, totals):
+    metric, totals = make_metric(metric, 3 if metric == "minkowski" else 2), np.array(totals)
+    if metric.embeds:
+        totals = np.minimum(totals, 4)
     with np.errstate(over="ignore", under="ignore"):
-        eps = least_eps(squared)
+        eps = least_eps(totals, metric)
         less = np.nextafter(eps, 0)
-        assert (eps * eps >= squared).all()
-        assert ((less * less < squared) | (eps == 0) | np.isinf(squared)).all()
+        assert (metric.threshold(eps) >= totals).all()
+        assert ((metric.threshold(less) < totals) | (eps == 0) | np.isinf(totals)).all()
 
 
 def test_many_samples_of_few_neighbours():

@@ -422,9 +422,11 @@ def test_any_real_number_may_be_p(places, p):
     assert as_set(places.simjoin.self_join(1.0, metric="euclidean", p=p)) == {(0, 1), (1, 2)}
 
 
-def test_optics_is_of_the_usual_metric(places, how):
+def test_edges_of_optics_are_of_the_usual_metric(places, how):
     for metric in ("sqeuclidean", "cosine"):
-        with pytest.raises(OptionError, match=rf"metric='{metric}' is not allowed in optics\(\).*dbscan\(\)"):
+        with pytest.raises(
+            OptionError, match=rf"metric='{metric}' is not allowed in optics\(\).*mode='forest'"
+        ):
             lay(places, how).simjoin.optics(1.0, metric=metric)
     lay(places, how).simjoin.optics(1.0, metric="minkowski", on="longitude")
 

@@ -387,9 +387,9 @@ class Verbs:
 
     def optics(self) -> Want:
         most = self.draw.one("min_samples", [2, 3, 5])
-        mode = self.draw.one("mode", ["edges", "edges", "forest"])
-        how = {name: value for name, value in self.how.items() if name not in ("metric", "p")}
-        lazy = self.one.lazy.simjoin.optics(self.eps, most, mode=mode, **how, **self.engine())
+        usual = self.how.get("metric", "euclidean") == "euclidean"
+        mode = self.draw.one("mode", ["edges", "edges", "forest"]) if usual else "forest"
+        lazy = self.one.lazy.simjoin.optics(self.eps, most, mode=mode, **self.how, **self.engine())
         near = self.near(self.one, self.one)
         if mode == "forest":
             core = (near.sum(1) >= most).tolist()

@@ -5,13 +5,14 @@ their distance and their core distances (the mutual reachability of Campello, Mo
 "Density-based clustering based on hierarchical density estimates", definition 4).  So the forest knows
 the core rows' clusters for every distance up to `max_eps`, and needs memory for rows, not for edges.
 
-Weights are squares, as decisions are made on them; edges of equal weight are ordered by their rows'
-numbers, so the forest is the same whatever the chunks.  What users are given is `least_eps` of them.
+Weights are totals, such as squares, as decisions are made on them; edges of equal weight are ordered by their
+rows' numbers, so the forest is the same whatever the chunks.  What users are given is `least_eps` of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from dask_simjoin.cluster.algorithms.dbscan import NOWHERE
 from dask_simjoin.cluster.algorithms.optics import table_of, visit_in_order
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import to_host
+from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.meeting import Meeting
@@ -33,26 +35,42 @@ Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 Attached = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Rows of a chunk that are no core rows, the least weights by which core rows reach them, and from which."""
 
+ULPS = 4
+"""Numbers around a distance among which the least eps is looked for first."""
+
+LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
+"""The bits of the largest number."""
+
 NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-@np.errstate(over="ignore", under="ignore")
-def least_eps(squared: np.ndarray) -> np.ndarray:
-    """Find the least eps for which ``squared <= eps * eps`` in float64."""
-    eps = np.sqrt(squared)
-    for _ in range(2):
-        less = np.nextafter(eps, 0)
-        eps = np.where(
-            eps * eps < squared, np.nextafter(eps, np.inf), np.where(less * less >= squared, less, eps)
-        )
-    tiny = np.flatnonzero((squared > 0) & (squared < 1e-290))
-    low, high = np.zeros(len(tiny), np.int64), np.full(len(tiny), np.float64(1e-140)).view(np.int64)
-    while len(tiny) and (high - low > 1).any():  # there many numbers have the same square
-        middle = (low + high) // 2
-        enough = middle.view(np.float64) ** 2 >= squared[tiny]
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    eps[tiny] = high.view(np.float64)
-    return np.where(np.isinf(squared), np.inf, eps)
+@np.errstate(over="ignore", under="ignore", invalid="ignore")
+def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
+    """Find the least eps whose threshold totals (n,) do not exceed, in float64; inf of inf.
+
+    Thresholds do not fall as eps grows: so bits of eps, which are in the order of numbers, are halved from
+    around the distance on, or, where many numbers have one threshold, from all of them.
+    """
+    found = np.full(len(totals), np.inf)
+    finite = np.flatnonzero(np.isfinite(totals))
+    some = totals[finite]
+    guess = np.minimum(np.abs(metric.distance(some.copy(), np)).view(np.int64), LARGEST)
+    low, high = np.maximum(guess - ULPS, -1), np.minimum(guess + ULPS, LARGEST)
+
+    def enough(bits: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
+        right: np.ndarray = some[rows] <= metric.threshold(bits.view(np.float64), np)
+        return right
+
+    wrong = ((low >= 0) & enough(np.maximum(low, 0))) | ~enough(high)
+    low[wrong], high[wrong] = -1, LARGEST
+    rows = np.flatnonzero(high - low > 1)
+    while len(rows):
+        middle = low[rows] + (high[rows] - low[rows]) // 2
+        right = enough(middle, rows)
+        high[rows[right]], low[rows[~right]] = middle[right], middle[~right]
+        rows = rows[high[rows] - low[rows] > 1]
+    found[finite] = high.view(np.float64)
+    return found
 
 
 def smallest_of_block(meeting: Meeting, number: int) -> list[np.ndarray]:
@@ -185,7 +203,7 @@ def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
 
 
 def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: list[Attached],
-                 forest: Edges) -> list[np.ndarray]:  # fmt: skip
+                 forest: Edges, metric: Metric) -> list[np.ndarray]:  # fmt: skip
     """Put all rows in order: those of a forest's tree by Prim's algorithm, from its first row.
 
     `numbers`: of the rows of each chunk.  The result is that of
@@ -205,20 +223,20 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
     stems = [np.searchsorted(every, name) for _, _, name in attached]
     left = np.concatenate([a, b, *stems]).astype(np.int32)
     right = np.concatenate([b, a, *leaves]).astype(np.int32)
-    weights = least_eps(np.concatenate([weight, weight, *(some for _, some, _ in attached)]))
+    weights = least_eps(np.concatenate([weight, weight, *(some for _, some, _ in attached)]), metric)
     ends, nodes, away = np.zeros(n + 1, np.int64), np.empty(len(left), np.int32), np.empty(len(left))
     host_kernels("optics").by_row(left, right, weights, ends, nodes, away)
     rank = np.arange(n, dtype=np.int32)
     at = (nodes.ctypes.data + 4 * ends[:-1], away.ctypes.data + 8 * ends[:-1])
     place, reach, before = visit_in_order(rank, rank, np.isfinite(core), np.diff(ends).astype(np.int32), *at)
-    table = table_of(place, reach, least_eps(core), before)
+    table = table_of(place, reach, least_eps(core, metric), before)
     return [table[some] for some in places]
 
 
-def forest_of_chunk(meeting: Meeting, min_samples: int) -> np.ndarray:
+def forest_of_chunk(meeting: Meeting, min_samples: int, metric: Metric) -> np.ndarray:
     """Give the result (n, 4) for the rows of one chunk that is all there is, and meets itself."""
     rows = np.arange(len(meeting.q["ids"]))
     number = max(1, min(min_samples - 1, len(rows)))
     core = core_distances(meeting.q, number, *smallest_of_block(meeting, number))
     forest, attached = forest_of_block(meeting, (core, core), (rows, rows))
-    return order_forest([rows], [core], attached, forest)[0]
+    return order_forest([rows], [core], attached, forest, metric)[0]

@@ -62,7 +62,8 @@ class ForestRows(LabelledExpr):
         reached = [add("reached", b, pick, forest, 1) for b, forest in enumerate(forests)]
         forest = steps.merged("merge", merge_forests, trees, fan_in=FORESTS)
         attached = [add("attached", c, merge_attached, cores[c], *of_chunk(reached, c)) for c in every]
-        order = add("visit", 0, order_forest, List(*numbers), List(*cores), List(*attached), forest)
+        every_row = List(*numbers), List(*cores), List(*attached)
+        order = add("visit", 0, order_forest, *every_row, forest, self.operand("spec").measure)
         for c in every:
             steps.layer[(self._name, c)] = Task((self._name, c), pick, order, c)
         return steps.layer
