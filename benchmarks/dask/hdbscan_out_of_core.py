@@ -1,0 +1,169 @@
+"""``python -m benchmarks dask.hdbscan_out_of_core``: HDBSCAN of more data than memory, checked.
+
+Points lie in parquet files, each of which covers all of space: blobs of different scales and noise between
+them in two wide columns, beside many narrow ones.  Two workers find their clusters and
+write them to parquet; the coordinates and ids are twice as large as both workers' memory limits together,
+unless --rows says otherwise.  What must meet in one worker is the tree, 64 bytes a row: so rows are wide.
+Afterwards this process, in as much memory as there is, clusters the same rows as one frame, and
+labels, probabilities and outlier scores of all rows are compared with these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dask.utils import format_bytes, parse_bytes
+
+import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from benchmarks.cpu.hdbscan_worker import BLOBS, MIN_CLUSTER_SIZE, MIN_SAMPLES, NOISE, SCALES
+from benchmarks.harness.lazy import fresh, known, progress, quiet, save, scratch, table, write_part
+from benchmarks.harness.watch import KINDS, watched
+
+TIMES = 2
+"""How many times the workers' memory the data are."""
+
+PART_BYTES = 16_000_000
+"""Of a file's rows, about."""
+
+NARROW = 1e-3
+"""Standard deviation of the narrow columns; blobs have one of 0.1 to 1 in a box of 10."""
+
+TOLD = ["label", "probability", "outlier_score"]
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.hdbscan_out_of_core", description=__doc__
+    )
+    parser.add_argument("--workers", type=int, default=2, help="processes of one thread (default 2)")
+    parser.add_argument("--limit", default="700 MB", help="memory of each (default 700 MB)")
+    parser.add_argument("--dims", type=int, default=64, help="columns (default 64)")
+    parser.add_argument("--wide", type=int, default=2, help="wide ones of them (default 2)")
+    parser.add_argument("--rows", type=int, help="default: twice the workers' memory")
+    parser.add_argument("--partitioning", default="auto", choices=("auto", "entity", "spatial"))
+    parser.add_argument("--blocksize", help="bytes of a chunk (default: from the workers' memory)")
+    parser.add_argument("--patience", type=float, default=3600, help="seconds until a run is given up")
+    parser.add_argument("--folder", type=Path, help="for temporary files: on a disk, not in memory")
+    parser.add_argument("--no-check", action="store_true", help="leave out the clustering in memory")
+    parser.add_argument("--output", type=Path, help="JSON file")
+    return parser.parse_args()
+
+
+def write_rows(folder: Path, rows: int, dims: int, wide: int, parts: int) -> None:
+    """Rows (id, c0, c1, ...), partition by partition; ids are row numbers."""
+    random = np.random.default_rng((dims, wide))
+    centres = random.uniform(0, 10, (BLOBS, wide))
+    scales = np.exp(random.uniform(np.log(SCALES[0]), np.log(SCALES[1]), BLOBS))
+    cuts = [rows * k // parts for k in range(parts + 1)]
+    for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
+        random, n = np.random.default_rng((dims, wide, k)), stop - start
+        which = random.integers(0, BLOBS, n)
+        x = centres[which] + scales[which, None] * random.standard_normal((n, wide))
+        anywhere = random.random(n) < NOISE
+        x[anywhere] = random.uniform(0, 10, (int(anywhere.sum()), wide))
+        narrow = NARROW * random.standard_normal((n, dims - wide))
+        frame = pd.DataFrame(np.concatenate([x, narrow], axis=1), columns=columns(dims))
+        frame.insert(0, "id", np.arange(start, stop))
+        write_part(frame, folder, k)
+
+
+def columns(dims: int) -> list[str]:
+    """The names of the coordinates."""
+    return [f"c{k}" for k in range(dims)]
+
+
+def cluster_lazily(data: Path, options: argparse.Namespace, out: Path, temporary: Path) -> dict[str, Any]:
+    """Cluster on a fresh cluster of workers, and watch it; "failed" tells what was raised."""
+
+    def work(found: dict[str, Any]) -> None:
+        frame = fresh(data)
+        told = frame.simjoin.hdbscan(
+            MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES, on=columns(options.dims),
+            partitioning=options.partitioning, blocksize=options.blocksize,
+        )  # fmt: skip
+        began = time.perf_counter()
+        plan = told.expr.plan
+        found["planning"] = time.perf_counter() - began
+        found |= {"plan": repr(plan), "chunks": len(plan.chunks), "joined": len(plan.joined)}
+        progress(f"planned in {found['planning']:.1f} s: {found['plan']}, {found['joined']:,} pairs of trees")
+        began = time.perf_counter()
+        frame[["id"]].assign(**{name: told[name] for name in TOLD}).to_parquet(out, write_index=False)
+        found["clustering"] = time.perf_counter() - began
+
+    limit = parse_bytes(options.limit)
+    return watched(work, options.workers, limit, options.patience, temporary, logging.WARNING)
+
+
+def compare(files: list[Path], out: list[Path], dims: int) -> dict[str, Any]:
+    """Cluster all rows as one frame, and count the rows of which other things were told."""
+    told = pd.concat([pd.read_parquet(file) for file in out], ignore_index=True).sort_values("id")
+    rows = pd.concat([pd.read_parquet(file, columns=columns(dims)) for file in files], ignore_index=True)
+    began = time.perf_counter()
+    want = rows.simjoin.hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)
+    found: dict[str, Any] = {"seconds_in_memory": time.perf_counter() - began}
+    found |= {"clusters": int(want["label"].max()) + 1, "noise": int((want["label"] < 0).sum())}
+    if told["id"].tolist() != list(range(len(rows))):
+        return found | {"exact": False}
+    differ = {name: int((told[name].to_numpy() != want[name].to_numpy()).sum()) for name in TOLD}
+    return found | {"differ": differ, "exact": not any(differ.values())}
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if it failed or what it told is wrong."""
+    quiet()
+    options = arguments()
+    memory, row_bytes = options.workers * parse_bytes(options.limit), 8 * (options.dims + 1)
+    rows = options.rows or math.ceil(TIMES * memory / row_bytes)
+    parts = max(2, round(rows * row_bytes / PART_BYTES))
+    where, before = known(), [round(load, 2) for load in os.getloadavg()]
+    with scratch(options.folder) as folder:
+        data, out = folder / "data", folder / "told"
+        progress(f"{rows:,} rows in {parts} files")
+        write_rows(data, rows, options.dims, options.wide, parts)
+        run = cluster_lazily(data, options, out, folder / "dask")
+        run["loadavg"] = [round(load, 2) for load in os.getloadavg()]
+        progress(f"done: {run.get('failed') or run['clustering']}")
+        if "failed" not in run and not options.no_check:
+            files = (sorted(some.glob("*.parquet")) for some in (data, out))
+            run["result"] = compare(*files, options.dims)
+    share = rows * row_bytes / memory
+    print(
+        f"{rows:,} rows of {row_bytes} B: {share:.2f} times the memory of {options.workers} workers of "
+        f"{options.limit}"
+    )
+    peaks = " ".join(f"{peak / 1e6:.0f}" for peak in run["peak_rss"])
+    files_peak = [format_bytes(run["files_peak"][kind]) for kind in KINDS]
+    line = [run.get("planning"), run.get("clustering"), run.get("result", {}).get("clusters"),
+            run.get("result", {}).get("exact"), f"{peaks} of {parse_bytes(options.limit) / 1e6:.0f} MB",
+            format_bytes(run["spilled_peak"]), f"{run['paused_share']:.0%}", *files_peak,
+            run["restarts"]]  # fmt: skip
+    head = ["planning s", "clustering s", "clusters", "exact", "workers' peak RSS", "spilled", "paused",
+            *(f"files: {kind}" for kind in KINDS), "restarts"]  # fmt: skip
+    print(table(head, [line]))
+    print(f"{run.get('failed', 'done')}; {run.get('plan', 'not planned')}; {run.get('result')}")
+    for message, times in run["messages"].items():
+        print(f"   {times} times: {message}")
+    report = {
+        "loadavg_before": before,
+        "rows": rows,
+        "partitions": parts,
+        "times_memory": share,
+        "runs": [run],
+    }
+    save("hdbscan-out-of-core", where, options, report, options.output)
+    return 0 if "failed" not in run and run.get("result", {}).get("exact") is not False else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
