@@ -57,8 +57,9 @@ class PlanReport(BlockReport):
         Expected from the first task to the last, on idle cores like those that were measured.
     writing_seconds : float
         Expected besides where the pairs are written as parquet; 0 on GPUs, where it was not measured.
-    spilled_bytes : int
-        Of chunks that workers have no room for, and write to the disk and read again; `seconds` has the time.
+    spilled_bytes, shuffled_bytes : int
+        Of chunks, and of rows on their way to chunks, that workers have no room for: they are written to the
+        disk and read again, for which `seconds` has the time.
     """
 
     plan: Plan
@@ -136,6 +137,10 @@ class PlanReport(BlockReport):
     def spilled_bytes(self) -> int:
         return round(self.plan.disk.spilled)
 
+    @property
+    def shuffled_bytes(self) -> int:
+        return round(self.plan.disk.shuffled)
+
     def _result_rows(self, unordered: float) -> float:
         return unordered * directions(self.spec) + (self.rows if self.spec.include_self else 0)
 
@@ -203,6 +208,10 @@ class PlanReport(BlockReport):
         """What it takes, and what of that is the disk's."""
         disk = self.plan.disk
         parts = [
+            (
+                disk.shuffling,
+                f"of it to shuffle {format_bytes(self.shuffled_bytes)} of rows through the disk",
+            ),
             (disk.spilling, f"of it to spill {format_bytes(self.spilled_bytes)} of chunks"),
             (disk.writing, "more to write the pairs as parquet"),
         ]

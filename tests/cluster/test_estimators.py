@@ -74,7 +74,7 @@ def test_core_rows_and_weights(case, min_samples, seed):
     weights = np.random.default_rng(seed).integers(-2, 6, len(x)) / 4 + 0.25
     if not weights.any():
         return
-    made = sklearn_cluster.DBSCAN(eps=case.eps, min_samples=min_samples, algorithm="brute")
+    made = sklearn_cluster.DBSCAN(eps=case.eps, min_samples=min_samples, algorithm="kd_tree")
     for given_weights in (None, weights):
         want = made.fit(x, sample_weight=given_weights)
         found = DBSCAN(eps=case.eps, min_samples=min_samples).fit(x, sample_weight=given_weights)

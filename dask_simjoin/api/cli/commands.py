@@ -189,7 +189,7 @@ def _compute(run: Run) -> None:
     told["seconds"] = round(time.perf_counter() - begin, 3)
     _print(params["json"], told, told.get("number"))
     if target is not None:
-        run.say(f"Wrote {target.path} in {told['seconds']:.1f} s.")
+        run.say(f"Wrote {params['output']} in {told['seconds']:.1f} s.")
 
 
 def _rows(join: LazyJoin) -> int | None:

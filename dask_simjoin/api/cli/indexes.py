@@ -92,7 +92,11 @@ def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -
     with target.made() as begun:
         _done(params, "joining", lambda: target.write(pairs(found), begun))
         target.finish(begun)
-    _tell(params, {"command": name, "output": target.path, "version": found.version}, f"Wrote {target.path}.")
+    _tell(
+        params,
+        {"command": name, "output": target.path, "version": found.version},
+        f"Wrote {params['output']}.",
+    )
 
 
 def _history(**params: Any) -> None:
