@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pandas as pd
 from dask.dataframe.extensions import register_dataframe_accessor
 
 from dask_simjoin.api.import_hook import when_imported
 from dask_simjoin.api.report import report
+from dask_simjoin.api.verb_methods import F, VerbMethods
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.expressions import lazy_repr
-from dask_simjoin.metrics.types import Frame
-from dask_simjoin.options.calls import as_method
 from dask_simjoin.options.messages import VERBS as SYNONYMS
 from dask_simjoin.options.messages import elsewhere
 from dask_simjoin.planning.report_run import RunReport
 
 
-class SimJoinAccessor:
+class SimJoinAccessor(VerbMethods[F]):
     """Similarity joins of a DataFrame: ``frame.simjoin``.
 
     On a Dask DataFrame every verb is lazy: calling it computes nothing.  Planning, one pass over
@@ -44,7 +43,7 @@ class SimJoinAccessor:
     2    b     c
     """
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: F) -> None:
         self._frame = frame
 
     def __repr__(self) -> str:
@@ -58,16 +57,14 @@ class SimJoinAccessor:
         """What the join behind this frame, a lazy result, did: see `dask_simjoin.report`."""
         return report(self._frame)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        verbs = sorted(VERBS)
-        raise AttributeError(
-            f".simjoin has no verb {name!r}{elsewhere(name, SYNONYMS, verbs)}; "
-            f"its verbs are {', '.join(verbs)}."
-        )
+    if not TYPE_CHECKING:  # whatever they may find there is no verb
 
-
-for _verb in VERBS.values():
-    setattr(SimJoinAccessor, _verb.name, as_method(_verb.function))
+        def __getattr__(self, name: str) -> NoReturn:
+            verbs = sorted(VERBS)
+            raise AttributeError(
+                f".simjoin has no verb {name!r}{elsewhere(name, SYNONYMS, verbs)}; "
+                f"its verbs are {', '.join(verbs)}."
+            )
 
 
 def register() -> None:
