@@ -41,7 +41,7 @@ def write(folder, files, columns):
     return folder
 
 
-@in_turns(2, kind=["counting", "restarting", "dask"], filesystem=["fsspec", "arrow"], verb=list(VERBS))
+@in_turns(1, kind=["counting", "restarting", "dask"], filesystem=["fsspec", "arrow"], verb=list(VERBS))
 def test_beside_a_frame_of_merged_partitions(written, kind, filesystem, verb):
     ddf = dd.read_parquet(written / kind, filesystem=filesystem)
     with dask.config.set(scheduler="sync"):

@@ -24,7 +24,7 @@ from tests.support.frames import split
 from tests.support.oracle import as_set, squared_distances
 from tests.support.oracle import totals as totals_of
 from tests.support.points import cases, frame_of, make_points
-from tests.support.profiles import examples, pairwise
+from tests.support.profiles import examples, in_turns, pairwise
 
 SWEEP_MAX_DIMS = METHODS["sweep"].max_dims
 
@@ -180,7 +180,8 @@ def test_lattice_ties(norm, dims, method):
             check(x[:500], threshold, norm, (150,), method, some=False)
 
 
-@pairwise(
+@in_turns(
+    3,
     norm=NORMS,
     kind=["huge", "tiny", "offset", "duplicates", "scales", "outlier", "constant"],
     method=list(METHODS),
@@ -193,7 +194,7 @@ def test_extreme_points(norm, kind, method):
             check(x, a_total(x, norm, rng, rank), norm, (30,), method, some=False)
 
 
-@pytest.mark.parametrize("norm", [2, *NORMS])
+@in_turns(2, norm=[2, *NORMS], method=list(METHODS))
 def test_totals_that_overflow(norm, method):
     """They are pairs only where the threshold is infinite, and then all are."""
     x = np.array([-1.7e308, 1.7e308, -1e300, 0.0, 1e300])[np.random.default_rng(0).integers(0, 5, (150, 3))]
@@ -204,7 +205,7 @@ def test_totals_that_overflow(norm, method):
     assert len(JOINER.pairs(index, index, layout, same=True).left) == 150 * 149 // 2
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@in_turns(2, norm=NORMS, method=list(METHODS))
 def test_two_sets_of_points(norm, method):
     """Of other places and other sizes, in either direction."""
     rng = np.random.default_rng(2)
@@ -216,7 +217,7 @@ def test_two_sets_of_points(norm, method):
         check_pair_of_indexes(first, second, layout, totals(x, y, norm), False, True)
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@in_turns(2, norm=NORMS, method=list(METHODS))
 def test_results_longer_than_the_first_segment(norm, method, monkeypatch):
     monkeypatch.setattr(cpu, "MAX_ROOM", 64)
     monkeypatch.setattr(cpu, "ROOM_PER_POINT", 1)

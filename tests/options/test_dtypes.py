@@ -7,8 +7,10 @@ import pyarrow as pa
 import pytest
 from dask.dataframe.utils import assert_eq
 
+from dask_simjoin.engine.methods import METHODS
 from tests.support.frames import computed, itself, lay
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
+from tests.support.profiles import in_turns
 
 INT64, FLOAT64 = np.dtype("int64"), np.dtype("float64")
 
@@ -177,7 +179,7 @@ def test_few_rows(how, rows, columns):
     assert computed(count) == rows**2
 
 
-@pytest.mark.parametrize("parts", [[0], [0, 0, 0], [0, 3, 0, 0, 3], [3, 0, 3], [1, 5, 0]], ids=str)
+@in_turns(2, parts=[[0], [0, 0, 0], [0, 3, 0, 0, 3], [3, 0, 3], [1, 5, 0]], method=list(METHODS))
 def test_empty_partitions(parts, method):
     frame = pd.DataFrame({"x": [0.0, 1.0, 5.0, 5.5, 1.5, 9.0], "y": 0.0}).iloc[: sum(parts)]
     ends = np.cumsum(parts)

@@ -85,7 +85,7 @@ def alike(rng, n, size, universe):
     return [some.tolist() for some in found]
 
 
-@in_turns(2, method=TOLD, two=[False, True], sampled=[False, True])
+@in_turns(1, method=TOLD, two=[False, True], sampled=[False, True])
 def test_sets_of_many_sizes(two, method, sampled, monkeypatch):
     if sampled:  # sets are looked at, however few there are
         monkeypatch.setattr(search, "FEW", -1)

@@ -14,7 +14,7 @@ from dask_simjoin.engine.index.tiles import TILE, box_tree
 from tests.support.nearest import oracle, searches
 from tests.support.oracle import squared_distances
 from tests.support.points import KINDS, make_points
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 
 def layout_of(*sides, filtered=None):
@@ -80,8 +80,7 @@ def test_lattice_ties(dims, filtered):
         check(x, x, k, True, names, filtered=filtered, cuts=(len(x) // 3,), order=(1, 0))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dims", [1, 2, 3, 4, 5, 7, 16, 17, 33, 64, 65, 128])
+@in_turns(4, kind=KINDS, dims=[1, 2, 3, 4, 5, 7, 16, 17, 33, 64, 65, 128])
 def test_every_kind_in_every_width(kind, dims):
     rng = np.random.default_rng(dims)
     x = make_points(kind, 210, dims, rng)

@@ -20,6 +20,7 @@ from dask_simjoin.engine.filters.int8 import LEAST_DIMS, make_int8_filter
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.planning.statistics.moments import moments
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
+from tests.support.profiles import in_turns
 
 needs_avx2 = pytest.mark.skipif(not WAYS, reason="this machine does not multiply bytes in pairs")
 
@@ -107,8 +108,7 @@ def test_all_pairs_are_found(way, kind, n, dims, rank, seed):
 
 
 @needs_avx2
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dims", [16, 50, 384])
+@in_turns(1, kind=KINDS, dims=[16, 50, 384])
 def test_the_sums_of_pairs_do_not_wrap(kind, dims, way):
     """Of every pair each half stays in 16 bits, where sums are such, and both together reach the bound."""
     x = points(kind, 5 * TILE, dims, np.random.default_rng(dims))

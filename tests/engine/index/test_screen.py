@@ -13,7 +13,7 @@ from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
 from dask_simjoin.planning.statistics.moments import moments
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import cases
-from tests.support.profiles import examples
+from tests.support.profiles import examples, pairwise
 
 
 def drawn(x, rows=None):
@@ -51,10 +51,7 @@ def test_many_open_candidates_are_no_work_for_all_dimensions():
     assert screen_of(x, 1.0, 10_000_000) is None
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e7])
-@pytest.mark.parametrize("narrow", [2, 5, 14])
-@pytest.mark.parametrize("width", [0.01, 0.7, 1.0])
-@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
+@pairwise(offset=[0.0, 1e7], narrow=[2, 5, 14], width=[0.01, 0.7, 1.0], scale=[1.0, 1e-6, 1e6])
 def test_pairs_are_those_of_the_definition(narrow, width, scale, offset):
     """In float32 and in float64, where what is left may add more or less than eps, and ties at eps."""
     rng = np.random.default_rng(narrow)
