@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from dask_simjoin.errors import IndexFormatError
+from dask_simjoin.incremental.batches import with_batch
 from dask_simjoin.incremental.files import FOLDERS, sync_folder
 from dask_simjoin.incremental.keys import merged, without_stale
 from dask_simjoin.incremental.manifests import versions, write_manifest
@@ -77,17 +78,18 @@ def commit(root: Path, parent: Manifest, version: int, change: Change) -> tuple[
         deleted += (own,)
         bytes_written += size
     came = sum(one.rows for one in change.written)
+    batches = with_batch(root, parent, change.batch, version)
     manifest = replace(
         parent, version=version, parent=parent.version or None, kind=change.kind, batch=change.batch,
         time=now(), files=tuple(files), deleted=deleted, keys=keys,
         rows=parent.rows + (0 if change.kind == "rewrite" else came - gone),
         next_seq=parent.next_seq + change.taken,
-        batches=dict(parent.batches) | ({change.batch: version} if change.batch is not None else {}),
+        batches=batches.last, earlier=batches.earlier,
         counters=dict(parent.counters) | change.counters,
     )  # fmt: skip
     for name in FOLDERS[1:]:
         sync_folder(root / name)
-    return (manifest, bytes_written) if write_manifest(root, manifest) else None
+    return (manifest, bytes_written + batches.size) if write_manifest(root, manifest) else None
 
 
 def _still(root: Path, parent: Manifest, names: set[str]) -> tuple[DeletedFile, ...]:

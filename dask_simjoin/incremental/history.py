@@ -50,7 +50,7 @@ def vacuumed(root: Path, manifest: Manifest, keep: int) -> int:
     for folder in FOLDERS:
         for path in (root / folder).iterdir():
             name = (folder, path.name)
-            unnamed = folder != FOLDERS[0] or path.name.startswith(".")
+            unnamed = folder != FOLDERS[0] or path.name.startswith(".") or path.suffix == ".parquet"
             if unnamed and name not in needed and (name in dropped or path.stat().st_mtime < before):
                 freed += _removed(path)
     return freed
@@ -71,4 +71,5 @@ def _files(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
         found |= {("boxes", file.boxes) for file in one.files}
         found |= {("deleted", file.name) for file in one.deleted}
         found |= {("keys", file.name) for file in one.keys}
+        found |= {(FOLDERS[0], name) for name in one.earlier}
     return found

@@ -13,6 +13,7 @@ import pandas as pd
 from dask_simjoin.engine.base import library
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.incremental import joins
+from dask_simjoin.incremental.batches import made_by
 from dask_simjoin.incremental.commits import Change, commit, next_version
 from dask_simjoin.incremental.components import components
 from dask_simjoin.incremental.history import history_of, vacuumed
@@ -89,8 +90,9 @@ class Index(Opened):
             example_of(new)
         for _ in range(TRIES):
             now = self._latest("update")
-            if batch is not None and batch in now.manifest.batches:
-                return self._known_batch(now.manifest, now.manifest.batches[batch])
+            known = made_by(self._root, now.manifest, batch)
+            if known is not None:
+                return self._known_batch(now.manifest, known)
             version = next_version(self._root, now.manifest)
             change, report = changed_by(asked, now, version)
             change = replace(change, counters=worn(now, [one.groups for one in change.written]))
@@ -119,13 +121,23 @@ class Index(Opened):
     def changes(self, since: int, until: int | None = None) -> Frame:
         """Tell how pairs changed from one version to another (by default the last), lazily.
 
+        Parameters
+        ----------
+        since : int
+            A version, or 0: the time before there were any rows, so that all pairs came.
+        until : int, optional
+
         Returns
         -------
         DataFrame
             As `pairs`, with a column ``diff`` (int8): 1 of a pair that came, -1 of one that went.
         """
-        to = self.version if until is None else check_version(until, "until")
-        found = self._changed(check_version(since, "since"), to)
+        first, to = check_whole("since", since, 0), None if until is None else check_version(until, "until")
+        last = self._now() if to is None else self._at(to)
+        if not first:
+            pairs = joins.self_pairs(last.rows, self.options.eps, self.options.return_distance)
+            return pairs.assign(diff=np.int8(1))
+        found = changes_to(last)(first, last.number)
         return dd.concat([found.removed.assign(diff=np.int8(-1)), found.added.assign(diff=np.int8(1))])
 
     def rows(self) -> Frame:

@@ -115,4 +115,4 @@ def _read(root: Path, version: int) -> Manifest | None:
         "deleted": tuple(DeletedFile(**one) for one in body["deleted"]),
         "keys": tuple(KeyFile(**one) for one in body["keys"]),
     }
-    return Manifest(**body | files | {"options": options})
+    return Manifest(**body | files | {"options": options, "earlier": tuple(body.get("earlier", ()))})

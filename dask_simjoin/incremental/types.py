@@ -149,7 +149,9 @@ class Manifest:
     rows, next_seq : int
         Rows that count; the number of the next new one.
     batches : mapping of str to int
-        Of each batch so far the version that it made.
+        Of each of the last batches the version that it made.
+    earlier : tuple of str
+        Files of those of earlier ones.
     counters : mapping
         Numbers that are carried from version to version, such as what reclustering would have saved.
     """
@@ -166,6 +168,7 @@ class Manifest:
     rows: int
     next_seq: int
     batches: Mapping[str, int] = field(default_factory=dict)
+    earlier: tuple[str, ...] = ()
     counters: Mapping[str, float] = field(default_factory=dict)
 
 

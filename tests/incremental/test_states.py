@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import dask_simjoin
 from dask_simjoin.errors import DuplicateIdError, OptionError, VersionGoneError
+from dask_simjoin.incremental import batches
 from dask_simjoin.incremental.upkeep import HOW as OPTIMIZE
 from tests.support.frames import lay
 from tests.support.growing import Model
@@ -38,6 +39,7 @@ class Growing(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.config = dask.config.set(scheduler="sync")
+        self.most, batches.MOST = batches.MOST, 2
         self.folder = tempfile.mkdtemp()
         first = {0: (0.0, 0.0), 1: (0.0, 1.0), 2: (3.0, 3.0)}
         self.index = frame(first).simjoin.index(EPS, self.folder, on=["x", "y"], id="key", row_group=4)
@@ -47,6 +49,7 @@ class Growing(RuleBasedStateMachine):
 
     def teardown(self):
         shutil.rmtree(self.folder)
+        batches.MOST = self.most
         self.config.__exit__(None, None, None)
 
     def update(self, new, how, delete, if_exists, batch=None, index=None):
@@ -149,10 +152,10 @@ class Growing(RuleBasedStateMachine):
     def reopen(self):
         self.index = dask_simjoin.open_index(self.folder)
 
-    @rule()
-    def tell_the_consumer(self):
-        version, pairs = self.told
-        if version < self.model.oldest:
+    @rule(anew=st.booleans())
+    def tell_the_consumer(self, anew):
+        version, pairs = (0, set()) if anew else self.told
+        if 0 < version < self.model.oldest:
             with pytest.raises(VersionGoneError, match="vacuum"):
                 self.index.changes(version)
         else:

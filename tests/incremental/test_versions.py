@@ -9,6 +9,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.errors import OptionError, VersionGoneError
+from dask_simjoin.incremental import batches
 from tests.support.oracle import as_set
 
 
@@ -99,3 +100,22 @@ def test_history_tells_what_was_done(index):
     assert told["batch"].fillna("").tolist() == ["", "a", "b", "", "c"]
     assert told["rows"].tolist() == [6, 7, 7, 7, 7]
     assert (pd.to_datetime(told["time"]) <= pd.Timestamp.now("UTC")).all()
+
+
+def test_manifests_stay_small_however_many_batches_there_are(tmp_path, monkeypatch):
+    """Earlier names lie in files, which vacuum leaves, and are known as before."""
+    monkeypatch.setattr(batches, "MOST", 3)
+    folder = tmp_path / "index"
+    frame = pd.DataFrame({"key": [0], "x": [0.0]})
+    index = frame.simjoin.index(1.0, folder, on="x", id="key", recluster="never")
+    for k in range(1, 9):
+        index.update(frame.assign(key=k, x=float(k)), batch=f"day {k}")
+    assert len(index._now().manifest.batches) == 2
+    assert len(list((folder / "_versions").glob("*.parquet"))) == 2
+    index.vacuum(keep=1)
+    again = dask_simjoin.open_index(folder)
+    for k in (1, 5, 8):
+        changes = again.update(frame.assign(key=k), batch=f"day {k}")
+        assert changes.report.known and changes.version == k + 1
+    assert again.version == 9
+    assert as_set(again.changes(0).compute()) == {(k, k + 1) for k in range(8)}
