@@ -14,7 +14,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.incremental.marks import Marks, mark, near_marks
 from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, tiled, tiled_as_they_lie
-from dask_simjoin.incremental.rows import read_part
+from dask_simjoin.incremental.rows import read_every, read_part
 from dask_simjoin.incremental.types import SEQ, Part
 from dask_simjoin.metrics.types import Array, Frame, Ids
 from dask_simjoin.options.spec import JoinSpec
@@ -85,13 +85,18 @@ def load_near(part: Part, spec: JoinSpec, marks: Marks) -> Loaded:
     """Read row groups, but for rows that are told to be in no pair before their coordinates are gathered."""
     if spec.measure.embeds or spec.lists:
         return load(part, spec)
-    frame = read_part(part, _columns(spec))
+    frame, kept = read_every(part, _columns(spec))
     frames = frames_for(frame)
     columns = [frames.plain(frame, spec.on[k]) for k in marks.dims]
     if all(values is not None and values.dtype == np.float64 for values in columns):
         near = near_marks(marks, [values for values in columns if values is not None])
-        if len(near) < len(frame):
-            frame = frame.take(near)
+        near = near if kept is None else near[frames.xp.asarray(kept)[near]]
+    else:
+        near = (
+            frames.xp.arange(len(frame)) if kept is None else frames.xp.flatnonzero(frames.xp.asarray(kept))
+        )
+    if len(near) < len(frame):
+        frame = frame.take(near)
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 

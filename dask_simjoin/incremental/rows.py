@@ -22,6 +22,9 @@ from dask_simjoin.planning.statistics.moments import moments
 
 FAN_OUT = 2
 
+FEW = 8
+"""Rows are taken one by one where they are fewer than one of so many."""
+
 
 @dataclass(frozen=True)
 class Written:
@@ -92,6 +95,33 @@ def read_places(part: Part, columns: list[str]) -> list[tuple[str, np.ndarray, p
 
 def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.ndarray]]:
     """Read the rows of each piece of a part, and their places in the file."""
+    for table, places, kept in _read_pieces(part, columns):
+        if kept is None or kept.all():
+            yield table, places
+        elif FEW * (some := np.flatnonzero(kept)).size < len(kept):
+            yield table.take(pa.array(some)), places[some]
+        else:
+            yield table.filter(pa.array(kept)), places[kept]
+
+
+def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None]:
+    """Read row groups with their other rows too, and tell which rows count; None: all."""
+    pieces = list(_read_pieces(part, columns))
+    if all(kept is None for _, _, kept in pieces):
+        return read_part(part, columns) if not pieces else _as_one(pieces, columns, part), None
+    told = [np.ones(len(places), bool) if kept is None else kept for _, places, kept in pieces]
+    return _as_one(pieces, columns, part), np.concatenate(told)
+
+
+Piece = tuple[pa.Table, np.ndarray, np.ndarray | None]
+"""Rows of a file, their places, and which of them count."""
+
+
+def _as_one(pieces: list[Piece], columns: list[str], part: Part) -> Frame:
+    return as_frame(pa.concat_tables([table for table, _, _ in pieces]).select(columns), part.library)
+
+
+def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
     told = part.versions
     wanted = list(dict.fromkeys(columns if told is None else [*columns, VERSION]))
     for name, groups, listed in part.pieces:
@@ -102,13 +132,12 @@ def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.n
         places = np.concatenate([np.arange(ends[g] - sizes[g], ends[g]) for g in groups])
         kept = None if told is None else _of_versions(table[VERSION].to_numpy(), told)
         if part.named or len(listed):
-            at = np.searchsorted(listed, places)
-            among = np.append(listed, -1)[at] == places
-            among = among if part.named else ~among
+            at = np.searchsorted(places, listed)
+            among = np.zeros(len(places) + 1, bool)
+            among[at[np.append(places, -1)[at] == listed]] = True
+            among = among[:-1] if part.named else ~among[:-1]
             kept = among if kept is None else kept & among
-        if kept is not None and not kept.all():
-            table, places = table.filter(pa.array(kept)), places[kept]
-        yield table, places
+        yield table, places, kept
 
 
 def _of_versions(version: np.ndarray, told: tuple[int, int]) -> np.ndarray:
