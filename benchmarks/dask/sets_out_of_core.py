@@ -41,7 +41,7 @@ COPIED = 100
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.sets_out_of_core", description=__doc__)
-    parser.add_argument("--limit", default="500 MB", help="memory of each of the two workers")
+    parser.add_argument("--limit", default="600 MB", help="memory of each of the two workers")
     parser.add_argument("--rows", type=int, help="default: so many that their tokens are twice the memory")
     parser.add_argument("--part-rows", type=int, default=50_000, help="rows of a file")
     parser.add_argument("--sizes", type=int, nargs=2, default=[10, 100], metavar=("LEAST", "LARGEST"),

@@ -8,7 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dask_simjoin.engine.base import splitting_kernels
 from dask_simjoin.sets.coded import Occurrences, numbered_integers
+from dask_simjoin.sets.splitting import FEWEST
+
+KEY_BITS = 64
+"""More than the characters of a gram may have that are one key."""
 
 MOST = 2**62
 """Up to which numbers of grams are made before they are numbered anew."""
@@ -62,6 +67,10 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
     ends = np.concatenate([[0], np.cumsum(grams)])
     if not ends[-1]:
         return Occurrences(ends, np.zeros(0, np.int32), None)
+    bits = int(points.max()).bit_length()
+    if bits * q < KEY_BITS:
+        codes, firsts = _numbered(offsets, points, q, bits, int(ends[-1]))
+        return Occurrences(ends, codes, _written(points, firsts, q))
     # tells for each gram where it begins
     places = np.repeat(offsets[:-1] - ends[:-1], grams) + np.arange(ends[-1])
     letters, alphabet = numbered_integers(points)
@@ -79,6 +88,21 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
     one = np.empty(len(kinds), np.int64)
     one[codes] = places
     return Occurrences(ends, codes, _written(points, one, q))
+
+
+def _numbered(
+    offsets: np.ndarray, points: np.ndarray, q: int, bits: int, number: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Number so many grams whose characters fit one number; where each that differs is first."""
+    codes, keys, firsts = np.empty(number, np.int32), np.empty(number, np.uint64), np.empty(number, np.int64)
+    ends, done = np.zeros(len(offsets), np.int64), np.zeros(4, np.int64)
+    offsets, points = np.asarray(offsets, np.int64), np.require(points, np.uint32, "W")
+    size, number_grams = FEWEST, splitting_kernels().number_grams
+    while not number_grams(
+        points, offsets, q, bits, np.full(size, -1, np.int32), keys, firsts, codes, ends, done
+    ):
+        size *= 4
+    return codes, firsts[: done[3]].copy()
 
 
 def _written(points: np.ndarray, places: np.ndarray, q: int) -> Any:

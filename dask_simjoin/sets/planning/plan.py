@@ -24,7 +24,7 @@ from dask_simjoin.sets.spec import SetSpec
 LEAST_TOKENS = 1 << 18
 """Tokens of a block that are worth a task."""
 
-BLOCKS_PER_THREAD = 4
+BLOCKS_PER_THREAD = 2
 """Blocks for each thread: those of about one size meet, which makes several block pairs for each."""
 
 ROW_BYTES = 64

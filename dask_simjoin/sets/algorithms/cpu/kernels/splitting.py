@@ -118,3 +118,59 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
         offsets[text] = number
     done[0], done[1], done[2], done[3] = text, at, number, differ
     return True
+
+
+@kernel
+def number_grams(points: Array, offsets: Array, q: int, bits: int, slots: Array, keys: Array, firsts: Array,
+                 codes: Array, ends: Array, done: Array) -> bool:  # fmt: skip
+    """Go on numbering the q-grams of texts; whether all are, or `slots` must be more: see `number_tokens`.
+
+    Parameters
+    ----------
+    points : array of uint32
+        The texts' characters, less than ``2**bits``; q of them have 63 bits at most.
+    offsets : array (texts + 1,), int64
+        Where each text begins and ends.
+    slots : array, int32
+    keys, firsts, codes, ends : arrays
+        What was found: the characters of grams that differ, and where each is first; the grams of texts by
+        their numbers, and where each text's end, from the second on.
+    done : array (4,), int64
+        Texts that are done, where to go on, grams found, and how many of these differ.
+    """
+    text, at, number, differ = done[0], done[1], done[2], done[3]
+    mask, width = np.uint64(len(slots) - 1), np.uint64(bits)
+    whole = (np.uint64(1) << np.uint64(q * bits)) - np.uint64(1)
+    for code in range(differ):
+        place = mixed(keys[code], np.uint64(0)) & mask
+        while slots[place] >= 0:
+            place = (place + np.uint64(1)) & mask
+        slots[place] = code
+    while text < len(offsets) - 1:
+        last = offsets[text + 1] - q
+        at = max(at, offsets[text])
+        key = np.uint64(0)
+        if at <= last:
+            for k in range(at, at + q - 1):
+                key = (key << width) | np.uint64(points[k])
+        while at <= last:
+            key = ((key << width) | np.uint64(points[at + q - 1])) & whole
+            place = mixed(key, np.uint64(0)) & mask
+            code = slots[place]
+            while code >= 0 and keys[code] != key:
+                place = (place + np.uint64(1)) & mask
+                code = slots[place]
+            if code < 0:
+                if 2 * differ >= len(slots):
+                    done[0], done[1], done[2], done[3] = text, at, number, differ
+                    return False
+                code = differ
+                slots[place], keys[code], firsts[code] = code, key, at
+                differ += 1
+            codes[number] = code
+            number += 1
+            at += 1
+        text += 1
+        ends[text] = number
+    done[0], done[1], done[2], done[3] = text, at, number, differ
+    return True
