@@ -114,20 +114,23 @@ def _with_codes(table: Frame, names: list[Hashable], scale: float, values: dict[
     sides = len(next(iter(values.values())))
     distinct = [some for name in names for some in values[name]]
     if not is_dask_collection(table):
-        return table.assign(**{code: group_codes(table[names], names, scale, sides, *distinct)})
-    none = [table._meta[name].iloc[:0] for name in names for _ in range(sides)]
+        held = map(_held, distinct)
+        return table.assign(**{code: group_codes(table[names], names, scale, sides, *held)})
+    none = [_framed(table._meta[name].iloc[:0]) for name in names for _ in range(sides)]
     meta = group_codes(table._meta[names], names, scale, sides, *none)
     codes = table[names].map_partitions(group_codes, names, scale, sides, *distinct, meta=meta)
     return table.assign(**{code: codes})
 
 
 def _distinct_of(column: Series) -> Any:
-    """The distinct values of a column: lazily as one partition."""
+    """The distinct values of a column, as a frame of one column: lazily as what Dask takes for one value.
+
+    Were they rows to it, those of another table would make it shuffle a table to align codes with it.
+    """
     if not is_dask_collection(column):
-        return distinct(column)
-    # as a frame: of Series that parts give Dask makes rows
+        return _framed(column)
     steps = {"aggregate": distinct_of_parts, "combine": distinct_of_parts}
-    return column.reduction(_framed, **steps, meta=_framed(column._meta))["value"]
+    return column.reduction(_framed, **steps, meta=0)
 
 
 def _held(values: Any) -> Any:
@@ -152,16 +155,16 @@ def distinct_of_parts(parts: Frame) -> Frame:
     return _framed(parts["value"])
 
 
-def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *values: Series) -> Series:
+def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *values: Frame) -> Series:
     """Number the groups of rows, as coordinates (n,) float64; NaN where a value is missing.
 
-    `values`: the distinct ones of each column, of each of so many tables.
+    `values`: the distinct ones of each column, of each of so many tables, as frames of one column.
     """
     frames = frames_for(rows)
     xp = frames.xp
     code, missing, groups = xp.zeros(len(rows), np.int64), xp.zeros(len(rows), bool), 1
     for k, name in enumerate(names):
-        every = _union([frames.index(some) for some in values[k * sides : (k + 1) * sides]])
+        every = _union([frames.index(some["value"]) for some in values[k * sides : (k + 1) * sides]])
         place = xp.asarray(every.get_indexer(frames.index(_plain(rows[name]))))
         groups *= max(len(every), 1)
         if groups * scale > MOST or groups >= 2**53:

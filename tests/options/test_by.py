@@ -16,7 +16,7 @@ from dask_simjoin.metrics.grouped import Grouped, separation
 from dask_simjoin.metrics.norms import add
 from tests.support.density import labels_of_neighbours
 from tests.support.duplicates import marked, order_of
-from tests.support.frames import computed, lay, split
+from tests.support.frames import computed, itself, lay, split
 from tests.support.oracle import squared_distances, totals
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
@@ -222,3 +222,23 @@ def test_mutual_neighbours(how):
     assert rows_of(best[["left", "right"]]) == want and len(want) > 10
     with pytest.raises(OptionTypeError, match="mutual=1 is not allowed"):
         data.simjoin.knn_join(k=1, on="x", mutual=1)
+
+
+def test_two_tables_of_many_files_stay_as_they_are():
+    """Labels that restart name no row, ties go by the order of rows, and no table is shuffled."""
+    rng = np.random.default_rng(2)
+    one, two = (
+        pd.DataFrame({"x": rng.integers(0, 9, 30) * 1.0, "g": rng.integers(0, 2, 30), "key": range(30)})
+        for _ in range(2)
+    )
+    parts = [[table.iloc[k : k + 10].reset_index(drop=True) for k in (0, 10, 20)] for table in (one, two)]
+    lazy, other = (dd.from_map(itself, some, meta=some[0].iloc[:0]) for some in parts)
+    how = {"on": "x", "by": "g"}
+    want = one.simjoin.knn_join(two, 3, id="key", max_distance=2.0, **how)
+    found = lazy.simjoin.knn_join(other, 3, id="key", max_distance=2.0, **how).compute()
+    columns = ["left", "rank", "right", "distance"]
+    sorted_both = [frame[columns].sort_values(columns, ignore_index=True) for frame in (found, want)]
+    pd.testing.assert_frame_equal(*sorted_both)
+    for way in ("leftsemi", "leftanti"):
+        want = one.simjoin.join(two, 0.0, how=way, **how)["key"].tolist()
+        assert lazy.simjoin.join(other, 0.0, how=way, **how).compute()["key"].tolist() == want
