@@ -82,14 +82,25 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
         return limits
-    most = max(FEWEST, neighbors + 1, MAX_WORK // max(1, lower.size))
-    if len(x) > most:
-        x = x[np.sort(np.random.default_rng(len(x)).choice(len(x), most, replace=False))]
+    x = used_points(x, lower.size, neighbors + 1)
     with np.errstate(over="ignore", invalid="ignore"):
         for c in range(len(lower)):
-            total = np.zeros(len(x))
-            for k in range(x.shape[1]):
-                far = np.maximum(np.abs(x[:, k] - lower[c, k]), np.abs(upper[c, k] - x[:, k]))
-                total = add(total, far, norm)
-            limits[c] = np.partition(total, neighbors)[neighbors]
+            limits[c] = np.partition(farthest_totals(x, lower[c], upper[c], norm), neighbors)[neighbors]
     return limits
+
+
+def used_points(x: np.ndarray, numbers: int, least: int = 0) -> np.ndarray:
+    """Take some of the sample's points, if there are too many for boxes of so many numbers in all."""
+    most = max(FEWEST, least, MAX_WORK // max(1, numbers))
+    if len(x) <= most:
+        return x
+    return x[np.sort(np.random.default_rng(len(x)).choice(len(x), most, replace=False))]
+
+
+def farthest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: Norm) -> np.ndarray:
+    """The largest total (n,) that each of some points can have with a point in a box."""
+    total = np.zeros(len(x))
+    for k in range(x.shape[1]):
+        far = np.maximum(np.abs(x[:, k] - lower[k]), np.abs(upper[k] - x[:, k]))
+        total = add(total, far, norm)
+    return total

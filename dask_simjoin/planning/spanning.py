@@ -1,19 +1,19 @@
 """Minimum spanning trees: between which chunks there may be edges of them.
 
-An edge of the tree is no heavier than the heaviest one of any other way between its ends.  Two rows of two
-chunks are joined by an edge no heavier than the span of a box around both, or the largest core distance
-there; and so there is a way from row to row along chunks that surely have rows.  Chunks whose boxes are
-further apart than the heaviest edge of the best such way have no edge of the tree between them.
+An edge of the tree is no heavier than the heaviest one of any other way between its ends.  The hub of a box
+is the row of the sample that is least far from the box's farthest corner: any row in the box has an edge to
+it that is no heavier than that, or than their core distances.  So there is a way from row to row by hubs.
+Chunks whose boxes are further apart than its heaviest edge have no edge of the tree between them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.metrics.norms import Norm, add, box_gap
+from dask_simjoin.metrics.norms import Norm, box_gap
 from dask_simjoin.planning.chunking.base import JoinChunks
 from dask_simjoin.planning.chunking.entity import serpentine
-from dask_simjoin.planning.searches import largest_totals
+from dask_simjoin.planning.searches import farthest_totals, largest_totals, used_points
 from dask_simjoin.planning.tables import Tables
 
 
@@ -22,27 +22,29 @@ def find_joined(tables: Tables, neighbors: int, chunks: JoinChunks) -> np.ndarra
 
     `neighbors`: a core distance is at most that of the neighbour of this number.
     """
-    side, norm = chunks.sides[0], tables.spec.norm
-    lower, upper, filled = side.boxes()
-    if len(filled) < 2:
+    norm, x = tables.spec.norm, tables.right.points.x
+    lower, upper, filled = chunks.sides[0].boxes()
+    number = len(filled)
+    if number < 2:
         return np.zeros((0, 2), np.int32)
-    core = largest_totals(tables.right.points.x, lower, upper, neighbors, norm)
-    sure = np.flatnonzero(side.rows[filled] > 0)  # of regions: a point of the sample is in it
-    place, heaviest = _ways(lower[sure], upper[sure], core[sure], norm)
-    places = np.full(len(filled), -1)
-    places[sure] = place
-    by_place = np.full(len(filled), -1)
-    by_place[places[sure]] = sure
+    ends = largest_totals(x, lower, upper, neighbors, norm)
+    place, heaviest = np.zeros(number, np.int64), np.full(number, np.inf)
+    if len(x):
+        hubs, far = _hubs(x, lower, upper, norm)
+        ends = np.maximum(ends, far)
+        place, heaviest = _ways(hubs, largest_totals(x, hubs, hubs, neighbors, norm), norm)
+    by_place = np.empty(number, np.int64)
+    by_place[place] = np.arange(number)
     found = []
-    for c in range(len(filled)):
+    for c in range(number):
         away = box_gap(norm, lower[c], upper[c], lower, upper)
-        bound = np.full(len(filled), np.inf)
-        at = int(places[c])
-        if at >= 0:
-            # of two chunks in Prim's order, the heaviest edge of the way is the heaviest that came between
+        bound, at = np.full(number, np.inf), int(place[c])
+        if len(x):
+            # of two hubs in Prim's order, the heaviest edge of the way is the heaviest that came between
             before = np.maximum.accumulate(heaviest[1 : at + 1][::-1])[::-1]
             after = np.maximum.accumulate(heaviest[at + 1 :])
-            bound[by_place[:at]], bound[by_place[at + 1 : len(sure)]] = before, after
+            bound[by_place[:at]], bound[by_place[at + 1 :]] = before, after
+        bound = np.maximum(bound, np.maximum(ends, ends[c]))
         near = np.flatnonzero(~(away > bound))  # so also where gaps are no numbers
         near = near[near > c]
         found.append(np.stack([np.full(len(near), c), near], axis=1))
@@ -50,10 +52,22 @@ def find_joined(tables: Tables, neighbors: int, chunks: JoinChunks) -> np.ndarra
     return serpentine(pairs).astype(np.int32)
 
 
-def _ways(lower: np.ndarray, upper: np.ndarray, core: np.ndarray,
+def _hubs(x: np.ndarray, lower: np.ndarray, upper: np.ndarray,
           norm: Norm) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Put boxes in the order of Prim's algorithm: their places (n,), and by which weight each place came."""
-    n = len(lower)
+    """Choose the hub of each box (n, d), and tell the largest total of a point in the box with it."""
+    x = used_points(x, lower.size)
+    chosen, far = np.empty(len(lower), np.int64), np.empty(len(lower))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for c in range(len(lower)):
+            total = farthest_totals(x, lower[c], upper[c], norm)
+            chosen[c] = np.argmin(total)
+            far[c] = total[chosen[c]]
+    return x[chosen], far
+
+
+def _ways(hubs: np.ndarray, core: np.ndarray, norm: Norm) -> tuple[np.ndarray, np.ndarray]:
+    """Put hubs in the order of Prim's algorithm: their places (n,), and by which weight each place came."""
+    n = len(hubs)
     place, heaviest = np.zeros(n, np.int64), np.zeros(n)
     weight, left = np.full(n, np.inf), np.ones(n, np.bool_)
     at = 0
@@ -63,10 +77,7 @@ def _ways(lower: np.ndarray, upper: np.ndarray, core: np.ndarray,
             at = int(rest[np.argmin(weight[rest])])
             heaviest[number] = weight[at]
         place[at], left[at] = number, False
-        total = np.zeros(n)
         with np.errstate(over="ignore", invalid="ignore"):
-            for k in range(lower.shape[1]):
-                span = np.maximum(upper[:, k], upper[at, k]) - np.minimum(lower[:, k], lower[at, k])
-                total = add(total, span, norm)
+            total = farthest_totals(hubs, hubs[at], hubs[at], norm)
             weight = np.fmin(weight, np.maximum(total, np.maximum(core, core[at])))
     return place, heaviest
