@@ -21,6 +21,8 @@ def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
     columns = [column for table in tables for column in table.columns]
     if name is not None and any(name in table.index.names for table in tables):
         meant = ", but the name of the index, which frame.reset_index() makes one"
+    elif option == "keep" and (name is True or name in ("all", "*")):
+        meant = "; all are kept by keep=list(df.columns)"
     else:
         meant = meant_columns(name, columns)
     return ColumnError(

@@ -202,6 +202,13 @@ def test_the_name_of_the_index_is_no_column(lazy):
     assert (found.compute() if lazy else found) == 2
 
 
+@pytest.mark.parametrize("keep", [True, "all", "*"])
+def test_all_columns_are_kept_by_their_names(keep):
+    text = told(ColumnError, FRAME.simjoin.self_join, 1.0, on="x", keep=keep)
+    assert f"keep= names {keep!r}, which is not a column; all are kept by keep=list(df.columns); the" in text
+    assert FRAME.simjoin.self_join(1.0, on="x", keep=list(FRAME.columns)).shape == (2, 8)
+
+
 def test_texts_are_compared_as_sets():
     text = told(ColumnError, FRAME.simjoin.self_join, 1.0, on=["x", "name"])
     assert "Texts are compared by their words: set_self_join('name', threshold)." in text
