@@ -18,6 +18,7 @@ pytest.register_assert_rewrite("tests.support")
 import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.engine.methods import METHODS
 from tests.support import profiles  # noqa: F401  (registers them)
+from tests.support.gates import Gate
 
 settings.load_profile("quick")
 
@@ -142,6 +143,15 @@ def client(two_workers):
 def method(request):
     """Every engine."""
     return request.param
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """What a run on a cluster waits for in its middle."""
+    gate = Gate(tmp_path / "gate")
+    gate.close()
+    yield gate
+    gate.open()  # no worker waits any more
 
 
 FRAMES = ["pandas", "dask-1", "dask-3"]

@@ -3,13 +3,9 @@
 import gc
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
-import time
-from dataclasses import dataclass
-from pathlib import Path
 
 import dask
 import dask.dataframe as dd
@@ -21,9 +17,9 @@ from dask_simjoin.cluster import verbs
 from dask_simjoin.cluster.expressions import optics as graph_optics
 from dask_simjoin.errors import BudgetError, ScratchError
 from dask_simjoin.planning.budget import Resources
+from tests.support.gates import PATIENCE, until
 from tests.support.points import frame_of
 
-PATIENCE = 60
 EPS = 0.05
 
 
@@ -47,34 +43,6 @@ def on_disk(monkeypatch):
     monkeypatch.setattr(graph_optics, "resources", lambda library: Resources(2, 4096, True))
 
 
-@pytest.fixture
-def gate(tmp_path):
-    """What runs wait for in the middle."""
-    gate = Gate(tmp_path / "gate")
-    gate.close()
-    yield gate
-    gate.open()  # no worker waits any more
-
-
-@dataclass(frozen=True)
-class Gate:
-    """Files that processes see: the last partition was read for the plan, and may be read for the run."""
-
-    folder: Path
-
-    def close(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir()
-
-    def open(self):
-        (self.folder / "open").touch()
-
-    def pass_through(self):
-        if (self.folder / "planned").exists():
-            until((self.folder / "open").exists, "the gate stayed closed")
-        (self.folder / "planned").touch()
-
-
 PARTS = 6
 
 
@@ -92,13 +60,6 @@ def files(folder):
 
 def runs(folder):
     return list(folder.glob("simjoin-*/*/*"))
-
-
-def until(condition, what):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 @pytest.fixture

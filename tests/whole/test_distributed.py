@@ -17,13 +17,13 @@ from dask_simjoin.errors import PlanningError
 from dask_simjoin.planning import resources as cluster
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.resources import resources
+from tests.support.gates import PATIENCE, until
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
 
 pytestmark = pytest.mark.processes
 
 EPS = 0.05
-PATIENCE = 60
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +103,16 @@ def test_the_budget_is_of_the_workers(client, x):
     "partitioning",
     ["entity", *(pytest.param(way, marks=pytest.mark.slow) for way in ("tasks", "p2p"))],
 )
-def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, monkeypatch):
+def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, gate, monkeypatch):
     """Its tasks, chunks and shuffled rows are made anew, and the result is the same."""
     x = np.random.default_rng(3).uniform(size=(40_000, 2))
     eps = 0.01
     expected = frame_of(x).simjoin.self_join(eps)
     with Client(mortal_workers) as client:
         client.wait_for_workers(2, timeout=PATIENCE)
+        closed = gate if partitioning == "entity" else None  # rows are shuffled once all are read
         source = dd.from_map(
-            slow_part, range(10), x=x, size=4000, meta=frame_of(x[:0]), enforce_metadata=False
+            part, range(PARTS), x=x, gate=closed, meta=frame_of(x[:0]), enforce_metadata=False
         )
         monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9 if partitioning == "p2p" else 1.0)
         kind = "entity" if partitioning == "entity" else "spatial"
@@ -122,19 +123,24 @@ def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, monkeypa
         assert len(plan) >= 10
         pids = client.run(os.getpid)
         running = client.compute(pairs)
-        deadline = time.monotonic() + PATIENCE
-        while not client.run_on_scheduler(any_pairs_joined):
-            assert time.monotonic() < deadline, "no block pair was joined"
-            time.sleep(0.02)
+        until(lambda: client.run_on_scheduler(any_pairs_joined), "no block pair was joined")
         assert not running.done()
         os.kill(next(iter(pids.values())), signal.SIGKILL)
+        gate.open()
         found = running.result(timeout=PATIENCE)
     assert_same_pairs(as_set(found), as_set(expected))
 
 
-def slow_part(number, x, size):
-    """A partition that takes a moment, so that there is a middle."""
-    time.sleep(0.1)
+PARTS = 10
+
+
+def part(number, x, gate):
+    """A partition, of which the last one waits, or all take a moment, so that there is a middle."""
+    if gate is None:
+        time.sleep(0.1)
+    elif number == PARTS - 1:
+        gate.pass_through()
+    size = len(x) // PARTS
     return frame_of(x).iloc[number * size : (number + 1) * size]
 
 
@@ -209,10 +215,7 @@ def remote_scheduler(tmp_path):
         for command in commands:
             log = (tmp_path / f"log{len(processes)}").open("w")
             processes.append((subprocess.Popen(command, stdout=log, stderr=log), log))
-            deadline = time.monotonic() + PATIENCE
-            while not file.exists():
-                assert time.monotonic() < deadline, "the scheduler did not start"
-                time.sleep(0.1)
+            until(file.exists, "the scheduler did not start")
         assert "refuses to plan" in (tmp_path / "log0").read_text()
         yield str(file)
     finally:

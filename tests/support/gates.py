@@ -1,0 +1,40 @@
+"""Places where runs on clusters wait, so that tests may do something in their middle."""
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+PATIENCE = 60
+"""Seconds within which anything happens, on a machine that has other work too."""
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait for something; `what` is said if it does not happen."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Files that processes see: a partition was read for the plan, and may be read for the run."""
+
+    folder: Path
+
+    def close(self) -> None:
+        """Let pass through once, for a plan, and no more."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+
+    def open(self) -> None:
+        """Let pass through what waits, and all that comes."""
+        (self.folder / "open").touch()
+
+    def pass_through(self) -> None:
+        """Wait, if this is not the first time."""
+        if (self.folder / "planned").exists():
+            until((self.folder / "open").exists, "the gate stayed closed")
+        (self.folder / "planned").touch()
