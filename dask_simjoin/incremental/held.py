@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import dask
 import numpy as np
+import pyarrow as pa
 from dask.delayed import Delayed
 from dask.tokenize import tokenize
 from distributed import Future, wait
@@ -20,6 +21,7 @@ from dask_simjoin.expressions.dask_private import Task
 from dask_simjoin.expressions.source import gather
 from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.incremental.blocks import cut_parts, row_bytes, sizes
+from dask_simjoin.incremental.keys import read_keys
 from dask_simjoin.incremental.lazy import spec_of
 from dask_simjoin.incremental.parts import Held, SlabRef
 from dask_simjoin.incremental.report import Told
@@ -32,6 +34,9 @@ from dask_simjoin.planning.resources import resources
 
 SLAB_ROWS = 1 << 19
 """Rows of a slab, at most: so many are compared with new rows by one index."""
+
+KEY_BYTES = 28
+"""Of each row in memory for its key, its number, its file and its place."""
 
 SHARE = 0.5
 """Of the memory of all workers, or of this process, that is filled at most."""
@@ -66,7 +71,8 @@ def hold(version: Version, before: Held) -> Held:
     """Hold the files of a version in memory, as many as there is room for; keep those that are held."""
     rows = version.rows
     spec = spec_of(rows, None, False)
-    size, room = sizes(rows, spec), _room(version.library) // row_bytes(spec)
+    size, have = sizes(rows, spec), _room(version.library)
+    room = have // row_bytes(spec)
     kept = {name: before.slabs[name] for name in rows.files if name in before.slabs}
     room -= sum(slab.rows for slabs in kept.values() for slab in slabs)
     wanted: list[SlabRef] = []
@@ -77,7 +83,18 @@ def hold(version: Version, before: Held) -> Held:
             wanted += _slabs(rows, name, groups, spec, min(SLAB_ROWS, size.rows))
     for slab in _made(rows, wanted, spec):
         kept[slab.file] = (*kept.get(slab.file, ()), slab)
-    return Held(kept)
+    return Held(kept, _keys(version, before, room * row_bytes(spec)))
+
+
+def _keys(version: Version, before: Held, room: float) -> dict[str, pa.Table]:
+    """Hold keys of ids in this process, where it is the one that computes, as far as there is room."""
+    found: dict[str, pa.Table] = {}
+    for one in version.manifest.keys if current_client() is None else ():
+        room -= KEY_BYTES * one.rows
+        if room >= 0:
+            known = before.keys.get(one.name)
+            found[one.name] = read_keys(version.root, one) if known is None else known
+    return found
 
 
 def _files(rows: Snapshot) -> Iterator[tuple[str, Groups]]:
@@ -132,7 +149,7 @@ def memory_of(version: Version, held: Held) -> Memory:
     rows, there = sum(slab.rows for slab in slabs), sum(name in held.slabs for name in files)
     return Memory(
         rows, sum(files.values()) - rows, there, len(files) - there, len(slabs),
-        sum(gather("simjoin_bytes_of", graph, keys)),
+        sum(gather("simjoin_bytes_of", graph, keys)) + sum(table.nbytes for table in held.keys.values()),
     )  # fmt: skip
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from dask.tokenize import tokenize
 
 from dask_simjoin.incremental.files import new_name, write_new, write_table
 from dask_simjoin.incremental.schema import as_frame
@@ -110,12 +111,18 @@ class Finder:
     keys : tuple of KeyFile
     places : mapping of str to array
         Of each row file of the version the places of its deleted rows.
+    held : mapping of str to Table
+        Key files that are in memory, by their names: see `read_keys`.
     """
 
     root: Path
     row_id: str
     keys: tuple[KeyFile, ...]
     places: dict[str, np.ndarray]
+    held: Mapping[str, pa.Table] = field(default_factory=dict)
+
+    def __dask_tokenize__(self) -> str:
+        return tokenize(str(self.root), self.row_id, self.keys, self.places)
 
     def find(self, ids: pd.Index) -> pd.DataFrame:
         """Where rows of these ids are: columns `row` (of `ids`), `file`, `position`, `SEQ`.
@@ -135,6 +142,10 @@ class Finder:
         """Rows of a key file of keys that are wanted, which are in order."""
         if not _within(wanted, one.low, one.high):
             return EMPTY
+        if one.name in self.held:
+            table = self.held[one.name]
+            row, at = _matches(table[KEY].to_numpy(), wanted)
+            return _found(row, table.select([FILE, POSITION, SEQ]).take(pa.array(at)))
         with pq.ParquetFile(self.root / "keys" / one.name) as file:
             groups = _with_some(file.metadata, wanted)
             parts = [
@@ -189,14 +200,9 @@ def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
 
 def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd.DataFrame:
     """Read the rows of some row groups, which follow each other, whose keys are wanted."""
-    keys = file.read_row_groups(groups, columns=[KEY])[KEY].to_numpy()
-    first = np.searchsorted(keys, wanted)
-    times = np.searchsorted(keys, wanted, "right") - first
-    # equal keys of different ids may be there, and wanted, several times
-    row = np.repeat(np.arange(len(wanted)), times)
+    row, at = _matches(file.read_row_groups(groups, columns=[KEY])[KEY].to_numpy(), wanted)
     if not len(row):
         return EMPTY
-    at = np.repeat(first, times) + np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
     ends = np.cumsum([file.metadata.row_group(g).num_rows for g in groups])
     of = np.searchsorted(ends, at, "right")
     some = np.unique(of)
@@ -204,11 +210,27 @@ def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd
     kept = np.zeros(len(groups), np.int64)  # rows of groups before each that are not read again
     kept[1:] = np.cumsum(np.where(np.isin(np.arange(len(groups)), some), 0, sizes))[:-1]
     table = file.read_row_groups([groups[n] for n in some.tolist()], columns=[FILE, POSITION, SEQ])
-    own = table.take(pa.array(at - kept[of]))
+    return _found(row, table.take(pa.array(at - kept[of])))
+
+
+def _matches(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pair keys that are wanted with equal ones, both in order: places in `wanted`, and in `keys`."""
+    first = np.searchsorted(keys, wanted)
+    times = np.searchsorted(keys, wanted, "right") - first
+    # equal keys of different ids may be there, and wanted, several times
+    row = np.repeat(np.arange(len(wanted)), times)
+    return row, np.repeat(first, times) + np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
+
+
+def _found(row: np.ndarray, own: pa.Table) -> pd.DataFrame:
     names = own[FILE].cast(pa.string()).to_pandas().astype(object)
-    return pd.DataFrame(
-        {"row": row, FILE: names, POSITION: own[POSITION].to_numpy(), SEQ: own[SEQ].to_numpy()}
-    )
+    places = {POSITION: own[POSITION].to_numpy(), SEQ: own[SEQ].to_numpy()}
+    return pd.DataFrame({"row": row, FILE: names, **places})
+
+
+def read_keys(root: Path, one: KeyFile) -> pa.Table:
+    """Read a key file, to be held in memory."""
+    return pq.read_table(root / "keys" / one.name).unify_dictionaries().combine_chunks()
 
 
 def _is_key(ids: pd.Index) -> bool:

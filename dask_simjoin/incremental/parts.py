@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from distributed import Future
 
 from dask_simjoin.expressions.dask_private import Task, TaskRef
@@ -81,9 +82,12 @@ class Held:
     ----------
     slabs : mapping of str to tuple of SlabRef
         Of each file that is held, by its name: all of its row groups.
+    keys : mapping of str to Table
+        Files of the keys of ids, by their names; where there is no cluster.
     """
 
     slabs: Mapping[str, tuple[SlabRef, ...]] = field(default_factory=dict)
+    keys: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SlabRef], np.ndarray]:
         """Tell which slabs some row groups of a snapshot are in, and which of those (g,) are in any."""

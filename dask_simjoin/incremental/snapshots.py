@@ -129,7 +129,7 @@ class Version:
         """What finds rows by their ids."""
         none = np.zeros(0, np.int64)
         places = {one.name: self.deleted.get(one.name, none) for one in self.manifest.files}
-        return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places)
+        return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places, self.held.keys)
 
     def _between(self, above: int, to: int) -> Snapshot:
         """Rows of this version that came in with versions above one and up to another."""

@@ -77,7 +77,8 @@ def test_changes_are_those_from_disk(case, tmp_path, monkeypatch, opened):
     monkeypatch.setattr(compare_held, "_not_served", not_served)
     with dask.config.set(scheduler="sync"):
         index = made(case, tmp_path / "index").persist()
-        known = {one.name for one in index._last.manifest.files}
+        manifest = index._last.manifest
+        known = {one.name for one in (*manifest.files, *manifest.keys)}
         assert index.memory.rows == 500 and index.memory.bytes_held > 500 * 8 * CASES[case][0]
         opened.clear()
         again = table(case, 1000, 60).assign(key=table(case, 100, 60)["key"])
