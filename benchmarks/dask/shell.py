@@ -2,8 +2,8 @@
 
 Uniform points of the unit square lie in parquet files, each of which covers all of space.  A terminal
 of tmux runs ``dask-simjoin self-join`` on them, with two workers whose memory together is less than the
-rows take.  What the terminal shows is kept as a recording (asciicast 2, which asciinema plays) and as
-pictures; memory of all processes is sampled; and number and checksum of the pairs are compared with an
+rows take.  What the terminal shows is kept as a recording (asciicast 2, which asciinema plays) and as a
+picture; memory of all processes is sampled; and number and checksum of the pairs are compared with an
 independent join by SciPy, strip by strip.
 """
 
@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=3600, help="seconds until it is given up")
     parser.add_argument("--seed", type=int, default=12345)
     parser.add_argument("--folder", type=Path, help="for temporary files: on a disk, not in memory")
-    parser.add_argument("--pictures", type=Path, help="folder for the recording and for pictures of it")
+    parser.add_argument("--pictures", type=Path, help="folder for the recording and a picture of it")
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
@@ -150,13 +150,12 @@ def picture(shown: str) -> str:
 
 
 def keep(screens: list[Screen], folder: Path) -> None:
-    """Write the recording and two pictures: in the midst of the join, and at its end."""
+    """Write the recording, and a picture of the midst of the join."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "shell.cast").write_text(cast(thinned(screens)))
     joining = [shown for _, shown in screens if "joining" in shown and "Wrote" not in shown]
     midst = joining[len(joining) // 2] if joining else screens[0][1]
     (folder / "shell-joining.svg").write_text(picture(midst))
-    (folder / "shell-done.svg").write_text(picture(screens[-1][1]))
 
 
 def main() -> int:
