@@ -32,7 +32,10 @@ NAMED = ("self_join", "join", "knn_join", "connected_components", "set_self_join
 ODD_NAMES = ("numbers", "tuples")
 """Of columns, with which Dask cannot do all that it can with strings."""
 
-ORDERED = ("knn_join", "dbscan", "hdbscan", "near_duplicated", "optics", "neighbor_graph", "set_self_join")
+ORDERED = (
+    "knn_join", "dbscan", "hdbscan", "near_duplicated", "optics", "neighbor_graph", "set_self_join",
+    "set_near_duplicated",
+)  # fmt: skip
 """Verbs whose results depend on the order of rows."""
 
 
