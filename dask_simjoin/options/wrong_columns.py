@@ -19,9 +19,10 @@ from dask_simjoin.options.messages import did_you_mean, listed, shown
 def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
     """The error for the name of a column that none of the tables has."""
     columns = [column for table in tables for column in table.columns]
-    if name is not None and any(name in table.index.names for table in tables):
+    plain = isinstance(name, str)  # others may not be comparable, as pandas.NA
+    if plain and any(name in table.index.names for table in tables):
         meant = ", but the name of the index, which frame.reset_index() makes one"
-    elif option == "keep" and (name is True or name in ("all", "*")):
+    elif option == "keep" and (name is True or (plain and name in ("all", "*"))):
         meant = "; all are kept by keep=list(df.columns)"
     else:
         meant = meant_columns(name, columns)
