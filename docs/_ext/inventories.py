@@ -58,6 +58,7 @@ def inventories():
 
 def _written(name, names):
     path = FOLDER / f"{name}.inv"
-    lines = [f"{key} py:{kind} 1 {page} -\n" for key, (kind, page) in names.items()]
+    # Sphinx itself would put the name in the place of a last $ only
+    lines = [f"{key} py:{kind} 1 {page.replace('$', key)} -\n" for key, (kind, page) in names.items()]
     path.write_bytes(HEAD.format(name).encode() + zlib.compress("".join(lines).encode()))
     return path

@@ -5,6 +5,8 @@ import importlib.util
 import inspect
 import os
 import re
+import runpy
+import zlib
 from pathlib import Path
 
 import pytest
@@ -205,3 +207,12 @@ def test_a_block_that_fails_is_seen(tmp_path):
     page.write_text("```python\nx = 1\n")
     with pytest.raises(AssertionError, match="no end"):
         blocks(page)
+
+
+def test_links_to_other_projects_have_whole_addresses(tmp_path, monkeypatch):
+    made = runpy.run_path(str(ROOT / "docs" / "_ext" / "inventories.py"))
+    monkeypatch.setitem(made["inventories"].__globals__, "FOLDER", tmp_path)
+    for name, (url, (_, path)) in made["inventories"]().items():
+        lines = zlib.decompress(Path(path).read_bytes().split(b"zlib.\n", 1)[1]).decode().splitlines()
+        assert url.startswith("https://") and len(lines) == len(made["PROJECTS"][name][1])
+        assert all(line.split()[3].endswith(f"#{line.split()[0]}") and "$" not in line for line in lines)
