@@ -77,7 +77,7 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
             largest: float = pack.pack_filter(
                 x, order[own], dims, np.array(f.centre), f.scale, f.kappa, 0.0, 0.0, y[own], z[some],
                 index["start"][some], index["half_norm"][own], unused[0][own], unused[1][some], low[some],
-                high[some],
+                high[some], np.empty(tiles.TILE),
             )  # fmt: skip
             return largest
 

@@ -62,6 +62,13 @@ class Notes(NamedTuple):
     more: Array
 
 
+@inlined
+def _end(tile: int, points: int) -> int:
+    """One more than the number of a tile's last point."""
+    end = (tile + 1) * TILE
+    return end if end < points else points
+
+
 @callee
 def unite(parent: Array, i: int, j: int) -> int:
     """Join the sets of two nodes; the root."""
@@ -81,7 +88,7 @@ def _both(task: int, parent: Array, x: int, y: int) -> int:
     if task == LOWEST:
         return x | y
     if x == NOBODY or y == NOBODY:
-        return max(x, y)
+        return x if x > y else y
     if x == MIXED or y == MIXED or find(parent, x) != find(parent, y):
         return MIXED
     return x
@@ -90,7 +97,7 @@ def _both(task: int, parent: Array, x: int, y: int) -> int:
 @callee
 def mark_tile(task: int, enough: int, parent: Array, values: Array, tile: int, points: int) -> int:
     """The mark of a tile."""
-    first, last = tile * TILE, min((tile + 1) * TILE, points)
+    first, last = tile * TILE, _end(tile, points)
     if task == COUNT:
         for i in range(first, last):
             if values[i] < enough:
@@ -126,7 +133,7 @@ def mark_nodes(notes: Any, marks: Array, tiles: int, levels: Array) -> None:
         begin = tiles + levels[level]
         for node in range(levels[level + 1] - levels[level]):
             mark = marks[below + node * TILE]
-            for child in range(node * TILE + 1, min((node + 1) * TILE, number)):
+            for child in range(node * TILE + 1, _end(node, number)):
                 mark = _both(notes.task, notes.parent, mark, marks[below + child])
             marks[begin + node] = mark
         below, number = begin, levels[level + 1] - levels[level]
@@ -155,7 +162,7 @@ def _tie_tile(notes: Any, values: Array, marks: Array, tile: int, points: int, r
     if marks[tile] >= 0:
         root = marks[tile] if root < 0 else unite(notes.parent, root, marks[tile])
     else:
-        for i in range(tile * TILE, min((tile + 1) * TILE, points)):
+        for i in range(tile * TILE, _end(tile, points)):
             if values[i] >= 0:
                 root = values[i] if root < 0 else unite(notes.parent, root, values[i])
     marks[tile] = root
@@ -165,7 +172,7 @@ def _tie_tile(notes: Any, values: Array, marks: Array, tile: int, points: int, r
 @callee
 def own_pairs(notes: Any, a: int, points: int) -> None:
     """Note that all points of a tile are near each other."""
-    first, last = a * TILE, min((a + 1) * TILE, points)
+    first, last = a * TILE, _end(a, points)
     if notes.task == LINK:
         _tie_tile(notes, notes.q_values, notes.q_marks, a, points, np.int64(-1))
         return
@@ -188,8 +195,8 @@ def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: in
         root = _tie_tile(notes, notes.q_values, notes.q_marks, a, q_points, root)
         notes.d_marks[node] = root
         return
-    number = min(last * TILE, d_points) - first * TILE
-    begin, end = a * TILE, min((a + 1) * TILE, q_points)
+    number = _end(last - 1, d_points) - first * TILE
+    begin, end = a * TILE, _end(a, q_points)
     for i in range(begin, end):
         notes.q_values[i] += number
     notes.more[first] += end - begin

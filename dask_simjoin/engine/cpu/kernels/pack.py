@@ -28,9 +28,10 @@ def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
     """Copy the rows of a tile's points to `y`, and ask for those of the next."""
     base, step = x.ctypes.data, x.strides[0]
     last = order.size - 1
+    lines = (step if step < AHEAD_BYTES else AHEAD_BYTES) + 64
     for i in range(first, first + count):
-        row = base + order[min(i + AHEAD, last)] * step
-        for line in range(0, min(step, AHEAD_BYTES) + 64, 64):
+        row = base + order[i + AHEAD if i + AHEAD < last else last] * step
+        for line in range(0, lines, 64):
             prefetch(row + line)
         p = order[i]
         for k in range(x.shape[1]):
@@ -40,29 +41,30 @@ def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
 @kernel
 def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float, kappa: float, eps2: float,
                 sure: float, y: Array, z: Array, start: Array, limit: Array, q_sure: Array, d_sure: Array,
-                low: Array, high: Array) -> float:  # fmt: skip
+                low: Array, high: Array, norms: Array) -> float:  # fmt: skip
     """Fill the arrays of a filtering tile index of the points that `order` gives; the largest squared norm.
 
     `dims` (m,) int64: which dimensions are filtered; `y` (n, d) float64: coordinates in order; `z`
     (tiles, m, 64) float32: centred and scaled;
     `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,) float32: the
-    filter's terms; `low`, `high` (tiles, m) float32: boxes.
+    filter's terms; `low`, `high` (tiles, m) float32: boxes; `norms` (64,) float64: to work with, as an array
+    made here costs a tenth of a second of compiling.
     """
     n = len(order)
     largest = 0.0
-    norms = np.empty(TILE)
     for tile in range(z.shape[0]):
         first = tile * TILE
-        count = min(TILE, n - first)
+        count = TILE if first + TILE <= n else n - first
         _gather(x, order, first, count, y)
-        norms[:] = 0.0
+        for t in range(TILE):
+            norms[t] = 0.0
         for k in range(dims.size):
             own, middle = dims[k], centre[k]
             least, most = np.float32(np.inf), np.float32(-np.inf)
             for t in range(count):
                 f = np.float32((y[first + t, own] - middle) * scale)
                 z[tile, k, t] = f
-                least, most = min(least, f), max(most, f)
+                least, most = (f if f < least else least), (f if f > most else most)
                 norms[t] += np.float64(f) * np.float64(f)
             for t in range(count, TILE):
                 z[tile, k, t] = 0.0
@@ -73,11 +75,11 @@ def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float
             start[tile, t] = _above(-0.5 * norm * (1 - kappa))
             limit[first + t] = -_above(-0.5 * (norm * (1 - kappa) - eps2))
             q_sure[first + t] = _above(2 * kappa * norm + sure)
-            here = max(here, norm)
+            here = norm if norm > here else here
         for t in range(count, TILE):
             start[tile, t] = -np.inf
         d_sure[tile] = _above(2 * kappa * here)
-        largest = max(largest, here)
+        largest = here if here > largest else largest
     return largest
 
 
@@ -87,7 +89,7 @@ def pack_exact(x: Array, order: Array, dims: Array, y: Array, z: Array, low: Arr
     n = len(order)
     for tile in range(z.shape[0]):
         first = tile * TILE
-        count = min(TILE, n - first)
+        count = TILE if first + TILE <= n else n - first
         _gather(x, order, first, count, y)
         for k in range(dims.size):
             own = dims[k]
@@ -95,7 +97,7 @@ def pack_exact(x: Array, order: Array, dims: Array, y: Array, z: Array, low: Arr
             for t in range(count):
                 value = y[first + t, own]
                 z[tile, k, t] = value
-                least, most = min(least, value), max(most, value)
+                least, most = (value if value < least else least), (value if value > most else most)
             for t in range(count, TILE):
                 z[tile, k, t] = np.nan
             low[tile, k], high[tile, k] = least, most
@@ -103,19 +105,21 @@ def pack_exact(x: Array, order: Array, dims: Array, y: Array, z: Array, low: Arr
 
 @kernel
 def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: int, bias: int, queries: Array,
-                   points: Array, take: Array, first: Array, marked: Array) -> None:  # fmt: skip
+                   points: Array, take: Array, first: Array, marked: Array, sums: Array) -> None:  # fmt: skip
     """Fill the arrays of the 8-bit filter: see `filters.int8`.
 
     `y` (n, d) float64: coordinates in order; `queries` (n, steps, 4) int8 and `points` (tiles, steps, 64, 4)
     uint8: vectors; `take` (n, 2) and `first` (tiles, 64, 2) int16, zeros: their terms of both halves, or
     (n, 1) and (tiles, 64, 1) int32: of all;
-    `marked` (tiles,) uint64: which points pass in any case.
+    `marked` (tiles,) uint64: which points pass in any case; `sums` (3, 2) float64: to work with.
     """
     n, d = y.shape
     ones = np.uint64(1)
+    total, square_i, square_j = sums[0], sums[1], sums[2]
     for i in range(n):
         tile, t = i // TILE, i % TILE
-        total, square_i, square_j = np.zeros(2), np.zeros(2), np.zeros(2)
+        for half in range(2):
+            total[half] = square_i[half] = square_j[half] = 0.0
         rest_i = rest_j = 0.0
         for k in range(d):
             a = (y[i, k] - centre[k]) * scale

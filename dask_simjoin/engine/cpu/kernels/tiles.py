@@ -62,15 +62,14 @@ def _within_itself(low: Any, high: Any, sure: Any, norm: Kind) -> bool:
 
 @callee
 def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: int, least: int, norm: Kind,
-               notes: Any, a: int, q_points: int, d_points: int, found: Array) -> int:  # fmt: skip
+               notes: Any, a: int, q_points: int, d_points: int, found: Array, stack: Array,
+               depth: Array) -> int:  # fmt: skip
     """Write the numbers of the tiles >= `least` within `reach` of tile `a` to `found`; how many.
 
     `low`, `high`: the tile's box.  With `notes` those are left out of which nothing is to be found
-    out, and those of which all pairs are within `sure` are noted at once.
+    out, and those of which all pairs are within `sure` are noted at once.  `stack`, `depth`: see `room`.
     """
     lower, upper, levels = tree
-    stack = np.empty(STACK, np.int64)
-    depth = np.empty(STACK, np.int64)
     d = lower.shape[1]
     step = lower.strides[0]
     top = levels.size - 2
@@ -108,7 +107,8 @@ def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: in
                     continue
                 begin = child << (6 * level)
                 if (whole >> np.uint64(bit)) & ONE and begin >= least:
-                    end = min((child + 1) << (6 * level), tiles)
+                    end = (child + 1) << (6 * level)
+                    end = end if end < tiles else tiles
                     all_pairs(notes, a, q_points, marks + child, begin, end, d_points)
                     continue
             if level == 0:
@@ -120,11 +120,20 @@ def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: in
     return n
 
 
+def room(tiles: int) -> tuple[np.ndarray, ...]:
+    """Where a join with so many tiles works: arrays made in a kernel cost a tenth of its compiling."""
+    return (
+        np.empty(tiles, np.int64), np.zeros(STATES, np.uint64), np.empty(STACK, np.int64),
+        np.empty(STACK, np.int64),
+    )  # fmt: skip
+
+
 @kernel
 def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_points: int, d: Terms,
          swept: tuple[int, int], d_low: Array, d_high: Array, d_tree: Tree, d_names: Array, d_points: int,
          reach: Any, sure_span: Any, threshold: float, norm: Kind, same: bool,
-         left: Array, right: Array, n: int, cap: int, notes: Any, state: Array) -> int:  # fmt: skip
+         left: Array, right: Array, n: int, cap: int, notes: Any, state: Array,
+         work: tuple[Array, ...]) -> int:  # fmt: skip
     """Append pairs of names to `left` and `right`; the new number of pairs.
 
     Stops where the pairs of two tiles might not fit into `cap`: ``state[0]`` is the tile of
@@ -138,12 +147,11 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
     `q` and `d` are what is known of the two sides: see `sides`; `q_z`: address
     of the queries' vectors and bytes of a tile, and `swept` of the vectors that are read first; `norm`: see
     `totals.kind_of`; `reach`: largest gap of boxes that hold a pair, and `sure_span`: largest span of those
-    that hold nothing else, as totals.
+    that hold nothing else, as totals; `work`: see `room`.
     """
     dims = q_low.shape[1]
     tiles = d_low.shape[0]
-    found = np.empty(tiles, np.int64)
-    masks = np.zeros(STATES, np.uint64)
+    found, masks, stack, depth = work
     at_masks = masks.ctypes.data
     state[2] = 0
     z_base, z_step = swept
@@ -165,7 +173,7 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
         a = turn if turn < own_round else turn - own_round
         if notes is not None and turn == again:
             mark_nodes(notes, notes.d_marks, tiles, levels)
-            again = own_round + max(2 * a, 1) if marking else -1
+            again = own_round + (2 * a if a > 0 else 1) if marking else -1
         if notes is not None and turn < own_round:
             count, found[0] = 1, a
             if settled(task, q_marks[a], q_marks[a]) == 1:
@@ -176,7 +184,7 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
         else:
             least = 0 if not same else (a if notes is None else a + 1)
             count = candidates(d_tree, q_low[a], q_high[a], reach, sure_span, tiles, least, norm, notes, a,
-                               q_points, d_points, found)  # fmt: skip
+                               q_points, d_points, found, stack, depth)  # fmt: skip
         valid = ALL if (a + 1) * TILE <= q_points else (ONE << np.uint64(q_points - a * TILE)) - ONE
         at = q_z[0] + a * q_z[1]
         tested, kept = 0, 0
@@ -199,7 +207,7 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
                 near &= boxes_near(at, at, dims, low, high, reach, norm)
                 tested += 1
                 kept += count_bits(near)
-            ahead = z_base + found[min(c + 1, count - 1)] * z_step
+            ahead = z_base + found[c + 1 if c + 1 < count else c] * z_step
             hit = scan(q, d, a, b, near, ahead, share, at_masks, norm)
             hits = 0
             while hit != NONE:
@@ -214,7 +222,7 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
                 if notes is not None and task == COUNT and mask & ~sure == NONE and count_bits(mask) >= MANY:
                     hits += 1
                     q_values[i] += count_bits(mask)
-                    for k in range(min(TILE, d_points - b * TILE)):
+                    for k in range(TILE if (b + 1) * TILE <= d_points else d_points - b * TILE):
                         d_values[b * TILE + k] += np.int64((mask >> np.uint64(k)) & ONE)
                     continue
                 name = q_names[i]
@@ -235,9 +243,9 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
                             d_values[j] += 1
                         elif task == LOWEST:
                             if x < 0 <= y:
-                                q_lowest[i] = min(q_lowest[i], y)
+                                q_lowest[i] = y if y < q_lowest[i] else q_lowest[i]
                             elif y < 0 <= x:
-                                d_lowest[j] = min(d_lowest[j], x)
+                                d_lowest[j] = x if x < d_lowest[j] else d_lowest[j]
                         elif x >= 0 and y >= 0:
                             while parent[x] != x:
                                 parent[x] = parent[parent[x]]
@@ -245,7 +253,7 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
                             while parent[y] != y:
                                 parent[y] = parent[parent[y]]
                                 y = parent[y]
-                            parent[max(x, y)] = min(x, y)
+                            parent[y if x < y else x] = x if x < y else y
                             if alike:
                                 mask, hit = NONE, NONE
                         hits += 1

@@ -11,6 +11,7 @@ from dask_simjoin.engine.cpu.kernels.marks import COUNT, ENDLESS, LINK, LOWEST, 
 from dask_simjoin.engine.cpu.kernels.quantized_simd import WAYS
 from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, QuantizedLongs
 from dask_simjoin.engine.cpu.kernels.tiles import join
+from dask_simjoin.engine.cpu.kernels.tiles import room as room_of
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods import tiles_tally
@@ -70,7 +71,7 @@ def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
             largest: float = pack.pack_filter(
                 x, order[own], dims, np.array(f.centre), f.scale, f.kappa, f.eps2, layout.sure, y[own],
                 z[some], index["start"][some], index["limit"][own], index["sure"][own],
-                index["tile_sure"][some], low[some], high[some],
+                index["tile_sure"][some], low[some], high[some], np.empty(TILE),
             )  # fmt: skip
             return largest
 
@@ -103,7 +104,9 @@ def _quantized(y: np.ndarray, c: Int8Filter, way: str, threads: int) -> Index:
     def pack_some(a: int, b: int) -> None:
         rows, tiles = slice(a, b), slice(a // TILE, -(-b // TILE))
         out = (found[name][rows if name in ("queries", "take") else tiles] for name in found)
-        pack.pack_quantized(y[rows], np.array(c.centre), c.scale, c.outer, c.most, c.bias, *out)
+        pack.pack_quantized(
+            y[rows], np.array(c.centre), c.scale, c.outer, c.most, c.bias, *out, np.empty((3, 2))
+        )
 
     shared_out(pack_some, n, threads, TILE)
     return found
@@ -180,7 +183,7 @@ def _tile_join(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[
     done: int = join(
         q_terms, _at(q["z"]), q["low"], q["high"], names[0], len(q["y"]), d_terms, swept, d["low"],
         d["high"], tree, names[1], len(d["y"]), most, sure, layout.threshold, kind_of(layout.norm), same,
-        *out, 0, room, notes, state,
+        *out, 0, room, notes, state, room_of(len(d["low"])),
     )  # fmt: skip
     return done
 
