@@ -1,7 +1,8 @@
 """``python -m benchmarks dask.hdbscan_out_of_core``: HDBSCAN of more data than memory, checked.
 
-Points lie in parquet files, each of which covers all of space: blobs of different scales and noise between
-them in two wide columns, beside many narrow ones.  Two workers find their clusters and
+Points lie in parquet files, each of which covers all of space, or, with --ordered, in the order of the first
+column, as of a time: blobs of different scales and noise between them in some wide columns, beside many
+narrow ones.  Two workers find their clusters and
 write them to parquet; the coordinates and ids are twice as large as both workers' memory limits together,
 unless --rows says otherwise.  What must meet in one worker is the tree, 64 bytes a row: so rows are wide.
 Afterwards this process, in as much memory as there is, clusters the same rows as one frame, and
@@ -50,6 +51,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", default="700 MB", help="memory of each (default 700 MB)")
     parser.add_argument("--dims", type=int, default=64, help="columns (default 64)")
     parser.add_argument("--wide", type=int, default=2, help="wide ones of them (default 2)")
+    parser.add_argument("--ordered", action="store_true", help="rows are in the order of the first column")
     parser.add_argument("--rows", type=int, help="default: twice the workers' memory")
     parser.add_argument("--partitioning", default="auto", choices=("auto", "entity", "spatial"))
     parser.add_argument("--blocksize", help="bytes of a chunk (default: from the workers' memory)")
@@ -60,20 +62,21 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def write_rows(folder: Path, rows: int, dims: int, wide: int, parts: int) -> None:
+def write_rows(folder: Path, rows: int, dims: int, wide: int, parts: int, ordered: bool) -> None:
     """Rows (id, c0, c1, ...), partition by partition; ids are row numbers."""
     random = np.random.default_rng((dims, wide))
     centres = random.uniform(0, 10, (BLOBS, wide))
     scales = np.exp(random.uniform(np.log(SCALES[0]), np.log(SCALES[1]), BLOBS))
+    which = random.integers(0, BLOBS, rows)
+    points = centres[which] + scales[which, None] * random.standard_normal((rows, wide))
+    anywhere = random.random(rows) < NOISE
+    points[anywhere] = random.uniform(0, 10, (int(anywhere.sum()), wide))
+    if ordered:
+        points = points[np.argsort(points[:, 0])]
     cuts = [rows * k // parts for k in range(parts + 1)]
     for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
-        random, n = np.random.default_rng((dims, wide, k)), stop - start
-        which = random.integers(0, BLOBS, n)
-        x = centres[which] + scales[which, None] * random.standard_normal((n, wide))
-        anywhere = random.random(n) < NOISE
-        x[anywhere] = random.uniform(0, 10, (int(anywhere.sum()), wide))
-        narrow = NARROW * random.standard_normal((n, dims - wide))
-        frame = pd.DataFrame(np.concatenate([x, narrow], axis=1), columns=columns(dims))
+        narrow = NARROW * random.standard_normal((stop - start, dims - wide))
+        frame = pd.DataFrame(np.concatenate([points[start:stop], narrow], axis=1), columns=columns(dims))
         frame.insert(0, "id", np.arange(start, stop))
         write_part(frame, folder, k)
 
@@ -130,7 +133,7 @@ def main() -> int:
     with scratch(options.folder) as folder:
         data, out = folder / "data", folder / "told"
         progress(f"{rows:,} rows in {parts} files")
-        write_rows(data, rows, options.dims, options.wide, parts)
+        write_rows(data, rows, options.dims, options.wide, parts, options.ordered)
         run = cluster_lazily(data, options, out, folder / "dask")
         run["loadavg"] = [round(load, 2) for load in os.getloadavg()]
         progress(f"done: {run.get('failed') or run['clustering']}")

@@ -136,7 +136,9 @@ def hdbscan(*runs: Found) -> Rows:
             memory.append(f"{told['peak_rss_net'] / 1e6:.0f} MB" if "peak_rss_net" in told else "")
             if tool != "ours":
                 own = told.get("cpu_seconds")
-                cells += [f"{seconds(own)} s" if own else "", times(told.get("times_faster"))]
+                # a peer may be of an earlier run than ours
+                faster = own / found["ours"]["cpu_seconds"] if own else None
+                cells += [f"{seconds(own)} s" if own else "", times(faster)]
         table.append([*cells, *memory])
     return table
 
