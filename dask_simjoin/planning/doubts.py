@@ -17,7 +17,7 @@ from dask_simjoin.errors import ApproximateWarning, ColumnsWarning, SimJoinWarni
 from dask_simjoin.metrics.distances import Cosine, Haversine
 from dask_simjoin.metrics.norms import add
 from dask_simjoin.metrics.types import Frame
-from dask_simjoin.options.chosen_columns import latitude_and_longitude
+from dask_simjoin.options.chosen_columns import is_identifier, latitude_and_longitude
 from dask_simjoin.options.messages import listed
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.estimate import Estimate
@@ -178,8 +178,11 @@ def doubts_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[Doubt, ...]:
     """Numbers as objects, such as Decimal, that are no coordinates where nobody said which columns are."""
     if spec.chosen is None or not isinstance(frame, pd.DataFrame):
         return ()
-    others = [name for name in frame.columns if name not in spec.on and name != spec.id]
+    used = {*spec.on, spec.id, *spec.by, *spec.keep}
+    others = [name for name in frame.columns if name not in used and not is_identifier(name, "i")]
     found = {name: _a_number(frame[name]) for name in others if frame[name].dtype == object}
+    if spec.id_dtype is None:  # ids that were named are not known any more, and may be such
+        found = {name: kind for name, kind in found.items() if kind != "int"}
     return tuple(
         Doubt(ColumnsWarning(
             f"Without on= the coordinates are all numeric columns, {listed(spec.on)}. {name!r} is of dtype "

@@ -127,6 +127,10 @@ def test_numbers_as_objects_that_are_left_out_are_told(values):
     assert "'x' is of dtype object, holds numbers (" in text and "df.astype({'x': 'float64'})" in text
     assert frame.simjoin.count_pairs(1.0, on="y") == 1  # that was named
     assert frame.drop(columns="x").simjoin.count_pairs(1.0) == 1  # texts are no numbers
+    named = frame.assign(x=pd.Series([3, 4, 5], dtype=object), shop_id=pd.Series([7, 7, 7], dtype=object))
+    for options in ({"keep": "x"}, {"by": "x"}, {"id": "x"}):
+        named.simjoin.self_join(1.0, **options)
+    assert named.simjoin.neighbor_counts(1.0, id="x").tolist() == [1, 1, 0]
 
 
 # --- units ----------------------------------------------------------------------------------------
