@@ -50,6 +50,7 @@ OTHERS = {
     "optics": {"max_eps": EPS, "on": ["x", "y"]},
     "drop_near_duplicates": {"eps": EPS, "on": ["x", "y"]},
     "set_neighbor_counts": {"on": "tags", "threshold": 0.5},
+    "drop_set_near_duplicates": {"on": "tags", "threshold": 0.5},
 }
 
 
