@@ -67,8 +67,12 @@ class Memory(Told):
     bytes_held: int
 
 
-def hold(version: Version, before: Held) -> Held:
-    """Hold the files of a version in memory, as many as there is room for; keep those that are held."""
+def hold(version: Version, before: Held, turn: int) -> Held:
+    """Hold the files of a version in memory, as many as there is room for; keep those that are held.
+
+    Tasks of another turn have names of their own: a cluster that is told to forget results of one name may
+    take those that are made again under it for the ones it was told of.
+    """
     rows = version.rows
     spec = spec_of(rows, None, False)
     size, have = sizes(rows, spec), _room(version.library)
@@ -80,7 +84,7 @@ def hold(version: Version, before: Held) -> Held:
         total = int(groups.rows.sum())
         if name not in kept and total <= room:
             room -= total
-            wanted += _slabs(rows, name, groups, spec, min(SLAB_ROWS, size.rows))
+            wanted += _slabs(rows, name, groups, spec, min(SLAB_ROWS, size.rows), turn)
     for slab in _made(rows, wanted, spec):
         kept[slab.file] = (*kept.get(slab.file, ()), slab)
     return Held(kept, _keys(version, before, room * row_bytes(spec)))
@@ -112,12 +116,14 @@ def _room(library: str) -> float:
     return float("inf") if each is None else SHARE * each * have.threads
 
 
-def _slabs(rows: Snapshot, name: str, groups: Groups, spec: JoinSpec, most: int) -> Iterator[SlabRef]:
+def _slabs(
+    rows: Snapshot, name: str, groups: Groups, spec: JoinSpec, most: int, turn: int
+) -> Iterator[SlabRef]:
     """Cut the row groups of a file into slabs of so many rows, at most about."""
     for part in cut_parts(groups.rows, most):
         some = groups[part]
         numbers = int(some.group[0]), int(some.group[-1]) + 1
-        key = f"simjoin_held-{tokenize(str(rows.root), name, numbers, rows.library, spec)}"
+        key = f"simjoin_held-{tokenize(str(rows.root), name, numbers, rows.library, spec, turn)}"
         yield SlabRef(key, name, numbers, int(some.start[0]), int(some.rows.sum()), None)
 
 
@@ -160,15 +166,16 @@ class Holder:
     """
 
     def __init__(self) -> None:
-        self._held, self._where, self._number = Held(), _where(), -1
+        self._held, self._where, self._number, self._turn = Held(), _where(), -1, 0
 
     def follow(self, version: Version) -> Held:
         """Hold a version: what it has of the one before stays, and what is new is read."""
         lost = any(slab.is_lost for slabs in self._held.slabs.values() for slab in slabs)
         if lost or self._where != _where():
             self._held, self._where, self._number = Held(), _where(), -1
+            self._turn += 1
         if self._number != version.number:
-            self._held, self._number = hold(version, self._held), version.number
+            self._held, self._number = hold(version, self._held, self._turn), version.number
         return self._held
 
 
