@@ -81,10 +81,11 @@ def in_order(items):
 
 
 def pytest_collection_finish():
-    """Let Python's search for cycles pass by what stays: modules, and thousands of tests."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    """Let Python search more rarely for cycles in what stays: modules, and thousands of tests.
+
+    What is frozen it would pass by, but Hypothesis asks it who refers to an object.
+    """
+    gc.set_threshold(20_000, 20, 100)
 
 
 @pytest.fixture(scope="session", autouse=True)
