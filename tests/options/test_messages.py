@@ -23,6 +23,10 @@ DAYS = pd.date_range("2020-01-01", periods=4)
 
 FRAME = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0], "name": list("abcd"), "radii": 1.0})
 
+TEXTS = FRAME.astype({"name": "str"})
+HAS_TEXTS = TEXTS["name"].dtype != object
+"""Texts have a type of their own from pandas 3 on; those before find them among objects, row by row."""
+
 
 def told(kind, call, *args, **options):
     with pytest.raises(kind) as caught:
@@ -212,9 +216,8 @@ def test_all_columns_are_kept_by_their_names(keep):
 def test_texts_are_compared_as_sets():
     text = told(ColumnError, FRAME.simjoin.self_join, 1.0, on=["x", "name"])
     assert "Texts are compared by their words: set_self_join('name', threshold)." in text
-    assert "convert-string" not in told(
-        ColumnError, FRAME.astype({"name": "str"}).simjoin.self_join, 1.0, on="name"
-    )
+    if HAS_TEXTS:
+        assert "convert-string" not in told(ColumnError, TEXTS.simjoin.self_join, 1.0, on="name")
     lazy = dd.from_pandas(FRAME, npartitions=1)
     assert "convert-string" in told(ColumnError, lazy.simjoin.self_join, 1.0, on="name")
 
@@ -222,8 +225,9 @@ def test_texts_are_compared_as_sets():
 def test_texts_are_told_how_they_become_numbers():
     text = told(ColumnError, FRAME[["name"]].simjoin.self_join, 1.0)
     assert "such as Decimal, become coordinates by df.astype({...: 'float64'})" in text
-    text = told(ColumnError, FRAME.astype({"name": "str"}).simjoin.set_self_join, "name", 0.8)
-    assert "tokenizer=" in text and "convert-string" not in text
+    if HAS_TEXTS:
+        text = told(ColumnError, TEXTS.simjoin.set_self_join, "name", 0.8)
+        assert "tokenizer=" in text and "convert-string" not in text
 
 
 @pytest.mark.parametrize("names", [["lng", "lat"], ["ra", "dec"], ["Longitude", "Latitude"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import posixpath
 import shutil
 import uuid
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from dask.base import compute
 from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
 
 from dask_simjoin.api.cli.sources import CSV, PACKED, SUFFIXES, format_of, separator_of
 from dask_simjoin.metrics.types import Frame
@@ -88,8 +90,8 @@ class Sink:
         if self.fs.exists(self.path):
             if not self.overwrite:
                 raise click.ClickException(f"{self.path} was made by something else meanwhile.")
-            self.fs.mv(self.path, posixpath.join(begun, "replaced"), recursive=True)
-        self.fs.mv(whole, self.path, recursive=True)
+            _rename(self.fs, self.path, posixpath.join(begun, "replaced"))
+        _rename(self.fs, whole, self.path)
 
 
 def sink(output: str, kind: str | None, overwrite: bool) -> Sink:
@@ -116,6 +118,14 @@ def sink(output: str, kind: str | None, overwrite: bool) -> Sink:
 
 def _unique() -> str:
     return f"{uuid.uuid4().hex[:8]}.partial"
+
+
+def _rename(fs: Any, old: str, new: str) -> None:
+    """Give a file or folder another name, at once where it is local: fsspec of 2024 copies it there."""
+    if isinstance(fs, LocalFileSystem):
+        os.rename(old, new)
+    else:
+        fs.mv(old, new, recursive=True)
 
 
 def _join_csv(fs: Any, files: list[str], whole: str) -> None:
