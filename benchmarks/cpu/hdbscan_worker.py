@@ -42,11 +42,11 @@ def cluster_apart(tool: str, dims: int, rows: int, labels: Path | None, patience
     return found if "failed" in found else found | {"loadavg": [round(load, 2) for load in os.getloadavg()]}
 
 
-def points(rows: int, dims: int) -> Any:
-    """Points (rows, dims), the same in every process."""
+def points(rows: int, dims: int, random: Any = None) -> Any:
+    """Points (rows, dims), the same in every process; or those of a generator."""
     import numpy as np
 
-    random = np.random.default_rng((dims, 1))
+    random = np.random.default_rng((dims, 1)) if random is None else random
     centres = random.uniform(0, 10, (BLOBS, dims))
     scales = np.exp(random.uniform(np.log(SCALES[0]), np.log(SCALES[1]), BLOBS))
     which = random.integers(0, BLOBS, rows)

@@ -26,7 +26,7 @@ import pandas as pd
 from dask.utils import format_bytes, parse_bytes
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
-from benchmarks.cpu.hdbscan_worker import BLOBS, MIN_CLUSTER_SIZE, MIN_SAMPLES, NOISE, SCALES
+from benchmarks.cpu.hdbscan_worker import MIN_CLUSTER_SIZE, MIN_SAMPLES, points
 from benchmarks.harness.lazy import fresh, known, progress, quiet, save, scratch, table, write_part
 from benchmarks.harness.watch import KINDS, watched
 
@@ -65,18 +65,13 @@ def arguments() -> argparse.Namespace:
 def write_rows(folder: Path, rows: int, dims: int, wide: int, parts: int, ordered: bool) -> None:
     """Rows (id, c0, c1, ...), partition by partition; ids are row numbers."""
     random = np.random.default_rng((dims, wide))
-    centres = random.uniform(0, 10, (BLOBS, wide))
-    scales = np.exp(random.uniform(np.log(SCALES[0]), np.log(SCALES[1]), BLOBS))
-    which = random.integers(0, BLOBS, rows)
-    points = centres[which] + scales[which, None] * random.standard_normal((rows, wide))
-    anywhere = random.random(rows) < NOISE
-    points[anywhere] = random.uniform(0, 10, (int(anywhere.sum()), wide))
+    x = points(rows, wide, random)
     if ordered:
-        points = points[np.argsort(points[:, 0])]
+        x = x[np.argsort(x[:, 0])]
     cuts = [rows * k // parts for k in range(parts + 1)]
     for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
         narrow = NARROW * random.standard_normal((stop - start, dims - wide))
-        frame = pd.DataFrame(np.concatenate([points[start:stop], narrow], axis=1), columns=columns(dims))
+        frame = pd.DataFrame(np.concatenate([x[start:stop], narrow], axis=1), columns=columns(dims))
         frame.insert(0, "id", np.arange(start, stop))
         write_part(frame, folder, k)
 

@@ -118,7 +118,7 @@ def drop_near_duplicates(frame: Frame, asked: NearDuplicated) -> Frame:
     3  9.0    d
     """
     spec = asked.spec(example_of(frame))
-    marked = near_duplicated(frame, **{name: getattr(asked, name) for name in vars(asked)})
+    marked = near_duplicated(frame, **vars(asked))
     if not asked.dropna:
         return frame[~marked]
     if is_dask_collection(frame):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dask_simjoin.options.columns import has_column, kind_of_number
 from dask_simjoin.options.groups import Distance, Engine, MetricRequest, Within, about
 from dask_simjoin.options.messages import did_you_mean, listed, shown
 from dask_simjoin.options.requests import DISTANCE
-from dask_simjoin.options.resolve import resolve
+from dask_simjoin.options.resolve import Spec, resolve
 from dask_simjoin.options.spec import JoinSpec
 
 Grouping = Literal["greedy", "connected"]
@@ -23,12 +23,11 @@ WORDS = ("first", "last")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearDuplicated(MetricRequest, Within, Engine):
-    """Ask which rows are near ones that stay."""
+class OneStays:
+    """Say which of near rows stays."""
 
     names_rows: ClassVar[bool] = False
 
-    eps: Distance = field(kw_only=False, metadata=DISTANCE)
     keep: Hashable = field(default="first", metadata=about("which row of near ones stays"))
     grouping: Grouping = field(
         default="greedy",
@@ -40,17 +39,31 @@ class NearDuplicated(MetricRequest, Within, Engine):
         """Whether no row stays that is near another."""
         return is_none_kept(self.keep)
 
+
+@dataclass(frozen=True, kw_only=True)
+class NearDuplicated(OneStays, MetricRequest, Within, Engine):
+    """Ask which rows are near ones that stay."""
+
+    eps: Distance = field(kw_only=False, metadata=DISTANCE)
+
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
         column = check_kept_row(meta, self.keep)
         # what says which row is better is no coordinate, unless it is named as one
         own = column is not None and self.on is None and column != self.id and len(meta.columns) > 1
-        found = resolve(self, meta.drop(columns=[column]) if own else meta, self.eps)
-        if column is not None:
-            found = replace(found, keep=(column,), names=(f"{column}_left", f"{column}_right"))
+        found = told_by(column, resolve(self, meta.drop(columns=[column]) if own else meta, self.eps))
         if self.grouping == "greedy" and not self.counted and found.partitioning == "auto":
             found = replace(found, partitioning="entity")  # in which rows keep their order
         return found
+
+
+def told_by(column: Hashable | None, spec: Spec) -> Spec:
+    """Add the column whose values tell the row that stays, if one does, to what is resolved."""
+    if column is None:
+        return spec
+    found: Any = spec  # every spec is a dataclass
+    resolved: Spec = replace(found, keep=(column,), names=(f"{column}_left", f"{column}_right"))
+    return resolved
 
 
 def is_none_kept(keep: object) -> bool:

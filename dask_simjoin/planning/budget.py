@@ -60,6 +60,11 @@ class Resources:
     shared: int | None = None
     together: int = 1
 
+    @property
+    def room(self) -> int | None:
+        """Bytes that what one task alone holds may take; None where nothing tells."""
+        return self.limit or self.memory or self.shared
+
     def for_each(self, chunks: int) -> int:
         """Count the threads that index one of so many chunks together: those that would be idle."""
         return max(1, min(self.together, self.threads // max(1, chunks)))

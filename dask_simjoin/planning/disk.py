@@ -49,6 +49,11 @@ class Disk:
     shuffling: float = 0.0
     writing: float = 0.0
 
+    @property
+    def seconds(self) -> float:
+        """What it takes until pairs are found: nothing of them is written before they are asked for."""
+        return self.spilling + self.shuffling
+
 
 def expect_disk(chunks: JoinChunks, row_bytes: float, result: float, joins: int, have: Resources) -> Disk:
     """Expect what goes through the disk.

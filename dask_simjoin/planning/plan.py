@@ -229,7 +229,7 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         budget,
         parts=parts,
         seconds=seconds,
-        expected=costs.expected(made, seconds) + disk.spilling + disk.shuffling,
+        expected=costs.expected(made, seconds) + disk.seconds,
         disk=disk,
         threads=have.for_each(len(chunks)),
         copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
@@ -269,5 +269,5 @@ def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float)
     return replace(
         plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, joined=joined,
         parts=parts, seconds=seconds, copies=1,
-        expected=costs.expected(made, seconds) + plan.disk.spilling + plan.disk.shuffling,
+        expected=costs.expected(made, seconds) + plan.disk.seconds,
     )  # fmt: skip

@@ -120,7 +120,7 @@ def drop_set_near_duplicates(frame: Frame, asked: SetNearDuplicated) -> Frame:
     0  a b c d
     2      x y
     """
-    return frame[~set_near_duplicated(frame, **{name: getattr(asked, name) for name in vars(asked)})]
+    return frame[~set_near_duplicated(frame, **vars(asked))]
 
 
 def _marks(meeting: SetMeeting, asked: SetNearDuplicated) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.groups import Kept, Size, about
-from dask_simjoin.options.near_duplicates import Grouping, check_kept_row, is_none_kept
+from dask_simjoin.options.near_duplicates import OneStays, check_kept_row, told_by
 from dask_simjoin.options.requests import ANTI, HOW, SEMI, How, check_how
 from dask_simjoin.options.resolve import keeping
 from dask_simjoin.options.resolve_two import check_one_table
@@ -94,29 +94,12 @@ class SetNeighborCounts(CountSetPairs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetNearDuplicated(OneTable):
+class SetNearDuplicated(OneStays, OneTable):
     """Ask which rows' sets match those of rows that stay."""
-
-    names_rows: ClassVar[bool] = False
-
-    keep: Hashable = field(default="first", metadata=about("which row of near ones stays"))
-    grouping: Grouping = field(
-        default="greedy",
-        metadata=about("near a row that stays, or connected with it", choices=get_args(Grouping)),
-    )
-
-    @property
-    def counted(self) -> bool:
-        """Whether no row stays that matches another."""
-        return is_none_kept(self.keep)
 
     def spec(self, meta: Frame) -> SetSpec:
         """Resolve it for frames like `meta`."""
-        column = check_kept_row(meta, self.keep)
-        found = resolve(self, meta, self.on, None)
-        if column is None:
-            return found
-        return replace(found, keep=(column,), names=(f"{column}_left", f"{column}_right"))
+        return told_by(check_kept_row(meta, self.keep), resolve(self, meta, self.on, None))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,7 +140,7 @@ def _join_csv(fs: Any, files: list[str], whole: str) -> None:
 def _join_parquet(fs: Any, files: list[str], whole: str) -> None:
     """Write the row groups of all files into one, each as it is read."""
     if len(files) == 1:
-        fs.mv(files[0], whole)
+        _rename(fs, files[0], whole)
         return
     with contextlib.ExitStack() as stack:
         out = stack.enter_context(fs.open(whole, "wb"))

@@ -33,6 +33,10 @@ HostPairs = tuple[np.ndarray, np.ndarray]
 """Rows of pairs (k,), on the host."""
 
 
+PAIR_BYTES = 64
+"""Of a pair, where one task is told all of them."""
+
+
 class _TooManyError(Exception):
     """Ends a search whose pairs are too many to be collected."""
 

@@ -10,6 +10,7 @@ from dask.utils import format_bytes
 
 from dask_simjoin.cluster.algorithms.forest import numbers_of_rows
 from dask_simjoin.cluster.algorithms.greedy import (
+    PAIR_BYTES,
     near_standing,
     pairs_of_block,
     standing_rows,
@@ -38,8 +39,8 @@ from dask_simjoin.planning.resources import resources
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.fingerprints import Groups
 
-PAIR_BYTES, ROW_BYTES = 64, 80
-"""Of a pair and of a row, where one task chooses among the rows of all chunks."""
+ROW_BYTES = 80
+"""Of a row, where one task chooses among the rows of all chunks."""
 
 CONNECTED = "connected"
 
@@ -176,7 +177,7 @@ def check_pairs(plan: Plan, keep: object, asked: str, have: Resources) -> None:
     """Refuse pairs of all chunks that one task cannot hold."""
     pairs = plan.estimate.total_low
     need = int(pairs * PAIR_BYTES + plan.rows * ROW_BYTES)
-    room = have.limit or have.memory or have.shared
+    room = have.room
     if room is not None and need > room:
         raise BudgetError(
             f"keep={keep!r} chooses rows in another order than that of the chunks, so that one task is told "

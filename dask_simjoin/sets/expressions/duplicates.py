@@ -16,7 +16,6 @@ from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.resources import resources
 from dask_simjoin.sets.alike import (
-    Standing,
     best_of_chunk,
     check_pairs,
     forest_of_block,
@@ -39,8 +38,8 @@ class SetNearDuplicated(SetNeighborCounts):
     _label = "simjoin_set_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
 
-    def _found(self, *common: Any) -> Expr:
-        return MarkRows(*common, self.operand("keep"), self.operand("grouping"))
+    def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
+        return MarkRows(*common, self.operand("keep"), self.operand("grouping"), chosen)
 
 
 class MarkRows(RowValues):
@@ -82,8 +81,7 @@ class MarkRows(RowValues):
     ) -> list[TaskRef]:
         """Choose in one task, which is told all pairs, once it is known that they fit."""
         add, spec = steps.add, self.operand("spec")
-        have = resources(spec.library)
-        room = have.limit or have.memory or have.shared
+        room = resources(spec.library).room
         numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
         checked = add("check", 0, check_all, room, spec.asked, *numbers)
         own = [add("names", b, on_host, some) for b, some in enumerate(rows)]
@@ -108,6 +106,3 @@ def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs)
     """Tell for each chunk which of the rows that may stay do; `own`: their numbers and keys."""
     numbers, keys = zip(*own, strict=True)
     return stays_of_all(library, list(numbers), list(keys), *pairs)
-
-
-__all__ = ["SetNearDuplicated", "Standing", "stays_of_chunks"]

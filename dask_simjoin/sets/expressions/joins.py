@@ -84,15 +84,13 @@ class SetNeighborCounts(LazySets, counts.NeighborCounts):
         return functools.partial(hash_rows, spec=self.operand("spec"))
 
     def _values(self) -> Expr:
-        read = self._read()
-        whole, chosen = self._source.inner.divisions, self.operand("chosen")
+        read, whole = self._read(), self._source.inner.divisions
         common = self._made(read), read[0], self.plan, self.operand("spec"), self._meta, whole
-        found = self._found(*common)
-        return found if chosen is None else type(found)(*found.operands[:-1], chosen)
+        return self._found(common, self.operand("chosen"))
 
-    def _found(self, *common: Any) -> Expr:
-        """Find a value of each row, from what all `RowValues` are told."""
-        return CountRows(*common)
+    def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
+        """Find a value of each row of the chosen partitions, from what all `RowValues` are told."""
+        return CountRows(*common, chosen)
 
 
 class SetMatchCounts(SetNeighborCounts):

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
 
 from dask_simjoin.api.cli import plans, progress
 from dask_simjoin.api.cli.main import CODES, cli
@@ -263,6 +265,14 @@ def test_an_output_that_is_there(points, tmp_path):
     assert (tmp_path / "out.csv").read_text() == "mine"
     run(*words, "--overwrite")
     assert len(pd.read_csv("out.csv")) == len(pairs_of(points))
+
+
+def test_signs_of_patterns_in_the_name_of_an_output(points, tmp_path, monkeypatch):
+    """One partition's file is the result: it gets its name without being sought by it, as some fsspec do."""
+    monkeypatch.setattr(LocalFileSystem, "mv", AbstractFileSystem.mv)
+    output = tmp_path / "[b]" / "pairs.parquet"
+    run("self-join", "points/0.parquet", "--eps", "0.1", *ON, "-o", str(output))
+    assert len(pd.read_parquet(output)) == len(pairs_of(points[:40]))
 
 
 def test_large_plans_are_asked_about(points, tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
 from dask_simjoin.metrics.types import Array
 
 TOKEN, SEPARATOR, LEAD = 0, 1, 2
@@ -17,7 +17,7 @@ STEP = np.uint64(0x9E3779B97F4A7C15)
 """Of splitmix64."""
 
 
-@kernel
+@callee
 def space_bytes(data: Array, at: int, end: int) -> int:
     """Tell of how many bytes the white space is that begins at a byte above 127; 0: it is none."""
     lead, after = data[at], data[at + 1] if at + 1 < end else 0
@@ -33,11 +33,21 @@ def space_bytes(data: Array, at: int, end: int) -> int:
     return 3 if after == 0x80 and last == 0x80 else 0
 
 
-@kernel
+@callee
 def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
     """Hash what was hashed before with more bytes: otherwise for each other word."""
     product = (state ^ word) * STEP
     return product ^ (product >> np.uint64(32))
+
+
+@callee
+def put(slots: Array, key: np.uint64, code: int) -> None:
+    """Put a number where its hash says, or in the next slot that is free; `slots`: a power of two of them."""
+    mask = np.uint64(len(slots) - 1)
+    place = key & mask
+    while slots[place] >= 0:
+        place = (place + np.uint64(1)) & mask
+    slots[place] = code
 
 
 @kernel
@@ -64,10 +74,7 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask = np.uint64(len(slots) - 1)
     for code in range(differ):
-        place = keys[code] & mask
-        while slots[place] >= 0:
-            place = (place + np.uint64(1)) & mask
-        slots[place] = code
+        put(slots, keys[code], code)
     while text < len(ends) - 1:
         end = ends[text + 1]
         while at < end:
@@ -142,10 +149,7 @@ def number_grams(points: Array, offsets: Array, q: int, bits: int, slots: Array,
     mask, width = np.uint64(len(slots) - 1), np.uint64(bits)
     whole = (np.uint64(1) << np.uint64(q * bits)) - np.uint64(1)
     for code in range(differ):
-        place = mixed(keys[code], np.uint64(0)) & mask
-        while slots[place] >= 0:
-            place = (place + np.uint64(1)) & mask
-        slots[place] = code
+        put(slots, mixed(keys[code], np.uint64(0)), code)
     while text < len(offsets) - 1:
         last = offsets[text + 1] - q
         at = max(at, offsets[text])
