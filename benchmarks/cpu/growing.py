@@ -21,7 +21,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ WITHIN = 0.5
 """The distance within which directions around one centre lie."""
 
 SHARES = (0.0001, 0.001, 0.01, 0.1)
-"""Of all rows, how many are new."""
+"""Of all rows, how many are new, by default."""
 
 TOGETHER = 1000
 """The part of the area in which rows lie that lie together, is one by this, and not less than their share."""
@@ -177,15 +177,15 @@ class Bench:
             "bytes": size_of(self.folder / "index"),
         }  # fmt: skip
 
-    def batches(self) -> list[dict[str, Any]]:
+    def batches(self) -> Iterator[dict[str, Any]]:
         """Updates by new rows, scattered and together, and by deletions."""
-        n, done = self.asked.rows, []
-        for share in SHARES:
+        n = self.asked.rows
+        for share in self.asked.shares:
             number = max(1, round(n * share))
             for where, part in (("together", max(1 / TOGETHER, share)), ("scattered", 1.0)):
                 new = self.rows(number, n, part)
                 row = {"change": "insert", "share": share, "where": where, "rows": number}
-                done.append(row | self._row(new, None))
+                yield row | self._row(new, None)
         number = max(1, n // 100)
         for where in ("together", "scattered"):
             first = self.known[self.on[0]]
@@ -193,8 +193,7 @@ class Bench:
             ordered = self.known["key"].to_numpy()[np.argsort(first.to_numpy(), kind="stable")]
             gone = ordered[:number] if where == "together" else self.random.permutation(n)[:number]
             row = {"change": "delete", "share": 0.01, "where": where, "rows": number}
-            done.append(row | self._row(None, gone))
-        return done
+            yield row | self._row(None, gone)
 
     def _row(self, new: pd.DataFrame | None, gone: np.ndarray | None) -> dict[str, Any]:
         if new is not None:
@@ -253,6 +252,7 @@ def main() -> None:
     parser.add_argument("--backend", default="pandas", choices=["pandas", "cudf"])
     parser.add_argument("--dims", type=int, default=2)
     parser.add_argument("--neighbours", type=float, default=6.0, help="pairs that a row is in, about")
+    parser.add_argument("--shares", type=float, nargs="+", default=SHARES, help="of new rows, of all")
     parser.add_argument("--updates", type=int, default=200, help="of the last part; 0: leave it out")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
@@ -268,8 +268,11 @@ def main() -> None:
         if asked.threads == 1
         else {"scheduler": "threads", "num_workers": asked.threads}
     )
+    machine = environment([], VERSION) | {"source": source_digest()}
+    if asked.backend == "cudf":
+        machine |= importlib.import_module("benchmarks.harness.gpu_report").environment()
     report: dict[str, Any] = {
-        "environment": environment([], VERSION) | {"source": source_digest()},
+        "environment": machine,
         "unit": "CPU seconds and seconds", "threads": asked.threads,
         "rows": asked.rows, "dims": asked.dims, "neighbours": asked.neighbours, "data": asked.data,
         "backend": asked.backend,
@@ -279,9 +282,12 @@ def main() -> None:
             bench = Bench(asked, folder)
             bench.update(bench.rows(10, 10 * asked.rows), np.arange(5))  # compiled, loaded
             bench.anew()
-            report |= {"eps": bench.eps, "build": bench.build, "batches": bench.batches()}
-            for row in report["batches"]:
+            report |= {"eps": bench.eps, "build": bench.build, "batches": []}
+            for row in bench.batches():
+                report["batches"].append(row)
                 print(*(f"{name}={row[name]}" for name in SHOWN), file=sys.stderr, flush=True)
+                if asked.output is not None:  # a later row may take too long
+                    write(report, asked.output)
             if asked.updates:
                 report["worn"] = bench.worn()
                 print(report["worn"], file=sys.stderr)

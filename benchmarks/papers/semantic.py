@@ -223,6 +223,8 @@ def main() -> None:
         for found in measure(x, numbers, asked.eps, asked.repeat, asked.backend):
             report["rows"].append({"data": name, "rows": len(x), "dims": x.shape[1], **found})
             print(report["rows"][-1], file=sys.stderr, flush=True)
+            if asked.output is not None:  # a later row may take too long
+                write(report, asked.output)
     write(report, asked.output)
 
 
