@@ -236,14 +236,15 @@ def check_dims(spec: JoinSpec) -> None:
     most = joiner_of_library(spec.library).max_dims
     has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
     what = "numbers" if spec.lists else "columns"
+    has = f"{has} {spec.dims - 1:,}, to which by= adds one" if spec.by else f"{has} {spec.dims:,}"
     served, asked = choices_of(spec.dims), name_of(spec.method)
     if asked not in served:
         raise OptionError(
-            f"method={asked!r} serves at most {METHODS[asked].max_dims} {what}, and {has} "
-            f"{spec.dims:,}; use method={' or '.join(map(repr, served))}."
+            f"method={asked!r} serves at most {METHODS[asked].max_dims} {what}, and {has}; "
+            f"use method={' or '.join(map(repr, served))}."
         )
     if most is not None and spec.dims > most:
         raise OptionError(
-            f"Frames of {spec.library!r} are joined on at most {most:,} {what}, and {has} {spec.dims:,}; use "
+            f"Frames of {spec.library!r} are joined on at most {most:,} {what}, and {has}; use "
             "fewer, or ddf.to_backend('pandas')."
         )

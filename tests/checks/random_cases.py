@@ -24,7 +24,19 @@ import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.errors import DuplicateIdError, SimJoinError
 from tests.support.random_after import after
 from tests.support.random_frames import Draw, Made, coordinates, laid, names_of, table, told
-from tests.support.random_verbs import INEXACT, METRICS, VERBS, Side, Skipped, Verbs, Want, an_eps, side_of
+from tests.support.random_verbs import (
+    GROUPED,
+    INEXACT,
+    METRICS,
+    VERBS,
+    Side,
+    Skipped,
+    Verbs,
+    Want,
+    an_eps,
+    grouping_columns,
+    side_of,
+)
 
 NAMED = ("self_join", "join", "knn_join", "connected_components", "set_self_join", "set_join")
 """Verbs whose results name rows."""
@@ -81,14 +93,15 @@ def run_case(seed: int, case: int, folder: Path, draw: Draw) -> str:
     if id == "row_id" and not ("row_id" in frame and "row_id" in right):
         id = "key"
     dropna = holes or draw.chance("dropna", 0.1)
-    how = {"dropna": dropna}
+    by = grouping_columns(draw, names, dropna) if verb in GROUPED else None
+    how = {"dropna": dropna} | ({} if by is None else {"by": by})
     if draw.chance("blocksize", 0.6):
         least = max(2, max(len(frame), len(right)) // 6)
         how["blocksize"] = int(draw.one("rows of a chunk", [1, 2, 4]) * least * (8 * dims + 64))
     how["partitioning"] = draw.one("partitioning", ["auto", "entity", "entity", "spatial", "spatial"])
     try:
-        one = side_of(made.frame, frame, names, id, metric, dropna)
-        two = side_of(other, right, names, id, metric, dropna)
+        one = side_of(made.frame, frame, names, id, metric, dropna, by)
+        two = side_of(other, right, names, id, metric, dropna, by)
     except ValueError:
         raise Skipped("zero rows of cosine or casts that overflow") from None
     eps = an_eps(draw, metric, p, one, two if verb == "join" else one)

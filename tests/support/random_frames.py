@@ -103,7 +103,7 @@ def table(draw: Draw, x: np.ndarray, names: list[Any], holes: bool) -> pd.DataFr
             values[rng.random(rows) < 0.1] = math.nan
         columns[name] = values.astype(dtype)
     columns["g"] = rng.integers(0, 4, rows)
-    columns["s"] = [f"row {k % 7}" for k in range(rows)]
+    columns["s"] = pd.array([f"row {k % 7}" for k in range(rows)], dtype="str")
     columns["r"] = rng.integers(0, 4, rows) * 0.5
     columns["key"] = rng.permutation(rows) * 3 - 5
     columns[WORDS] = pd.array([text_of(k) for k in range(rows)], dtype="str")

@@ -17,11 +17,17 @@ from tests.support.density import labels_of_neighbours as labels_of
 from tests.support.duplicates import marked, order_of
 from tests.support.hierarchy import tree_by_definition
 from tests.support.oracle import distances, totals
-from tests.support.random_frames import Draw
+from tests.support.random_frames import WORDS, Draw
 from tests.support.random_optics import sklearn_optics
 from tests.support.random_sets import SET_VERBS, AskedSets, frame_of, wanted_counts
 
 METRICS = ["euclidean"] * 6 + ["sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"]
+
+GROUPED = (
+    "self_join", "join", "knn_join", "neighbor_counts", "count_pairs", "dbscan", "near_duplicated",
+    "neighbor_graph", "connected_components", "optics",
+)  # fmt: skip
+"""Verbs that take `by`."""
 
 GROUPINGS = ["greedy", "connected"]
 
@@ -34,13 +40,14 @@ class Skipped(Exception):
 
 
 class Side(NamedTuple):
-    """A table: the frame that a verb meets, its rows, those that take part, and their names."""
+    """A table: the frame that a verb meets, its rows, those that take part, their names and their groups."""
 
     lazy: Any
     frame: pd.DataFrame
     x: np.ndarray
     used: np.ndarray
     ids: list[Any]
+    groups: list[Any]
 
 
 class Want(NamedTuple):
@@ -51,17 +58,28 @@ class Want(NamedTuple):
     value: Any
 
 
-def side_of(lazy: Any, frame: pd.DataFrame, on: list[Any], id: Any, metric: str, dropna: bool) -> Side:
+def grouping_columns(draw: Draw, on: list[Any], dropna: bool) -> Any:
+    """Which columns must be equal in both rows; those of words have missing ones."""
+    some = [None] * 6 + ["g", "s", ["s", "r"], on[0]]
+    return draw.one("by", [*some, WORDS] if dropna else some)
+
+
+def side_of(lazy: Any, frame: pd.DataFrame, on: list[Any], id: Any, metric: str, dropna: bool,
+            by: Any = None) -> Side:  # fmt: skip
     """The coordinates of a table."""
     columns = [frame[name].to_numpy(dtype=float, na_value=math.nan) for name in on]
     x = np.stack(columns, 1) if len(frame) else np.zeros((0, len(on)))
     used = np.isfinite(x).all(1)
     if metric == "cosine":
         used &= (x != 0).any(1)
+    within = [] if by is None else by if isinstance(by, list) else [by]
+    used &= frame[within].notna().to_numpy().all(1)
+    groups = list(zip(*(frame[name][used].tolist() for name in within), strict=True))
     names = (frame.index if id is None else frame[id]).tolist()
     if not used.all() and not dropna:
         raise ValueError("holes must be left out")
-    return Side(lazy, frame, x[used], used, [name for name, use in zip(names, used, strict=True) if use])
+    ids = [name for name, use in zip(names, used, strict=True) if use]
+    return Side(lazy, frame, x[used], used, ids, groups)
 
 
 def an_eps(draw: Draw, metric: str, p: Any, one: Side, other: Side) -> float:
@@ -99,14 +117,24 @@ class Verbs:
         """Which rows of two tables are within eps (n, m)."""
         limit = self.kind.threshold(self.eps if eps is None else eps)
         limit = limit[:, None] if np.ndim(limit) else limit
-        return totals(one.x, other.x, self.metric, self.p) <= limit
+        return (totals(one.x, other.x, self.metric, self.p) <= limit) & self.alike(one, other)
+
+    def alike(self, one: Side, other: Side) -> np.ndarray:
+        """Which rows of two tables are of one group (n, m): all where none are asked for."""
+        if "by" not in self.how:
+            return np.ones((len(one.x), len(other.x)), bool)
+        numbers: dict[Any, int] = {}
+        first, second = (
+            [numbers.setdefault(group, len(numbers)) for group in side.groups] for side in (one, other)
+        )
+        return np.array(first, int)[:, None] == np.array(second, int)
 
     def away(self, one: Side, other: Side) -> np.ndarray:
         return distances(one.x, other.x, self.metric, self.p)
 
     def engine(self) -> dict[str, Any]:
         """A method that serves the metric and the columns."""
-        dims = 3 if self.metric == "haversine" else len(self.on)
+        dims = (3 if self.metric == "haversine" else len(self.on)) + ("by" in self.how)
         names = ["auto", "tiles", "grid", "nested_loop", "zorder", "kmeans"] + ["sweep"] * (dims <= 4)
         return {"method": self.draw.one("method", names)}
 
@@ -116,7 +144,8 @@ class Verbs:
 
     def radius(self) -> tuple[Any, Any]:
         """What is given as eps, and its values."""
-        if self.metric in ("euclidean", "manhattan") and self.draw.chance("radius", 0.15):
+        served = self.metric in ("euclidean", "manhattan") and "by" not in self.how
+        if served and self.draw.chance("radius", 0.15):
             return "r", self.one.frame["r"].to_numpy(float)[self.one.used]
         return self.eps, None
 
@@ -182,9 +211,9 @@ class Verbs:
         draw, one = self.draw, self.one
         two, k = draw.chance("two tables", 0.5), draw.one("k", [1, 2, 3, 7])
         other = self.other if two else one
-        bound = draw.one("max_distance", [None, None, self.eps])
+        bound = draw.one("max_distance", [None, None, self.eps] if "by" not in self.how else [self.eps])
         how = self.keeping(two)
-        total = totals(one.x, other.x, self.metric, self.p)
+        total = np.where(self.alike(one, other), totals(one.x, other.x, self.metric, self.p), math.inf)
         limit = math.inf if bound is None else self.kind.threshold(bound)
         found = np.zeros((0, 3), int).tolist()
         for i in range(len(one.x)):
@@ -398,13 +427,14 @@ class Verbs:
             raise Skipped("scikit-learn takes no fewer rows than min_samples")
         if not self.eps:
             raise Skipped("scikit-learn takes no max_eps of 0")
-        total = totals(self.one.x, self.one.x)
+        total = np.where(self.alike(self.one, self.one), totals(self.one.x, self.one.x), math.inf)
         beyond = total[(total > self.eps * self.eps) & (total <= self.eps * self.eps * (1 + 1e-14))]
         if any(Fraction(float(t)) <= Fraction(self.eps) ** 2 for t in beyond) or (
             len(beyond) and (np.sqrt(beyond) <= self.eps).any()
         ):
             raise Skipped("scikit-learn takes in squared distances between eps*eps as rounded and as it is")
-        want = sklearn_optics(self.one.x, self.eps, most)
+        numbers = self.alike(self.one, self.one).argmax(1) * 4 * self.eps  # more than far apart
+        want = sklearn_optics(np.column_stack([self.one.x, numbers]), self.eps, most)
         return Want("aligned", lazy, want.set_index(self.one.frame.index[self.one.used]))
 
 
