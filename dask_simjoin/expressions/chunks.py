@@ -4,43 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.expressions.base import LabelledExpr
-from dask_simjoin.expressions.dask_private import Alias, Expr, Shuffle, Task, TaskRef
+from dask_simjoin.expressions.dask_private import Alias, Expr, Task, TaskRef
 from dask_simjoin.expressions.records import NO_RUN, RunName
+from dask_simjoin.expressions.sending import MAX_PARCELS, packed_rows, shuffled_chunks
 from dask_simjoin.expressions.source import (
     FrozenSource,
-    MapPartition,
-    Shared,
     held_keys,
     is_held,
     map_frozen,
-    optimise_in_place,
 )
-from dask_simjoin.expressions.worker_memory import check_sending, on_worker
-from dask_simjoin.metrics.types import Frame, Values
+from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.chunking.base import Chunking, Pieces, Shuffled, Sources, is_shuffled
-from dask_simjoin.tasks.chunks import Fingerprint, gather_chunk, make_chunk, read_chunk, read_points
-from dask_simjoin.tasks.moving import (
-    CELL,
-    ID,
-    LIMIT,
-    POSITION,
-    cell_chunk,
-    cell_columns,
-    pack,
-    send,
-    sent_names_of_kept,
-    unpack,
-)
-
-MAX_PARCELS = 1 << 17
-"""Partitions times chunks up to which each chunk takes its rows from all partitions' parcels itself."""
+from dask_simjoin.planning.chunking.base import Chunking, Pieces, Sources, is_shuffled
+from dask_simjoin.tasks.chunks import gather_chunk, make_chunk, read_chunk, read_points
+from dask_simjoin.tasks.moving import unpack
 
 
 def chunk_key(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> tuple[Any, ...]:
@@ -152,19 +131,20 @@ class BothChunks(LabelledExpr):
 
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
                    layout: Layout | SearchLayout, with_ids: bool, threads: int,
-                   copies: int, run: RunName) -> Chunks | ReadChunks | Unpacked:  # fmt: skip
+                   copies: int, sent: int, run: RunName) -> Chunks | ReadChunks | Unpacked:  # fmt: skip
     """Make the chunks of a table.
 
     `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed;
     `threads`: that index a chunk together; `copies`: workers for which each is made;
-    `run`: what tasks are recorded for.
+    `sent`: rows of a partition that are shuffled at a time; `run`: what tasks are recorded for.
     """
     each = list(enumerate(sources))
     if is_shuffled(chunks):
         if chunks.method == "tasks" and not spec.settings.cluster and len(each) * len(chunks) <= MAX_PARCELS:
-            packed = _packed(source, spec, chunks, each, with_ids)
+            packed = packed_rows(source, spec, chunks, each, with_ids)
             return Unpacked(packed, len(chunks), source.inner._meta.iloc[:0], spec, layout, run)
-        return Chunks(FrozenSource(_shuffled(source, spec, layout, chunks, each, with_ids)), run=run)
+        moved = shuffled_chunks(source, spec, layout, chunks, each, with_ids, sent)
+        return Chunks(FrozenSource(moved), run=run)
     if chunks.are_partitions(sources):
         made = map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)
         return Chunks(FrozenSource(made), run=run)
@@ -179,45 +159,3 @@ def _once(pieces: Pieces) -> bool:
     """Tell whether no partition is cut."""
     numbers = [n for chunk in pieces for n, _, _ in chunk]
     return len(set(numbers)) == len(numbers)
-
-
-def _packed(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: list[Fingerprint],
-            with_ids: bool) -> FrozenSource:  # fmt: skip
-    regions = Shared("simjoin_regions", chunks)
-    expr = MapPartition(source.inner, "simjoin_send", pack, (spec, with_ids), each, None, regions)
-    return FrozenSource(optimise_in_place(expr))
-
-
-def _shuffled(source: FrozenSource, spec: JoinSpec, layout: Layout | SearchLayout, chunks: Shuffled,
-              each: list[Fingerprint], with_ids: bool) -> Expr:  # fmt: skip
-    example = source.inner._meta.iloc[:0]
-    meta = _sent(example, spec, with_ids)
-    regions = Shared("simjoin_regions", chunks)
-    sent = MapPartition(source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions)
-    moved = Shuffle(sent, CELL, len(chunks), True, chunks.method)
-    return optimise_in_place(
-        MapPartition(moved, "simjoin_chunk", cell_chunk, (example, spec, layout, with_ids))
-    )
-
-
-def _send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
-          with_ids: bool) -> Frame:  # fmt: skip
-    """Do as `send` does; refuse to where no worker is to shuffle what is sent."""
-    check_sending(chunks.method)
-    return send(frame, fingerprint, chunks, spec, with_ids)
-
-
-def _sent(example: Frame, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Make an empty frame like those that `send` makes."""
-    frames = frames_for(example)
-    columns: dict[str, Values] = {}
-    for name, kind in cell_columns(example, spec).items():
-        columns[name] = np.empty(0, kind)
-    if with_ids:
-        columns[ID] = row_ids(example, spec.id)
-    for name, column in zip(sent_names_of_kept(spec), spec.keep, strict=True):
-        columns[name] = frames.values(example, column, np.zeros(0, np.int64))
-    if spec.radius is not None:
-        columns[LIMIT] = np.empty(0)
-    columns |= {POSITION: np.empty(0, np.int64), CELL: np.empty(0, np.int64)}
-    return frames.result(columns, 0)

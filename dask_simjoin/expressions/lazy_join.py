@@ -114,5 +114,5 @@ class LazyJoin(LabelledExpr):
         spec, plan = replace(spec, dims=self.plan.dims), self.plan
         return indexed_chunks(
             source, spec, sources, chunks, plan.layout, self.goal.with_ids, plan.threads, plan.copies,
-            RunName(plan.run),
+            plan.sent, RunName(plan.run),
         )  # fmt: skip

@@ -18,7 +18,9 @@ from dask_simjoin.expressions.dask_private import Task, TaskRef
 from dask_simjoin.expressions.known import KNOWN, Known, asked_of
 from dask_simjoin.expressions.records import RUNS, Named
 from dask_simjoin.expressions.source import FrozenSource, gather, map_frozen, pick
+from dask_simjoin.expressions.worker_memory import end_without_workers
 from dask_simjoin.metrics.types import Array, Frame
+from dask_simjoin.options.settings import current_client
 from dask_simjoin.options.spec import JoinSpec, RowSpec
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.doubts import raise_doubts
@@ -85,6 +87,7 @@ def planned_once(source: FrozenSource, key: Hashable, compute: Callable[[], Any]
 
 
 def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSource | None) -> Plan:
+    end_without_workers(current_client())
     tables = [(source, spec, passed_over(source, spec, goal.with_ids))]
     if other is not None:
         tables.append((other, spec.right, passed_over(other, spec.right, goal.with_ids, RIGHT)))

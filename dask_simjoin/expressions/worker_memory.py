@@ -1,4 +1,4 @@
-"""Ask the worker that runs a task whether there is one, and to keep its free memory free."""
+"""Tell whether a worker runs a task, keep within its memory, and wait for none for ever."""
 
 from __future__ import annotations
 
@@ -7,27 +7,63 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-from distributed import get_worker
+from distributed import Client, LocalCluster, get_worker
 
 from dask_simjoin.errors import PlanningError
 
+NO_WORKERS = 300.0
+"""Seconds for which a task waits for a worker that runs."""
+
+SHUFFLE_BUFFER = 16
+"""A worker's memory in units of what a shuffle may hold at most that is to be sent, or to be written.
+
+Dask's own limits, 1 GiB and 100 MiB, are for any worker: those of 700 MB died of them."""
+
 
 @functools.cache
+def prepare_worker() -> None:
+    """Let this process, if it is a worker, keep within its memory: see the functions that this calls."""
+    try:
+        worker = get_worker()
+    except ValueError:  # this is none
+        return
+    limit = worker.memory_manager.memory_limit
+    if limit:
+        give_memory_back()
+        bound_shuffles(worker.extensions.get("shuffle"), limit // SHUFFLE_BUFFER)
+
+
+def bound_shuffles(plugin: Any, most: int) -> None:
+    """Let shuffles of a worker wait when they hold so many bytes, unless Dask's configuration has less."""
+    for name in ("memory_limiter_comms", "memory_limiter_disk"):
+        limiter = getattr(plugin, name, None)
+        if limiter is not None and limiter.limit is not None:
+            limiter.limit = min(limiter.limit, most)
+
+
 def give_memory_back() -> None:
-    """Let Arrow of this process, if it is a worker, return what it frees to the system.
+    """Let Arrow return what it frees to the system.
 
     Its own allocator keeps freed memory.  A worker counts that as used, and pauses at 80 % of its
     limit; paused, it runs nothing that would make it smaller, and a shuffle waits for ever (seen with
     workers of 700 MB that held 225 MB so).  The system's allocator returns it, as Dask's nannies set
     it to.
     """
-    try:
-        limit = get_worker().memory_manager.memory_limit
-    except ValueError:  # this is no worker
-        return
-    if limit:
-        pa.default_memory_pool().release_unused()
-        pa.set_memory_pool(pa.system_memory_pool())
+    pa.default_memory_pool().release_unused()
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
+def end_without_workers(client: Client | None) -> None:
+    """Let tasks fail for which a cluster of this process has had no worker that runs for long.
+
+    It gives up a worker that dies and is not back in time (`distributed.deploy.lost-worker-timeout`, 15 s, in
+    which a busy machine starts none), and starts no other: once all were given up, a program waited for ever.
+    Clusters elsewhere may get workers at any time, so they are left alone; so is what Dask's configuration
+    says of `distributed.scheduler.no-workers-timeout`.
+    """
+    cluster = getattr(client, "cluster", None)
+    if isinstance(cluster, LocalCluster) and cluster.scheduler.no_workers_timeout is None:
+        cluster.scheduler.no_workers_timeout = NO_WORKERS
 
 
 def is_worker() -> bool:
@@ -54,6 +90,6 @@ def check_sending(method: str) -> None:
 
 
 def on_worker(function: Callable[..., Any], *args: Any) -> Any:
-    """Call the function, on a worker that gives memory back."""
-    give_memory_back()
+    """Call the function, on a worker that keeps within its memory."""
+    prepare_worker()
     return function(*args)

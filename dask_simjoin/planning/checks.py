@@ -30,9 +30,6 @@ MAX_ROWS = 2**31 - 2**10
 NEED = 5
 """Memory of a task in chunks: two with their indexes, while one of them is built, and what it returns."""
 
-LEAST_WORKER = 640 * 2**20
-"""Memory limit of a worker that takes part in a p2p shuffle: one of 500 MB was paused for ever."""
-
 EDGE_BYTES = 16
 """Of an edge in one direction: the other end, a number, and at most as many of rows and their degrees."""
 
@@ -110,20 +107,6 @@ def check_outputs(outputs: float, budget: Budget, cause: str) -> None:
             f"The result would have {outputs:,.0f} partitions of at most {format_bytes(budget.output)}, and "
             f"at most {MAX_TASKS:,} are allowed; use a larger blocksize= or the configuration's "
             f"simjoin.output-size, or {less}."
-        )
-
-
-def check_moving(method: str, resources: Resources) -> None:
-    """Refuse to shuffle on workers that would never end.
-
-    Dask pauses a worker at 80 % of its limit; with no data to spill, it stays paused, and everything
-    that waits for it waits for ever.
-    """
-    if method == "p2p" and resources.limit is not None and resources.limit < LEAST_WORKER:
-        raise BudgetError(
-            f"Rows would be shuffled between workers of {format_bytes(resources.limit)}, and at least "
-            f"{format_bytes(LEAST_WORKER)} are needed, most of them for what a worker loads; use fewer, "
-            "larger workers, or partitioning='entity'."
         )
 
 

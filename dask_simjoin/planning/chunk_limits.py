@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dask.utils import format_bytes
@@ -12,6 +13,7 @@ from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.planning.chunking.entity import EntityChunks, ReplicatedChunks, entity_chunks
 from dask_simjoin.planning.goal import Goal
+from dask_simjoin.planning.moving import can_move
 from dask_simjoin.planning.outputs import least_rows
 from dask_simjoin.planning.table import TableSummary
 
@@ -42,6 +44,10 @@ class ChunkLimits:
     budget: Budget
     have: Resources
     shuffle: str
+
+    def can_move(self, tables: Sequence[TableSummary]) -> bool:
+        """Tell whether there is room to shuffle the rows of tables."""
+        return can_move(self.shuffle, self.have, tables)
 
     def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:
         """Rows of a chunk: so many are worth a task, or were asked for; and so many fit."""

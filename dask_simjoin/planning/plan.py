@@ -13,7 +13,13 @@ from dask_simjoin.engine.base import searcher_of_library
 from dask_simjoin.engine.index.sweep import SweepLayout
 from dask_simjoin.planning.block_pairs import BlockPairs
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
-from dask_simjoin.planning.checks import check_blocks, check_chunks, check_moving, check_outputs, check_result
+from dask_simjoin.planning.checks import (
+    MAX_ROWS,
+    check_blocks,
+    check_chunks,
+    check_outputs,
+    check_result,
+)
 from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.chunking.base import Chunking, JoinChunks, Sources
 from dask_simjoin.planning.chunking.entity import serpentine
@@ -21,6 +27,7 @@ from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.disk import Disk, expect_disk
 from dask_simjoin.planning.doubts import Doubt
 from dask_simjoin.planning.goal import PAIRS, Goal
+from dask_simjoin.planning.moving import check_moving, sent_rows
 from dask_simjoin.planning.outputs import directions, most_rows, query_slices, rows_found, whole_slices
 from dask_simjoin.planning.recalls import estimate_lossy
 from dask_simjoin.planning.searches import find_searches, sought
@@ -80,6 +87,8 @@ class Plan(BlockPairs):
         That index a chunk together.
     copies : int
         Workers for each of which every chunk is made: see `Costs.copies`.
+    sent : int
+        Rows of a partition that are shuffled at a time.
     recall : Recall
         The share of the true pairs that is expected to be found.
     run : str
@@ -107,6 +116,7 @@ class Plan(BlockPairs):
     disk: Disk = field(default=Disk(), kw_only=True)
     threads: int = field(default=1, kw_only=True)
     copies: int = field(default=1, kw_only=True)
+    sent: int = field(default=MAX_ROWS, kw_only=True)
     recall: Recall = field(default=ALL, kw_only=True)
     run: str = field(default="", kw_only=True)
 
@@ -234,10 +244,11 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         threads=have.for_each(len(chunks)),
         copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
         doubts=tables.doubts(found if goal.k is None else None),
+        sent=sent_rows(chunks.method, have, max(table.row_bytes for table in tables.each)),
         recall=recall,
     )
     if chunks.method is not None:
-        check_moving(chunks.method, have)
+        check_moving(chunks.method, have, tables.each)
     for side, row_bytes in zip(chunks.sides, tables.chunk_row_bytes(goal), strict=True):
         check_chunks(side.rows, row_bytes, budget, have)
     if goal.materialise:

@@ -154,7 +154,8 @@ class Tables:
             ])
             for number in limits.numbers
         ]  # fmt: skip
-        if asked == "entity" or not all(self.rows) or min(map(price, entities)) <= price(None):
+        stays = asked == "entity" or not all(self.rows) or not limits.can_move(self.each)
+        if stays or min(map(price, entities)) <= price(None):
             return entities
         return [*entities, self._spatial(limits, sizes)]
 

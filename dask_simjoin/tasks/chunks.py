@@ -63,22 +63,33 @@ Fingerprint = tuple[int, tuple[int, str]]
 """A partition's number, and, as it was planned, its rows and the digest of its box."""
 
 
-def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> ReadRows:
-    """Read coordinates and ids of a partition; refuse one that is not like the plan knows it."""
-    number, (planned, planned_box) = fingerprint
+def read_points(frame: Frame, fingerprint: Fingerprint | None, spec: JoinSpec) -> ReadRows:
+    """Read coordinates and ids of a partition; refuse one that is not like the plan knows it.
+
+    `fingerprint`: None of a piece of one that `as_planned` has passed on.
+    """
     rows = len(frame)
     try:
         x, kept = points(frame, spec)
     except ListError:
-        check_source(number, rows, planned, False)
+        if fingerprint is not None:
+            check_source(fingerprint[0], rows, fingerprint[1][0], False)
         raise
     places = None
     if kept is not None:
         places = module_of(x).flatnonzero(kept)
         frame, x = frame[spec.columns][kept], x[kept]
-    check_source(number, rows, planned, box(x) == planned_box)
+    if fingerprint is not None:
+        number, (planned, planned_box) = fingerprint
+        check_source(number, rows, planned, box(x) == planned_box)
     own = limits(radii(frame, spec), spec) if spec.radius is not None else None
     return _read(x, frame, places, rows, own, spec)
+
+
+def as_planned(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
+    """Pass a partition on; refuse one that is not like the plan knows it."""
+    read_points(frame, fingerprint, spec)
+    return frame
 
 
 def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array | None,

@@ -13,11 +13,12 @@ from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.types import Array, DType, Frame, Ids, Values
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.chunking.base import Shuffled
+from dask_simjoin.planning.chunking.base import Piece, Shuffled
 from dask_simjoin.tasks.chunks import (
     EXTRA,
     Chunk,
     Fingerprint,
+    ReadRows,
     indexed,
     joined,
     read_points,
@@ -46,14 +47,19 @@ class Parcel(TypedDict):
 def pack(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
          with_ids: bool) -> Parcel:  # fmt: skip
     """Put the rows of a partition side by side that go to one chunk; `with_ids`: ids travel too."""
-    read = read_points(frame, fingerprint, spec)
+    first = int(chunks.offsets[fingerprint[0]])
+    return _packed(frame, read_points(frame, fingerprint, spec), first, chunks, spec, with_ids)
+
+
+def _packed(frame: Frame, read: ReadRows, first: int, chunks: Shuffled, spec: JoinSpec,
+            with_ids: bool) -> Parcel:  # fmt: skip
+    """Pack what was read of some rows, the first of which has this number in the whole frame."""
     x, places = read["x"], read["places"]
     frames, joiner = frames_for(frame), joiner_for(frame)
     xp = frames.xp
     own, rows, needing = joiner.regions(
         x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
     )
-    first = int(chunks.offsets[fingerprint[0]])
     position = (xp.arange(len(x)) if places is None else places) + first
     if chunks.everywhere:
         order, ends = _dealt(chunks.own_chunk(needing, position[rows]), len(chunks))
@@ -152,13 +158,26 @@ def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpe
 
     A row in a halo has its position as ``-1 - position``.  `with_ids`: whether ids travel too.
     """
-    parcel = pack(frame, fingerprint, chunks, spec, with_ids)
+    return _sent(frame, pack(frame, fingerprint, chunks, spec, with_ids), chunks, spec)
+
+
+def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
+    """Do as `send` does with some rows of a partition that `as_planned` has passed on."""
+    number, start, stop = piece
+    some = frame.iloc[start:stop]
+    first = int(chunks.offsets[number]) + start
+    parcel = _packed(some, read_points(some, None, spec), first, chunks, spec, with_ids)
+    return _sent(some, parcel, chunks, spec)
+
+
+def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Frame:
+    """Make a frame of a parcel of a frame's rows."""
     frames, position, own = frames_for(frame), parcel["position"], int(parcel["ends"][0, -1])
     position[own:] = -1 - position[own:]
     columns: dict[str, Values] = {}
     for k, (name, kind) in enumerate(cell_columns(frame, spec).items()):
         columns[name] = parcel["x"][:, k].astype(kind, copy=False)
-    if with_ids:
+    if "ids" in parcel:
         columns[ID] = parcel["ids"]
     for name, column in zip(sent_names_of_kept(spec), spec.keep, strict=True):
         columns[name] = parcel["kept"][column]

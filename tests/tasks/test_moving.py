@@ -9,12 +9,14 @@ import pytest
 
 import dask_simjoin  # noqa: F401
 from dask_simjoin.expressions.chunks import Unpacked
+from dask_simjoin.expressions.sending import cut_rows
 from dask_simjoin.options.requests import Join, SelfJoin
 from dask_simjoin.planning.goal import PAIRS
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.statistics.partition import RIGHT, summarise
 from dask_simjoin.planning.tables import tables_of
-from dask_simjoin.tasks.moving import CELL, cell_chunk, pack, send, unpack
+from dask_simjoin.tasks.chunks import as_planned
+from dask_simjoin.tasks.moving import CELL, cell_chunk, pack, send, send_piece, unpack
 from tests.support.points import frame_of
 
 
@@ -30,6 +32,11 @@ def frames(seed, sizes, text, kind):
         )
         made.append(frame)
     return made
+
+
+def test_partitions_are_cut_into_pieces_of_about_equally_many_rows():
+    assert cut_rows([10, 0, 3], 4) == ((0, 0, 3), (0, 3, 6), (0, 6, 10), (1, 0, 0), (2, 0, 3))
+    assert cut_rows([10, 3], 10) == ((0, 0, 10), (1, 0, 3))
 
 
 def same_side(one, other):
@@ -53,6 +60,16 @@ def moved(parts, own, plan, number, first=0):
     sent = [send(part, some, chunks, spec, True) for part, some in zip(parts, known, strict=True)]
     shuffled = pd.concat(sent).sample(frac=1, random_state=0)
     assert sum(len(parcel["position"]) for parcel in parcels) == len(shuffled)
+    for part, some, whole in zip(parts, known, sent, strict=True):
+        assert as_planned(part, some, spec) is part
+        own = [(some[0], start, stop) for _, start, stop in cut_rows([len(part)], 25)]
+        pieces = [send_piece(part, piece, chunks, spec, True) for piece in own]
+        assert max(map(len, (part.iloc[start:stop] for _, start, stop in own))) <= 25
+        order = [CELL, "position"]
+        pd.testing.assert_frame_equal(
+            pd.concat(pieces).sort_values(order).reset_index(drop=True),
+            whole.sort_values(order).reset_index(drop=True),
+        )
     for c in range(len(chunks)):
         rows = shuffled[shuffled[CELL] == c].reset_index(drop=True)
         by_frame = cell_chunk(rows, parts[0].iloc[:0], spec, plan.layout, True)

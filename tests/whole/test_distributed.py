@@ -1,5 +1,6 @@
 """Joins on clusters: workers in other processes, a scheduler in another process, no planning there."""
 
+import collections
 import os
 import signal
 import subprocess
@@ -11,9 +12,13 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
+from distributed.scheduler import NoWorkerError
 
 from dask_simjoin.errors import PlanningError
+from dask_simjoin.expressions import worker_memory
+from dask_simjoin.expressions.worker_memory import SHUFFLE_BUFFER
+from dask_simjoin.planning import moving
 from dask_simjoin.planning import resources as cluster
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.resources import resources
@@ -87,6 +92,46 @@ def test_rows_shuffled_between_processes(client, x, ids, monkeypatch):
     pd.testing.assert_series_equal(
         counts.compute(), frame.simjoin.neighbor_counts(EPS, on=["c0", "c1", "c2"])
     )
+
+
+def test_large_partitions_are_sent_in_pieces(client, x, monkeypatch):
+    """Each is read once, and shuffles hold no more than a share of a worker's memory."""
+    monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
+    frame = frame_of(x)
+    frame.iloc[7, 0] = np.nan
+    ddf = dd.from_pandas(frame, npartitions=3, sort=False)
+    chosen = {"partitioning": "spatial", "blocksize": 400 * 40, "dropna": True}
+    memory = resources("pandas").memory
+    monkeypatch.setattr(moving, "AT_ONCE", memory / (140 * (8 * 4 + moving.MOVE_BYTES)))
+    pairs = ddf.simjoin.self_join(EPS, **chosen)
+    assert pairs.expr.plan.chunks.method == "p2p" and pairs.expr.plan.sent == 140
+    steps = collections.Counter(key[0].rpartition("-")[0] for key in pairs.__dask_graph__() if len(key) == 2)
+    assert steps["simjoin_send"] == steps["shuffle-transfer"] == 3 * 2
+    assert_same_pairs(as_set(pairs.compute()), as_set(frame.simjoin.self_join(EPS, dropna=True)))
+    for memory, *held in client.run(shuffle_buffers).values():
+        assert max(held) <= memory // SHUFFLE_BUFFER
+
+
+def shuffle_buffers(dask_worker):
+    """A worker's memory, and what its shuffles may hold."""
+    plugin = dask_worker.extensions["shuffle"]
+    limits = plugin.memory_limiter_comms.limit, plugin.memory_limiter_disk.limit
+    return dask_worker.memory_manager.memory_limit, *limits
+
+
+def test_a_cluster_without_workers_is_an_error(x, monkeypatch):
+    """A LocalCluster starts no other worker in the place of one that it gave up."""
+    monkeypatch.setattr(worker_memory, "NO_WORKERS", 0.2)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as alone,
+        Client(alone),
+    ):
+        pairs = dd.from_pandas(frame_of(x), npartitions=3).simjoin.self_join(EPS, partitioning="entity")
+        assert pairs.npartitions
+        alone.scale(0)
+        until(lambda: not alone.scheduler.workers, "the worker did not leave")
+        with pytest.raises(NoWorkerError):
+            pairs.compute()
 
 
 def test_the_budget_is_of_the_workers(client, x):

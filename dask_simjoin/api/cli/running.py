@@ -45,6 +45,8 @@ def computing(
                 options["n_workers"] = workers
             if memory_limit is not None:
                 options["memory_limit"] = memory_limit
+            # on a busy machine a worker that dies is not back within Dask's 15 s
+            stack.enter_context(dask.config.set({"distributed.deploy.lost-worker-timeout": "2 minutes"}))
             address = stack.enter_context(_cluster(backend)(**options))
         yield stack.enter_context(Client(address))
 
