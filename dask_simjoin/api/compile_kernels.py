@@ -48,10 +48,6 @@ OPTIONS: dict[str, dict[str, Any]] = _WITH_EPS | {
 }
 """Verbs that compile something, and what they are called with; True: a distance within which pairs are."""
 
-ON_HOSTS = {"hdbscan", "spanning_tree"}
-"""Verbs of pandas frames only."""
-
-
 SEVERAL = ("count_pairs", "neighbor_counts")
 """Those that take a list of distances, too."""
 
@@ -100,7 +96,7 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
     On all workers of a cluster: ``client.run(dask_simjoin.compile_kernels)``.
     """
     graph = importlib.util.find_spec("scipy") is not None
-    left_out = (set() if graph else {"neighbor_graph"}) | (set() if backend == "pandas" else ON_HOSTS)
+    left_out = set() if graph else {"neighbor_graph"}
     names = [name for name in OPTIONS if name not in left_out] if verbs is None else list(verbs)
     for name in names:
         check_choice("verbs", name, tuple(OPTIONS))

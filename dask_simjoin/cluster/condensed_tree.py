@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.condense import Condensed, condense, told_of_all
@@ -52,8 +51,7 @@ def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> import dask_simjoin
+    >>>     >>> import dask_simjoin
     >>> from dask_simjoin.cluster import condensed_tree
     >>> df = pd.DataFrame({"x": [0.0, 1.0, 10.0, 12.0]})
     >>> condensed_tree(df.simjoin.spanning_tree(), 2)
@@ -95,8 +93,7 @@ def choose_clusters(
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> import dask_simjoin
+    >>>     >>> import dask_simjoin
     >>> from dask_simjoin.cluster import choose_clusters, condensed_tree
     >>> df = pd.DataFrame({"x": [0.0, 1.0, 10.0, 12.0]})
     >>> choose_clusters(condensed_tree(df.simjoin.spanning_tree(), 2))["label"].tolist()
@@ -158,7 +155,7 @@ def _of_all_rows(frame: Frame, function: Any, example: Frame, how: Any) -> Frame
     return frame.repartition(npartitions=1).map_partitions(function, example, how, meta=example)
 
 
-def _condensed(tree: Frame, example: Frame, least: int) -> pd.DataFrame:
+def _condensed(tree: Frame, example: Frame, least: int) -> Frame:
     start, end, away = (to_host(tree[name].values) for name in EDGES)
     n = len(start) + 1
     order = np.lexsort((end, start, away))
@@ -177,7 +174,7 @@ def _condensed(tree: Frame, example: Frame, least: int) -> pd.DataFrame:
     size = np.concatenate([found.rows[1:], np.ones(n, np.int32)]).astype(np.int64)
     order = np.lexsort((child, density, parent))
     columns = zip(COLUMNS, (parent, child, density, size), strict=True)
-    return pd.DataFrame({name: column[order] for name, column in columns})
+    return frames_for(example).result({name: column[order] for name, column in columns}, len(order))
 
 
 def _chosen(condensed: Frame, example: Frame, choice: Choice) -> Frame:

@@ -11,7 +11,7 @@ from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.cluster.algorithms.spanning import distances_of, known_of_whole, sought, tree_of_chunk
 from dask_simjoin.cluster.expressions.spanning import Hierarchy, Tree, edges_frame
-from dask_simjoin.engine.base import frames_for, spanner_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.dask_private import new_collection
 from dask_simjoin.expressions.source import freeze
 from dask_simjoin.metrics.types import Frame, Ids
@@ -68,8 +68,6 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     ------
     BudgetError
         When planned: the tree does not fit one worker.
-    UnsupportedFrameError
-        The frame is of cuDF: use ``frame.to_pandas()``, or ``ddf.to_backend("pandas")``.
 
     Notes
     -----
@@ -86,7 +84,6 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     [0, 0, 0, 1, 1, 1, -1]
     """
     meta = example_of(frame)
-    spanner_for(meta)
     least, samples, choice = asked.least(), asked.samples(), asked.choice()
     spec = asked.spec(meta)
     none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in CLUSTERS.items()}, 0)
@@ -138,8 +135,6 @@ def spanning_tree(frame: Frame, asked: SpanningTree) -> Frame:
     ------
     BudgetError
         When planned: the tree does not fit one worker.
-    UnsupportedFrameError
-        The frame is of cuDF: use ``frame.to_pandas()``, or ``ddf.to_backend("pandas")``.
 
     Notes
     -----
@@ -158,7 +153,6 @@ def spanning_tree(frame: Frame, asked: SpanningTree) -> Frame:
     2     1      2       4.0
     """
     meta = example_of(frame)
-    spanner_for(meta)
     samples = asked.samples()
     spec = asked.spec(meta)
     example = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in EDGES.items()}, 0)

@@ -31,6 +31,7 @@ MODULES = {
     ("cudf", "frames"): "dask_simjoin.engine.gpu.frames",
     ("cudf", "join"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "search"): "dask_simjoin.engine.gpu.nearest",
+    ("cudf", "span"): "dask_simjoin.engine.gpu.spanning",
     ("cudf", "profile"): "dask_simjoin.engine.gpu.profile",
     ("cudf", "sets"): "dask_simjoin.sets.algorithms.gpu.joiner",
 }
@@ -79,14 +80,8 @@ def searcher_for(frame: Frame) -> Searcher:
 
 
 def spanner_for(frame: Frame) -> Spanner:
-    """What finds spanning trees of chunks of frames like one; refuses those of which it does not."""
-    name = library(frame)
-    if name in LIBRARIES and (name, "span") not in MODULES:
-        raise UnsupportedFrameError(
-            f"Spanning trees of frames of {name!r} cannot be found, only those of pandas; use "
-            "ddf.to_backend('pandas'), or frame.to_pandas() of a plain one."
-        )
-    spanner: Spanner = _module(name, "span").SPANNER
+    """What finds spanning trees of chunks of frames like one."""
+    spanner: Spanner = _module(library(frame), "span").SPANNER
     return spanner
 
 

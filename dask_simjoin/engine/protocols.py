@@ -1,4 +1,4 @@
-"""What a library of arrays and data frames must offer: `Frames`, `Joiner` and `Searcher`; and `Spanner`."""
+"""What a library of arrays and data frames must offer: `Frames`, `Joiner`, `Searcher` and `Spanner`."""
 
 from __future__ import annotations
 
@@ -281,7 +281,10 @@ class Searcher(Protocol):
         """Improve what is known of the rows of `q` by those of `d`; see the CPU's."""
 
     def part(self, index: Index, start: int, stop: int) -> Index:
-        """The places start ... stop-1 of an index, as queries; there, where `grain` is a number."""
+        """The places start ... stop-1 of an index, as queries: a start that is a multiple of `at_once`."""
+
+    def at_once(self, k: int) -> int:
+        """Queries of which so many neighbours are sought at a time where little memory is to be taken."""
 
 
 Edges = tuple[Array, Array, Array]
@@ -289,7 +292,10 @@ Edges = tuple[Array, Array, Array]
 
 
 class Spanner(Protocol):
-    """Finds minimum spanning trees of mutual reachability; chunks are indexed as by a `Searcher`."""
+    """Finds minimum spanning trees of mutual reachability; chunks are indexed as by a `Searcher`.
+
+    What it is given of rows lies where they do, and trees on the host.
+    """
 
     def tree_of(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...]) -> Edges:
         """The tree of the points of an index, by their names; see the CPU's."""

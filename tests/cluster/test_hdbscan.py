@@ -15,8 +15,7 @@ from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
 from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
 from dask_simjoin.cluster.algorithms.spanning import merge_trees
 from dask_simjoin.cluster.expressions import spanning as expressions
-from dask_simjoin.engine.base import spanner_for
-from dask_simjoin.errors import BudgetError, ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.errors import BudgetError, ColumnError, OptionError
 from dask_simjoin.options.cluster_requests import Choice
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import TREE_SHARE
@@ -344,9 +343,3 @@ def test_estimator():
     assert lazy.labels_.chunks == ((100, 100, 100),)
     assert lazy.labels_.compute(scheduler="sync").tolist() == want["label"].tolist()
     assert HDBSCAN(9, min_samples=4).fit_predict(frame_of(x)).tolist() == want["label"].tolist()
-
-
-def test_gpu_frames_are_refused():
-    frame = type("DataFrame", (), {"__module__": "cudf.core.dataframe"})()
-    with pytest.raises(UnsupportedFrameError, match=r"of 'cudf' cannot be found.*to_backend\('pandas'\)"):
-        spanner_for(frame)

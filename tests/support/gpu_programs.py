@@ -60,6 +60,15 @@ def join_programs(dims, engines=("float32",), uses=CLUSTERS, norm=2, labels=(Fal
     ]
 
 
+def spanning_programs(dims, exact, norm=2):
+    """Programs of spanning trees of points of so many dimensions, with or without a filter."""
+    found = [
+        ("spanning", "search_others", {"DIMS": d, "EXACT": e} | norm_constant(norm))
+        for d, e in itertools.product(dims, exact)
+    ]
+    return [*found, ("boruvka", "list_edges", {"DIMS": 1, "EXACT": True})]
+
+
 def search_programs(dims, engines=("float32",), norm=2, lists=(True,)):
     """Programs of searches for nearest neighbours; `lists`: whether these fit into shared memory."""
     found = []

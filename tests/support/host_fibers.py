@@ -100,10 +100,20 @@ static unsigned __ballot_sync(unsigned mask, bool held) {
     return found & mask;
 }
 static bool __any_sync(unsigned mask, bool held) { return __ballot_sync(mask, held); }
-template <class T> T __shfl_sync(unsigned mask, T value, int lane) { return (T)exchange(mask, value)[lane]; }
+template <class T> T lane_value(unsigned mask, T value, int lane) {
+    unsigned long long bits = 0;
+    memcpy(&bits, &value, sizeof(T));
+    memcpy(&value, exchange(mask, bits) + lane, sizeof(T));
+    return value;
+}
+template <class T> T __shfl_sync(unsigned mask, T value, int lane) { return lane_value(mask, value, lane); }
 template <class T> T __shfl_down_sync(unsigned mask, T value, int away) {
     const int from = (current & 31) + away;
-    return (T)exchange(mask, value)[from < 32 ? from : current & 31];
+    return lane_value(mask, value, from < 32 ? from : current & 31);
+}
+template <class T> T __shfl_xor_sync(unsigned mask, T value, int other) {
+    const int own = current & 31;
+    return lane_value(mask, value, own ^ other);
 }
 static unsigned __activemask() { return 1u << (current & 31); }
 template <class T> T min(T a, T b) { return a < b ? a : b; }
@@ -114,6 +124,10 @@ template <class T> T atomicAdd(T* at, T more) { T old = *at; *at += more; return
 static int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
 static int __ffsll(unsigned long long a) { return __builtin_ffsll(a); }
 static double __longlong_as_double(long long a) { double b; memcpy(&b, &a, 8); return b; }
+static long long __double_as_longlong(double a) { long long b; memcpy(&b, &a, 8); return b; }
+static float __int_as_float(int a) { float b; memcpy(&b, &a, 4); return b; }
+static unsigned __float_as_uint(float a) { unsigned b; memcpy(&b, &a, 4); return b; }
+static float __double2float_ru(double a) { float b = (float)a; return b < a ? nextafterf(b, INFINITY) : b; }
 static double __dadd_rn(double a, double b) { return a + b; }
 static double __dsub_rn(double a, double b) { return a - b; }
 static double __dmul_rn(double a, double b) { return a * b; }

@@ -21,7 +21,7 @@ import numpy as np
 
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.engine.base import host_kernels, searcher_for, spanner_for
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.metrics.distances import Metric
@@ -36,8 +36,8 @@ Places = int | Array
 FEWEST_LISTED, MOST_LISTED = 4, 16
 """Nearest rows of each row that are remembered: see `_listed`."""
 
-SEARCHED = 1 << 13
-"""Rows whose nearest ones are sought at a time: a multiple of what places can be cut at."""
+MEASURED = 1 << 13
+"""Edges of which distances are made at a time."""
 
 
 class Known(TypedDict):
@@ -47,10 +47,10 @@ class Known(TypedDict):
     a whole frame, NaN for what is left over of the last tile.
     """
 
-    core: np.ndarray
-    near: np.ndarray
-    away: np.ndarray
-    beyond: np.ndarray
+    core: Array
+    near: Array
+    away: Array
+    beyond: Array
 
 
 def sought(min_samples: int) -> int:
@@ -58,25 +58,27 @@ def sought(min_samples: int) -> int:
     return max(min_samples - 1, FEWEST_LISTED) + 1
 
 
-def _known(totals: Array, near: np.ndarray, min_samples: int, rows: int) -> Known:
+def _known(totals: Array, near: Array, min_samples: int, rows: int) -> Known:
     """Make it of the totals (n, k) of the nearest rows and their places; `rows`: of all chunks."""
+    xp = module_of(totals)
     others = max(0, min(min_samples, rows) - 1)
     listed = near.shape[1]
     away = totals[:, : listed if listed > others else 0]
-    core = totals[:, others - 1] if others and len(totals) else np.zeros(len(totals))
-    beyond = totals[:, listed] if listed < totals.shape[1] else np.full(len(totals), -1.0)
+    core = totals[:, others - 1] if others and len(totals) else xp.zeros(len(totals))
+    beyond = totals[:, listed] if listed < totals.shape[1] else xp.full(len(totals), -1.0)
     return {
-        "core": np.ascontiguousarray(core), "near": near, "away": np.ascontiguousarray(away),
+        "core": xp.ascontiguousarray(core), "near": near, "away": xp.ascontiguousarray(away),
         "beyond": _no_more(beyond),
     }  # fmt: skip
 
 
-def _no_more(values: np.ndarray) -> np.ndarray:
+def _no_more(values: Array) -> Array:
     """Round numbers of at least -1 down to float32: what is a bound from below stays one."""
     with np.errstate(over="ignore", under="ignore"):
         found = values.astype(np.float32)
+        below = module_of(values).nextafter(found, np.float32(-1))
     rounded_up = found > values
-    found[rounded_up] = np.nextafter(found[rounded_up], np.float32(-1))
+    found[rounded_up] = below[rounded_up]
     return found
 
 
@@ -89,25 +91,27 @@ def _listed(totals: Array) -> int:
     return number if number <= MOST_LISTED else FEWEST_LISTED
 
 
-def _places(chunk: Chunk) -> np.ndarray:
+def _places(chunk: Chunk) -> Array:
     """Tell the place of each row of a chunk (n,), int32."""
     order = chunk["order"][: len(chunk["ids"])]
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
+    xp = module_of(order)
+    place = xp.empty(len(order), np.int32)
+    place[order] = xp.arange(len(order), dtype=np.int32)
     return place
 
 
 def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int) -> Known:
     """Keep of what searches found of a chunk's rows what the tree needs; `own`: its number, or its rows'."""
     totals, numbers = state["totals"], state["row_numbers"]
-    numbers = numbers[:, : _listed(totals)]
+    xp = module_of(totals)
+    numbers = xp.ascontiguousarray(numbers[:, : _listed(totals)])
     if isinstance(own, int):
         here, row = numbers // CHUNK == own, numbers % CHUNK
     else:
-        row = np.minimum(np.searchsorted(own, numbers), len(own) - 1)
-        here = own[row] == numbers if len(own) else np.zeros(numbers.shape, np.bool_)
+        row = xp.minimum(xp.searchsorted(own, numbers), len(own) - 1)
+        here = own[row] == numbers if len(own) else xp.zeros(numbers.shape, np.bool_)
     place = _places(chunk)
-    near = np.full(numbers.shape, -1, np.int32)
+    near = xp.full(numbers.shape, -1, np.int32)
     near[here] = place[row[here]]
     order = chunk["order"][: len(place)]
     return _known(totals[order], near[order], min_samples, rows)
@@ -117,21 +121,22 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int) -> Know
     """Search the nearest rows of all rows of the one chunk that there is, some at a time."""
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
-    number = min(sought(min_samples), rows)
-    whole: dict[str, np.ndarray] = {}
-    for start in range(0, max(rows, 1), SEARCHED):
-        stop = min(start + SEARCHED, rows)
-        some = searcher.part(query, start, stop)
-        here = some | {"order": np.arange(len(some["order"]))}
-        totals, names = searcher.fresh(len(here["order"]), number)
+    xp, number = module_of(place), min(sought(min_samples), rows)
+    whole: dict[str, Array] = {}
+    step = searcher.at_once(number)
+    for start in range(0, max(rows, 1), step):
+        stop = min(start + step, rows)
+        some = searcher.part(query, start, stop) if rows > step else query
+        here = some | {"order": xp.arange(stop - start, dtype=some["order"].dtype)}
+        totals, names = searcher.fresh(stop - start, number)
         searcher.nearest(here, query, layout, totals, names, same=True)
         names = names[:, : _listed(totals)]
-        near = np.where(names < 0, -1, place[names] if rows else names).astype(np.int32)
+        near = xp.where(names < 0, -1, place[names] if rows else names).astype(np.int32)
         for name, values in _known(totals, near, min_samples, rows).items():
-            part = cast(np.ndarray, values)
+            part = cast(Array, values)
             if name not in whole:
                 size = -(-rows // TILE) * TILE if name == "core" else rows
-                whole[name] = np.empty((size, *part.shape[1:]), part.dtype)
+                whole[name] = xp.empty((size, *part.shape[1:]), part.dtype)
             whole[name][start:stop] = part
     whole["core"][rows:] = np.nan
     return cast(Known, whole)
@@ -196,14 +201,14 @@ def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
     Not all functions do so by themselves: those of vectors and of single numbers may differ by an ulp.
     """
     found, last = np.empty(len(weight)), 0.0
-    for start in range(0, len(weight), SEARCHED):
-        some = weight[start : start + SEARCHED]
+    for start in range(0, len(weight), MEASURED):
+        some = weight[start : start + MEASURED]
         first = np.ones(len(some), np.bool_)
         np.not_equal(some[1:], some[:-1], out=first[1:])
         away = metric.distance(some[first], np)
         if start and some[0] == weight[start - 1]:
             away[0] = last
         away = np.maximum.accumulate(np.maximum(away, last))
-        found[start : start + SEARCHED] = away[np.cumsum(first) - 1]
+        found[start : start + MEASURED] = away[np.cumsum(first) - 1]
         last = away[-1]
     return found

@@ -30,6 +30,9 @@ Index = dict[str, Any]
 PACKED = 64 * tiles.TILE
 """Rows that are put in order at a time before they become tiles."""
 
+SEARCHED = 1 << 13
+"""Rows whose neighbours are sought at a time where little memory is to be taken."""
+
 
 def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1) -> Index:
     """Index of a chunk's points, to be searched and to search with: a plain dict of arrays.
@@ -192,6 +195,10 @@ class CpuSearcher:
     fresh = staticmethod(fresh)
     part = staticmethod(part)
     nearest = staticmethod(improved)
+
+    @staticmethod
+    def at_once(k: int) -> int:
+        return SEARCHED
 
 
 SEARCHER = CpuSearcher()

@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.kernels.sources import FANOUT, norm_constant
 from dask_simjoin.engine.index import gpu_nearest as device_nearest
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout, make_nearest_device_layout
 from dask_simjoin.engine.index.tiles import TILE
@@ -29,6 +29,12 @@ BLOCKS = 2
 
 HALVED = 48
 """Longest vectors with which two blocks of the search with tensor cores have room: see its `BLOCKS`."""
+
+SOUGHT = 1 << 27
+"""Neighbours of all queries, 16 bytes each, that are sought at a time where little memory is to be taken."""
+
+PART = FANOUT * half.TILE
+"""Places at whose multiples queries can be cut: boxes of tiles, the larger ones too, are in groups."""
 
 SCRATCH_SHARE = 16
 """Part of a GPU's memory that lists may take where shared memory is too small."""
@@ -82,6 +88,16 @@ class GpuSearcher:
     def fresh(rows: int, k: int) -> tuple[Array, Array]:
         """The state of queries that met nothing: totals, inf, and names, -1, both (rows, k)."""
         return cupy.full((rows, k), np.inf), cupy.full((rows, k), -1, cupy.int64)
+
+    @staticmethod
+    def at_once(k: int) -> int:
+        """Rows, a multiple of `PART`, of which so many neighbours are sought at a time."""
+        return max(1, SOUGHT // max(k, 1) // PART) * PART
+
+    @staticmethod
+    def part(index: Index, start: int, stop: int) -> Index:
+        """The places start ... stop-1 of an index, as queries; `start`: a multiple of `PART`."""
+        return device_nearest.part(index, start, stop)
 
     @staticmethod
     def nearest(q: Index, d: Index, layout: NearestDeviceLayout, best_d2: Array, best_name: Array, *,

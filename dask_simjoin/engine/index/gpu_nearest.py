@@ -133,6 +133,21 @@ def build(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST) -> Ind
     return index
 
 
+def part(index: Index, start: int, stop: int) -> Index:
+    """The places start ... stop-1 of an index, as queries: nothing is copied.
+
+    `start`: a multiple of the points in a group of boxes.
+    """
+    tile = TILE if "z" in index else half.TILE
+    found = {name: index[name][start:stop] for name in ("order", "names", "y")}
+    group = start // (tile * index["lower"].shape[2])
+    found |= {name: index[name][group:] for name in ("lower", "upper")}
+    if "z" in index:
+        return found | {"z": index["z"][start // tile : -(-stop // tile)]}
+    found |= {name: index[name][start:stop] for name in ("norm", "error")}
+    return found | {"vectors": index["vectors"][start : start + half.rows(stop - start)]}
+
+
 def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
     """The index, its rows named by numbers (n,) int64, or by their places and a number more.
 

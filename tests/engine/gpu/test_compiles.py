@@ -119,6 +119,11 @@ def variants(name):
         return [{"DIMS": 1, "EXACT": 1}]
     if name == "vectors":
         return [{"DIMS": 1, "EXACT": 1, "NEAREST": k} for k in (0, 1)]
+    if name == "spanning":
+        plain = [{"DIMS": d, "EXACT": e} for d, e in itertools.product((1, 2, 6, 16, 17, 2048), (0, 1))]
+        return plain + [{"DIMS": d, "EXACT": 1} | norm for d, norm in zip((2, 17, 2), NORMS, strict=True)]
+    if name == "boruvka":
+        return [{"DIMS": 1, "EXACT": 1}]
     if name == "components":
         return [{"DIMS": 1, "EXACT": 1, "NODES_64": k} for k in (0, 1)]
     return [{"DIMS": d, "EXACT": 1, "DEPTH": 20} | norm for d in (1, 200) for norm in ({}, *NORMS)]

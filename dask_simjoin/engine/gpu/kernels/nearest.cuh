@@ -1,4 +1,4 @@
-// What both searches for nearest neighbours share: sorted lists, and what a distance means to a filter.
+// What both searches for nearest neighbours share: sorted lists.
 //
 // Neighbours are ordered by (d2, name).  A free place is (inf, -1), and it comes last: names are compared as
 // unsigned numbers, of which -1 is the largest.  So a neighbour at d2 = inf takes a free place.
@@ -183,73 +183,3 @@ __device__ __forceinline__ void copy_row(double* d2s, u64* names, const double* 
     }
 }
 #endif
-
-// `total_of`, reading more of the points before any of it is used.
-__device__ __forceinline__ double away_from(const double* __restrict__ p, const double* __restrict__ q) {
-    double sum = 0.0;
-    for (int j = 0; j < DIMS; j += 16) {
-        double x[16], y[16];
-#pragma unroll
-        for (int m = 0; m < 16; m++) {
-            if (j + m < DIMS) {
-                x[m] = p[j + m];
-                y[m] = q[j + m];
-            }
-        }
-#pragma unroll
-        for (int m = 0; m < 16; m++) {
-            if (j + m < DIMS) {
-                const double t = __dsub_rn(x[m], y[m]);
-#if EXACT
-                sum = add_term(sum, t);
-#else
-                sum = __dadd_rn(sum, __dmul_rn(t, t));
-#endif
-            }
-        }
-    }
-    return sum;
-}
-
-#define EVERYWHERE 32768.0 // scaled squares of distances are below it: see make_nearest_device_layout
-#define U52 2.220446049250313e-16
-#define TINY 4.9406564584124654e-324
-
-// E**2, E being how far from each other two points are at most, scaled, whose d2 is as computed at most `d2`:
-// `outer` of engine/filters/bounds.py.  Its underflow is far below what is added to sums for theirs.
-__device__ __forceinline__ double scaled_square(double d2, double scale2) {
-    return (d2 * (1 + (DIMS + 8) * U52) + (DIMS + 2) * TINY) * scale2;
-}
-
-// The largest sum of squares that a filter computes for such points: `reach` of engine/filters/bounds.py.
-__device__ __forceinline__ real reach_of(double d2, double scale2, double rho) {
-#if EXACT
-    return d2;
-#else
-    const double square = scaled_square(d2, scale2);
-    if (!(square < EVERYWHERE)) return __int_as_float(0x7f800000);
-    const double most = sqrt(square) * (1 + 8 * U52) + rho;
-    return __double2float_ru(most * most * (1 + (DIMS + 7) * 5.9604644775390625e-8) + DIMS * 7.2e-43);
-#endif
-}
-
-__device__ __forceinline__ real warp_max(real value) {
-#pragma unroll
-    for (int o = 16; o; o >>= 1) value = larger(value, __shfl_xor_sync(FULL, value, o));
-    return value;
-}
-
-__device__ __forceinline__ u32 warp_min(u32 value) {
-#if __CUDA_ARCH__ >= 800
-    return __reduce_min_sync(FULL, value);
-#else
-#pragma unroll
-    for (int o = 16; o; o >>= 1) value = min(value, __shfl_xor_sync(FULL, value, o));
-    return value;
-#endif
-}
-
-// How far a point is from a side of a box, about: what is nearer is looked at first.
-__device__ __forceinline__ float aside(real low, real high, real at) {
-    return fmaxf(fmaxf((float)(low - at), (float)(at - high)), 0.f);
-}

@@ -25,8 +25,10 @@ SHARED = {
     "boxes": (),
     "moments": (),
     "vectors": (),
-    "nearest": ("nearest.cuh",),
-    "nearest_tensor": ("tensor.cuh", "nearest.cuh", "blocks.cuh", "query_term.cuh"),
+    "nearest": ("reach.cuh", "nearest.cuh"),
+    "nearest_tensor": ("tensor.cuh", "reach.cuh", "nearest.cuh", "blocks.cuh", "query_term.cuh"),
+    "spanning": ("reach.cuh",),
+    "boruvka": (),
 }
 """Files of this package, ``.cu``, and what each of them shares with others besides ``common.cuh``."""
 

@@ -1,0 +1,117 @@
+"""The rounds of Boruvka's algorithm on the GPU besides searches: needs CuPy, but no cuDF."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.metrics.types import Array
+
+THREADS = 256
+
+WARP = 32
+
+ITSELF = np.uint64(0)
+"""In place of edges' starts: each is the node of its number."""
+
+FEW = 2
+"""Times the median component's rows that one has which still searches: see the CPU's."""
+
+UNKNOWN = np.uint64(0x7FF0000000000000)
+"""What is known of a component's least edge at first, as bits: inf."""
+
+NO_NAMES = np.uint64(2**64 - 1)
+
+ListedEdges = tuple[Array | np.uint64, Array, Array]
+"""Starts of edges, or `ITSELF`; ends, -1 where there is no edge; weights."""
+
+
+def run(name: str, items: int, *arguments: Any, threads: int = 1) -> None:
+    """Launch a kernel of `boruvka.cu` for so many items, each of which so many threads take in a loop."""
+    if items:
+        function = load.kernel("boruvka", name, DIMS=1, EXACT=True)
+        function((min(-(-items * threads // THREADS), 1 << 16),), (THREADS,), arguments)
+
+
+def list_edges(component: Array, core: Array, names: Array, nearest: tuple[Array, Array, Array], least: Array,
+               to: Array) -> ListedEdges:  # fmt: skip
+    """List of each node the edge that it knows; `nearest`, `least`, `to`: see the CPU's `offer_listed`."""
+    near, away, beyond = nearest
+    n, k = near.shape
+    weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
+    sizes = np.int32(n), np.int32(k), np.int32(away.shape[1] > 0)
+    run("list_edges", n, *sizes, component, core, names, near, away, beyond, least, to, weight, end)
+    return ITSELF, end, weight
+
+
+def offer_edges(component: Array, edges: list[ListedEdges], bounds: Array) -> None:
+    """Lower what is known of components' least edges, as bits, to the weights of edges."""
+    for start, end, weight in edges:
+        run("offer_edges", len(end), np.int32(len(end)), start, end, weight, component, bounds)
+
+
+def least_edges(component: Array, names: Array, edges: list[ListedEdges],
+                bounds: Array) -> tuple[Array, Array]:  # fmt: skip
+    """Find the least edge of each component of those whose weight is that of `bounds`: both nodes, or -1."""
+    least = cupy.full(len(bounds), NO_NAMES, cupy.uint64)
+    starts, ends = (cupy.full(len(bounds), -1, cupy.int32) for _ in range(2))
+    for name, more in (("name_edges", ()), ("take_edges", (starts, ends))):
+        for start, end, weight in edges:
+            n = len(end)
+            run(name, n, np.int32(n), start, end, weight, component, names, bounds, least, *more)
+    return starts, ends
+
+
+def tag_boxes(values: Array, levels: np.ndarray, box: int, tags: Array) -> None:
+    """Write below each box of a tree the value that all of its points have, or -1."""
+    n = len(values)
+    for level in levels[:-1].tolist():
+        boxes, own = -(-n // box), tags[level * box :]
+        run("tag_boxes", boxes, values, np.int32(n), np.int32(boxes), own, threads=WARP)
+        values, n = own, boxes
+
+
+def least_of_boxes(values: Array, levels: np.ndarray, box: int) -> Array:
+    """Find the least value below each box of a tree; inf where there are no points."""
+    found = cupy.full(int(levels[-1]) * box, np.inf)
+    for level in levels[:-1].tolist():
+        boxes = -(-len(values) // box)
+        padded = cupy.full(boxes * box, np.inf)
+        padded[: len(values)] = values
+        values = padded.reshape(boxes, box).min(axis=1)
+        found[level * box : level * box + boxes] = values
+    return found
+
+
+def who_asks(sizes: Array, every: int) -> Array:
+    """Choose the components that search: at least half of them; `every`: how many there are at first."""
+    number = len(sizes)
+    asked = sizes <= FEW * cupy.sort(sizes)[(number - 1) // 2]
+    if number > 1 and bool(asked.all()):
+        asked[int(cupy.argmax(sizes))] = number == every
+    return asked
+
+
+def join_components(component: Array, asked: Array, starts: Array, ends: Array,
+                    sizes: Array) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Join the components that asked along their least edges, of nodes `starts` and `ends`, -1: none.
+
+    As edges are of one order, components that lead to each other in a circle are two that found the same
+    edge: the first of them leads nowhere.  Gives which components' edges are the tree's, the new components
+    of the nodes, and their sizes, which are float64: numbers of rows are exact there.
+    """
+    number = len(asked)
+    own = cupy.arange(number)
+    found = asked & (starts >= 0)
+    to = cupy.where(found, component[cupy.where(found, ends, 0)], own)
+    first = (to[to] == own) & (own < to)
+    above = cupy.where(first, own, to)
+    for _ in range(number.bit_length()):
+        above = above[above]
+    root = above == own
+    above = (cupy.cumsum(root.astype(cupy.int64)) - 1)[above]
+    sizes = cupy.bincount(above, weights=sizes, minlength=int(root.sum()))
+    return found & ~first, above.astype(cupy.int32)[component], sizes

@@ -1,0 +1,278 @@
+// The least edges that leave components: from the rows that ask to the points of one index.
+//
+// The weight of an edge is the largest of its rows' total and their core distances (totals too): their mutual
+// reachability.  A warp takes a tile of 64 rows, two a lane, and goes down the tree of boxes as `nearest.cu` does,
+// as far as the lightest edge that is known of each row's component: all warps lower that together.  Left out are
+// boxes of points that are all of the rows' one component, boxes in which all core distances are too large (both
+// as in Prokopenko, Sao & Lebrun-Grandie 2023, "A single-tree algorithm to compute the Euclidean minimum spanning
+// tree on GPUs", whose other bound is `offer_beside`), and tiles where edges may be as light as the row's best,
+// but no name is smaller.
+//
+// A row finds the least of its edges by (weight, name of the other row) if it is at most as heavy as what its
+// component is known to have in the end: what is left out is heavier than what was known when it was left out.
+//
+// Constants: DIMS; EXACT 0 or 1; NORM.
+
+#define TILE 64
+#define WARPS 4
+#define THREADS (32 * WARPS)
+#define LEVELS 6                       // of a tree: 64**6 tiles are more than there are numbers for
+#define NONE 0xffffffffu
+#define SMALL (DIMS <= 16)             // queries fit into registers
+#define AT_ONCE 4
+#define NO_NAME 0x7fffffff
+#if SMALL
+constexpr int UNROLL = DIMS;
+#else
+constexpr int UNROLL = 4;
+#endif
+
+struct alignas(16) Four { real v[AT_ONCE]; };
+
+struct Best {              // of a row
+    double weight;
+    int name, node;
+};
+
+__device__ __forceinline__ double most_of_warp(double value) {
+#pragma unroll
+    for (int o = 16; o; o >>= 1) value = fmax(value, __shfl_xor_sync(FULL, value, o));
+    return value;
+}
+
+__device__ __forceinline__ u64 bits_of(double weight) { return (u64)__double_as_longlong(weight); }
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+search_others(const real* __restrict__ qz, const double* __restrict__ qy, const real* __restrict__ q_lower,
+              const real* __restrict__ q_upper, const int* __restrict__ q_component,
+              const double* __restrict__ q_core, int q_points, const real* __restrict__ dz,
+              const double* __restrict__ dy, const real* __restrict__ d_lower, const real* __restrict__ d_upper,
+              const long long* __restrict__ d_levels, int levels, const int* __restrict__ d_least,
+              const int* __restrict__ d_tags, const double* __restrict__ d_cores, const int* __restrict__ d_component,
+              const double* __restrict__ d_core, const int* __restrict__ d_names, int d_points, int d_first,
+              double scale2, double rho, u64* bounds, double* __restrict__ weight, int* __restrict__ end,
+              u32* __restrict__ counter) {
+    // levels: of the tree, the lowest one's children are tiles; d_least: the smallest name in each tile;
+    // d_tags, d_cores: below each box the component that all points are of, or -1, and the smallest core distance;
+    // d_first: what to add to places to make nodes of them; bounds: of components, as bits of numbers
+    __shared__ real s_gaps[WARPS][LEVELS * FANOUT];
+    __shared__ u32 s_orders[WARPS][LEVELS * FANOUT];
+    __shared__ int s_node[WARPS][LEVELS];
+    const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
+    real* gaps = s_gaps[warp];
+    u32* orders = s_orders[warp];
+    const int q_tiles = (q_points + TILE - 1) / TILE, tiles = (d_points + TILE - 1) / TILE;
+
+    for (;;) {
+        u32 unit = 0;
+        if (lane == 0) unit = atomicAdd(counter, 1u);
+        const int a = __shfl_sync(FULL, unit, 0);
+        if (a >= q_tiles) break;
+
+        Best best[2];
+        int component[2];
+        double core[2], limit[2]; // how heavy an edge may be; -1: none is sought
+        real reach[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int i = a * TILE + lane + 32 * h;
+            best[h] = {__longlong_as_double(0x7ff0000000000000ll), NO_NAME, -1};
+            component[h] = i < q_points ? q_component[i] : -1;
+            core[h] = i < q_points ? q_core[i] : 0.;
+            limit[h] = i < q_points ? best[h].weight : -1.;
+            reach[h] = i < q_points ? reach_of(limit[h], scale2, rho) : (real)-1;
+        }
+        const int first = __shfl_sync(FULL, component[0], 0);
+        bool one = true; // all rows are of one component
+#pragma unroll
+        for (int h = 0; h < 2; h++) one = one && (limit[h] < 0 || component[h] == first);
+        const int only = __any_sync(FULL, !one) ? -2 : first;
+        real all_reach;
+        double most;
+
+        // takes over what others found of the rows' components meanwhile
+        auto refresh = [&]() {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                if (limit[h] < 0) continue;
+                const double known = __longlong_as_double((long long)*(volatile u64*)(bounds + component[h]));
+                if (known < limit[h]) {
+                    limit[h] = known;
+                    reach[h] = reach_of(known, scale2, rho);
+                }
+                if (core[h] > limit[h]) { // no edge of this row is as light
+                    limit[h] = -1;
+                    reach[h] = -1;
+                }
+            }
+            all_reach = warp_max(larger(reach[0], reach[1]));
+            most = most_of_warp(fmax(limit[0], limit[1]));
+        };
+
+        const real* my_tile = qz + (size_t)a * DIMS * TILE;
+        const real* my_low = q_lower + (size_t)(a / FANOUT) * DIMS * FANOUT + a % FANOUT;
+        const real* my_high = q_upper + (size_t)(a / FANOUT) * DIMS * FANOUT + a % FANOUT;
+#if SMALL
+        real q0[DIMS], q1[DIMS];
+#pragma unroll
+        for (int j = 0; j < DIMS; j++) {
+            q0[j] = my_tile[j * TILE + lane];
+            q1[j] = my_tile[j * TILE + lane + 32];
+        }
+#endif
+
+        auto scan = [&](int b) {
+            const real* tile = dz + (size_t)b * DIMS * TILE;
+            const real* lower = d_lower + (size_t)(b / FANOUT) * DIMS * FANOUT + b % FANOUT;
+            const real* upper = d_upper + (size_t)(b / FANOUT) * DIMS * FANOUT + b % FANOUT;
+            real away[2] = {};
+#pragma unroll UNROLL
+            for (int j = 0; j < DIMS; j++) {
+#if SMALL
+                const real x0 = q0[j], x1 = q1[j];
+#else
+                const real x0 = my_tile[j * TILE + lane], x1 = my_tile[j * TILE + lane + 32];
+#endif
+                const real low = lower[j * FANOUT], high = upper[j * FANOUT];
+                away[0] = add_term(away[0], larger(larger(minus(low, x0), minus(x0, high)), (real)0));
+                away[1] = add_term(away[1], larger(larger(minus(low, x1), minus(x1, high)), (real)0));
+            }
+            const int tag = d_tags[b], least = d_least[b];
+            real within[2];
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                double lightest = fmax(core[h], d_cores[b]); // that an edge to this tile can be
+#if EXACT
+                lightest = fmax(lightest, away[h]);
+#endif
+                const bool asks = tag != component[h] && away[h] <= reach[h] && lightest <= limit[h]
+                                  && !(lightest == best[h].weight && least > best[h].name);
+                within[h] = asks ? reach[h] : (real)-1;
+            }
+            if (!__any_sync(FULL, within[0] >= 0 || within[1] >= 0)) return;
+            bool found[2] = {false, false};
+            const int count = min(TILE, d_points - b * TILE);
+            for (int c = 0; c < count; c += AT_ONCE) {
+                real sums[2][AT_ONCE] = {};
+#pragma unroll UNROLL
+                for (int j = 0; j < DIMS; j++) {
+                    const Four four = *(const Four*)(tile + j * TILE + c);
+#if SMALL
+                    const real x0 = q0[j], x1 = q1[j];
+#else
+                    const real x0 = my_tile[j * TILE + lane], x1 = my_tile[j * TILE + lane + 32];
+#endif
+#pragma unroll
+                    for (int m = 0; m < AT_ONCE; m++) {
+                        sums[0][m] = add_term(sums[0][m], minus(x0, four.v[m]));
+                        sums[1][m] = add_term(sums[1][m], minus(x1, four.v[m]));
+                    }
+                }
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+#pragma unroll
+                    for (int m = 0; m < AT_ONCE; m++) {
+                        if (!(sums[h][m] <= within[h]) || c + m >= count) continue;
+                        const int j = b * TILE + c + m;
+                        const double own = d_core[j];
+                        if (d_component[j] == component[h] || own > limit[h]) continue;
+#if EXACT
+                        const double total = sums[h][m];
+#else
+                        const int i = a * TILE + lane + 32 * h;
+                        const double total = away_from(qy + (size_t)i * DIMS, dy + (size_t)j * DIMS);
+#endif
+                        const double heavy = fmax(total, fmax(core[h], own));
+                        const int name = d_names[j];
+                        if (heavy > limit[h] || heavy > best[h].weight) continue;
+                        if (heavy == best[h].weight && name > best[h].name) continue;
+                        best[h] = {heavy, name, d_first + j};
+                        limit[h] = heavy;
+                        within[h] = reach[h] = reach_of(heavy, scale2, rho);
+                        found[h] = true;
+                    }
+                }
+            }
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                if (found[h]) atomicMin(bounds + component[h], bits_of(best[h].weight));
+        };
+
+        // the children of a node: how far their boxes are, and in which order they are looked at
+        auto open = [&](int level, int number) {
+            const int begin = level ? (int)d_levels[level - 1] : 0;
+            const int boxes = level ? (int)d_levels[level] - begin : tiles;
+            const size_t group = (size_t)d_levels[level] + number;
+            const real* lower = d_lower + group * DIMS * FANOUT + lane;
+            const real* upper = d_upper + group * DIMS * FANOUT + lane;
+            real gap[2] = {};
+            float order[2] = {};
+#pragma unroll 4
+            for (int j = 0; j < DIMS; j++) {
+                const real low = my_low[j * FANOUT], high = my_high[j * FANOUT];
+                const real middle = low * (real)0.5 + high * (real)0.5;
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const real from = lower[j * FANOUT + 32 * h], to = upper[j * FANOUT + 32 * h];
+                    gap[h] = add_term(gap[h], larger(larger(minus(from, high), minus(low, to)), (real)0));
+                    const float off = aside(from, to, middle);
+                    order[h] += off * off;
+                }
+            }
+            __syncwarp();
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int c = lane + 32 * h;
+                const bool there = number * FANOUT + c < boxes && d_tags[group * FANOUT + c] != only
+                                   && d_cores[group * FANOUT + c] <= most;
+                gaps[level * FANOUT + c] = gap[h];
+                orders[level * FANOUT + c] = there ? (__float_as_uint(order[h]) & ~(FANOUT - 1)) | c : NONE;
+            }
+            if (lane == 0) s_node[warp][level] = number;
+            __syncwarp();
+        };
+
+        refresh();
+        int level = levels - 1;
+        open(level, 0);
+        while (level < levels) {
+            u32 next = NONE;
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                if (gaps[level * FANOUT + lane + 32 * h] <= all_reach)
+                    next = min(next, orders[level * FANOUT + lane + 32 * h]);
+            next = warp_min(next);
+            if (next == NONE) {
+                level++;
+                continue;
+            }
+            const int c = next & (FANOUT - 1), child = s_node[warp][level] * FANOUT + c;
+            if (lane == 0) orders[level * FANOUT + c] = NONE;
+            __syncwarp();
+            refresh();
+            if (level) open(--level, child);
+            else scan(child);
+        }
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int i = a * TILE + lane + 32 * h;
+            if (i >= q_points) continue;
+            weight[i] = best[h].weight;
+            end[i] = best[h].node;
+        }
+    }
+}
+
+// Lowers what is known of components to edges between neighbours in the order of places, by which every one has some.
+extern "C" __global__ void
+offer_beside(const double* __restrict__ y, const int* __restrict__ component, const double* __restrict__ core, int n,
+             u64* bounds) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i + 1 < (u32)n; i += gridDim.x * blockDim.x) {
+        const int own = component[i], other = component[i + 1];
+        if (own == other) continue;
+        const double total = away_from(y + (size_t)i * DIMS, y + (size_t)(i + 1) * DIMS);
+        const u64 weight = bits_of(fmax(total, fmax(core[i], core[i + 1])));
+        atomicMin(bounds + own, weight);
+        atomicMin(bounds + other, weight);
+    }
+}

@@ -1,0 +1,206 @@
+"""Minimum spanning trees on the GPU: of the points of one index, or those edges of two that join both.
+
+The same trees as the CPU's, edge by edge: see there for the order of edges, and for which components search
+in a round.  Rows that have to ask are gathered, in their order, into tiles of their own, so that all lanes
+of a warp ask; what is known of components is shared by all.
+
+What is best known beside: Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to compute the
+Euclidean minimum spanning tree on GPUs", which is the same on a tree of single points; and Nolet et al.
+(2023), "cuSLINK", which joins the components of a graph of neighbours, and is exact only where that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.gpu import boruvka
+from dask_simjoin.engine.gpu.build import BUILDER
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
+from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.engine.protocols import Edges
+from dask_simjoin.metrics.types import Array, Index
+
+WARPS = 4
+
+BLOCKS = 1 << 12
+"""Blocks of a search: more than a GPU runs at a time; each takes tiles until there are none left."""
+
+AT_ONCE = 1 << 27
+"""Coordinates of rows that ask, gathered at a time."""
+
+Nearest = tuple[Array, Array, Array]
+"""As the CPU's, on the GPU."""
+
+
+class _Side:
+    """One index, as what is searched in: its float32 tiles are made if it has none.
+
+    Attributes
+    ----------
+    first, last : int
+        Its nodes.
+    """
+
+    def __init__(self, index: Index, layout: NearestDeviceLayout, core: Array, first: int) -> None:
+        self.rows = len(index["names"])
+        self.first, self.last = first, first + self.rows
+        if self.rows:
+            tiled = {} if "z" in index else BUILDER.boxed(index["y"], layout.bounds, TILE, True)
+            self.index = index | tiled
+            self.levels = to_host(self.index["levels"])
+            self.least = index["least"].astype(cupy.int32)
+            self.cores = boruvka.least_of_boxes(core[first : self.last], self.levels, TILE)
+            self.tags = cupy.full(int(self.levels[-1]) * TILE, -1, cupy.int32)
+
+
+class Rounds:
+    """Find the tree of one index or the edges between two."""
+
+    def __init__(self, sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
+                 nearest: Nearest | None = None) -> None:  # fmt: skip
+        sizes = [len(index["names"]) for index in sides]
+        self.layout, self.rows = layout, sum(sizes)
+        self.names = cupy.concatenate([index["names"].astype(cupy.int32) for index in sides])
+        self.core = cupy.concatenate([core[:size] for core, size in zip(cores, sizes, strict=True)])
+        firsts = np.cumsum([0, *sizes]).tolist()
+        self.sides = [
+            _Side(index, layout, self.core, first) for index, first in zip(sides, firsts, strict=False)
+        ]
+        self.component = cupy.arange(self.rows, dtype=cupy.int32)
+        self.least, self.to = cupy.full(self.rows, -1.0), cupy.full(self.rows, -1, cupy.int32)
+        if nearest is None:
+            unknown = cupy.full(self.rows, -1, cupy.float32)
+            nearest = cupy.empty((self.rows, 0), cupy.int32), cupy.empty((self.rows, 0)), unknown
+        self.nearest = *nearest[:2], nearest[2].copy()
+
+    def _kernel(self, name: str) -> load.Program:
+        constants = {"DIMS": self.layout.dims, "EXACT": self.layout.bounds is None}
+        return "spanning", name, constants | norm_constant(self.layout.norm)
+
+    def _launch(self, name: str, blocks: int, threads: int, *arguments: object) -> None:
+        file, function, constants = self._kernel(name)
+        load.kernel(file, function, **constants)((blocks,), (threads,), arguments)
+
+    def _offer_beside(self, bounds: Array) -> None:
+        """Let components know edges between neighbours in the order of places: of one index."""
+        y, threads = self.sides[0].index["y"], boruvka.THREADS
+        blocks = min(-(-self.rows // threads), 1 << 16)
+        self._launch(
+            "offer_beside", blocks, threads, y, self.component, self.core, np.int32(self.rows), bounds
+        )
+
+    def _search(self, asked: Array, bounds: Array, edges: tuple[Array, Array]) -> None:
+        """Find the least edges of the rows that may have one, `edges` (ends and weights)."""
+        known = bounds.view(cupy.float64)[self.component]
+        wanted = asked[self.component] & (self.to < 0) & (cupy.maximum(self.least, self.core) <= known)
+        nodes = cupy.flatnonzero(wanted)
+        if not len(nodes):
+            return
+        for d in self.sides:
+            if d.rows:
+                boruvka.tag_boxes(self.component[d.first : d.last], d.levels, TILE, d.tags)
+        ends, weights = edges
+        step = max(TILE, AT_ONCE // self.layout.dims)
+        for q, d in zip(self.sides, self.sides[::-1], strict=True):
+            if not (q.rows and d.rows):
+                continue
+            own = nodes if q is d else nodes[(nodes >= q.first) & (nodes < q.last)]
+            for start in range(0, len(own), step):
+                some = own[start : start + step]
+                ends[some], weights[some] = self._search_side(q, d, some, bounds)
+        known = bounds.view(cupy.float64)[self.component[nodes]]
+        self.least[nodes] = cupy.maximum(self.least[nodes], known)
+        # what is heavier need not be the least, as all that was heavier was left out
+        self.to[nodes] = cupy.where(weights[nodes] == known, ends[nodes], -1)
+
+    def _search_side(self, q: _Side, d: _Side, nodes: Array, bounds: Array) -> tuple[Array, Array]:
+        f, own = self.layout.bounds, d.index
+        y = cupy.ascontiguousarray(q.index["y"][nodes - q.first])
+        asking = BUILDER.boxed(y, f, TILE, True)
+        n = len(nodes)
+        weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
+        scale2, rho = (1.0, 0.0) if f is None else (f.scale**2, f.rho)
+        component, core, names = (
+            column[d.first : d.last] for column in (self.component, self.core, self.names)
+        )
+        self._launch(
+            "search_others", min(-(-n // (TILE * WARPS)), BLOCKS), 32 * WARPS,
+            asking["z"], y, asking["lower"], asking["upper"], self.component[nodes], self.core[nodes],
+            np.int32(n), own["z"], own["y"], own["lower"], own["upper"], own["levels"],
+            np.int32(len(d.levels) - 1), d.least, d.tags, d.cores, component, core, names, np.int32(d.rows),
+            np.int32(d.first), np.float64(scale2), np.float64(rho), bounds, weight, end,
+            cupy.zeros(1, cupy.uint32),
+        )  # fmt: skip
+        return end, weight
+
+    def run(self, known: tuple[Array, ...] | None = None) -> tuple[Array, ...]:
+        """Find the tree's weights and nodes; `known`: edges that are there besides those that are sought."""
+        load.begin(self._kernel("search_others"))
+        components, sizes = self.rows, cupy.ones(self.rows)
+        found: list[tuple[Array, ...]] = []
+        while components > 1:
+            bounds = cupy.full(components, boruvka.UNKNOWN, cupy.uint64)
+            state = self.component, self.core, self.names
+            listed = boruvka.list_edges(*state, self.nearest, self.least, self.to)
+            edges = [listed]
+            if known is not None:
+                weight, low, high = known
+                apart = self.component[low] != self.component[high]
+                known = weight, low, high = weight[apart], low[apart], high[apart]
+                edges += [(low, high, weight), (high, low, weight)]
+            boruvka.offer_edges(self.component, edges, bounds)
+            if len(self.sides) == 1:
+                self._offer_beside(bounds)
+            asked = boruvka.who_asks(sizes, self.rows)
+            self._search(asked, bounds, listed[1:])
+            starts, ends = boruvka.least_edges(self.component, self.names, edges, bounds)
+            taken, component, sizes = boruvka.join_components(self.component, asked, starts, ends, sizes)
+            assert len(sizes) < components  # each that searched has found an edge
+            found.append((bounds.view(cupy.float64)[taken], starts[taken], ends[taken]))
+            self.component, components = component, len(sizes)
+        if not found:
+            return cupy.empty(0), cupy.empty(0, cupy.int32), cupy.empty(0, cupy.int32)
+        return tuple(cupy.concatenate(column) for column in zip(*found, strict=True))
+
+
+def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
+    """Name ends of edges, the smaller one first, and give all on the host in order, the lightest first."""
+    a, b = names[start], names[end]
+    low, high = cupy.minimum(a, b), cupy.maximum(a, b)
+    order = cupy.argsort(low.astype(cupy.int64) << 32 | high)
+    order = order[cupy.argsort(weight[order], kind="stable")]
+    return to_host(weight[order]), to_host(low[order]), to_host(high[order])
+
+
+class GpuSpanner:
+    """See `Spanner`.  Trees come to the host, where they are merged, and clusters made of them."""
+
+    @staticmethod
+    def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest) -> Edges:
+        """Find the tree of the points of an index; `core`: of its places."""
+        rounds = Rounds([index], layout, [core], nearest)
+        found, names = rounds.run(), rounds.names
+        del rounds  # what it took is free for what follows
+        return in_order(names, *found)
+
+    @staticmethod
+    def edges_between(sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
+                      trees: Sequence[Edges]) -> Edges:  # fmt: skip
+        """Find the edges between two indexes that are in the tree of both; `trees`: of each of them."""
+        rounds = Rounds(sides, layout, cores)
+        across = rounds.sides[1].first
+        nodes = cupy.argsort(rounds.names).astype(cupy.int32)
+        names = rounds.names[nodes]
+        weight, *ends = (cupy.asarray(np.concatenate(column)) for column in zip(*trees, strict=True))
+        found = rounds.run((weight, *(nodes[cupy.searchsorted(names, some)] for some in ends)))
+        between = (found[1] < across) != (found[2] < across)
+        return in_order(rounds.names, *(column[between] for column in found))
+
+
+SPANNER = GpuSpanner()
