@@ -2,7 +2,8 @@
 
 Points lie on the GPUs before the clock starts, and what is asked for when it stops: a number, or labels and
 pairs left on the GPUs.  With `--scale` jobs have as many times more rows on the clusters of several GPUs; the
-seconds of tasks are those that workers report.  A task "alone" ran while no other worker had any.
+seconds of tasks are those that workers report.  A task "alone" ran while no other worker had any.  With
+`SIMJOIN_GPU_STREAM=own` in the environment kernels run on a stream that transfers do not wait for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import os
 import statistics
 import sys
 import time
@@ -31,6 +33,7 @@ from rmm.allocators.cupy import rmm_cupy_allocator
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.harness.gpu_report import environment
+from dask_simjoin.engine.gpu.streams import VARIABLE
 
 PARTS = 8
 """Partitions of the points for each GPU."""
@@ -205,9 +208,12 @@ def main(given: list[str]) -> int:
             results[name][str(gpus)] = one
             print(gpus, "GPUs,", name, json.dumps(one), flush=True)
     if options.output:
-        options.output.write_text(
-            json.dumps({"environment": environment(), "jobs": results}, indent=1) + "\n"
-        )
+        report = {
+            "environment": environment(),
+            "stream": os.environ.get(VARIABLE, "default"),
+            "jobs": results,
+        }
+        options.output.write_text(json.dumps(report, indent=1) + "\n")
     return 0
 
 

@@ -35,6 +35,7 @@ def _components(parent: Array, function: str) -> Any:
     return load.kernel("components", function, DIMS=1, EXACT=True, NODES_64=wide)
 
 
+@load.ASIDE.run("build", "pairs", "connect", "link", "roots", "lowest", "counts", "weights", "regions")
 class GpuJoiner:
     """See `Joiner`.
 

@@ -11,12 +11,16 @@ from typing import Any
 import cupy
 
 from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, Source, source
+from dask_simjoin.engine.gpu.streams import Aside, asked
 
 Program = tuple[str | Source, str, dict[str, int]]
 """A file, one of its functions, and the constants that it is compiled with."""
 
 AT_ONCE = min(8, os.cpu_count() or 1)
 """Programs that are compiled at a time: the compiler lets other threads run."""
+
+ASIDE = Aside(cupy.cuda, asked())
+"""The stream that kernels run on, where they have one of their own."""
 
 _Key = tuple[str | Source, int, tuple[tuple[str, int], ...]]
 
