@@ -111,7 +111,7 @@ def test_an_index_of_pandas_on_the_gpu(tmp_path):
 def test_rows_that_are_held_on_the_gpu(how, d, tmp_path, monkeypatch):
     """They give what the same files give, and none of them is read."""
     monkeypatch.setattr(loading, "FILE_ROWS", 128)
-    frame, eps = table("texts", d), {2: 2.0, 24: 60.0}[d]
+    frame, eps = table("texts", d), {2: 2.0, 24: 80.0}[d]
     options = {"on": [f"x{k}" for k in range(d)], "id": "key", "keep": "name", "return_distance": True}
     index = moved(frame.iloc[:KNOWN], how).simjoin.index(eps, tmp_path / "index", row_group=16, **options)
     assert index.persist().memory.rows_on_disk == 0
