@@ -8,9 +8,7 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import zorder as kernels
 from dask_simjoin.engine.index.zorder import ZOrderLayout
-
-FULL_SHARE = 0.9
-"""What a row of a full interval costs of one of a half, as measured: earlier ones are only looked at."""
+from dask_simjoin.engine.index.zorder_choice import FULL_SHARE
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ cupy = pytest.importorskip("cupy")
 pytest.importorskip("cudf")
 
 from dask_simjoin.engine.gpu.joiner import JOINER
+from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.zorder import OUTPUTS, SIDES, THREADS, WALKS, ZOrder
+from dask_simjoin.planning.statistics.moments import moments
 from tests.engine.gpu.test_grid import laid_out
 from tests.support.method_checks import check_all, check_frames
 from tests.support.points import cases
@@ -57,3 +59,15 @@ def test_any_points_and_options(case, options):
 def test_frames_labels_and_profiles():
     cudf = pytest.importorskip("cudf")
     check_frames(cudf.DataFrame, [ZOrder(walk=walk) for walk in WALKS])
+
+
+def test_lists_are_as_many_as_walks_are_long():
+    cudf = pytest.importorskip("cudf")
+    x = np.random.default_rng(0).random((400_000, 16))
+    x[200_000:202_000] = x[:2000] + 1e-3
+    m, some = moments(x), np.ascontiguousarray(x[::64])
+    told = m.lower, m.upper, m.mean, m.variance, 0.1**2, 2
+    few, many = (JOINER.layout(ZOrder(), *told, Drawn(some, some, n)) for n in (4000, len(x)))
+    assert len(few.shifts) == 5 < len(many.shifts)
+    frame = cudf.DataFrame({f"x{k}": column for k, column in enumerate(x.T)})
+    assert frame.simjoin.count_pairs(0.1, method="zorder") == frame.simjoin.count_pairs(0.1) >= 2000
