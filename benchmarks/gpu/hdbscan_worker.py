@@ -1,0 +1,177 @@
+"""One tool that finds HDBSCAN's clusters on one GPU, in a process of its own.
+
+``python -m benchmarks.gpu.hdbscan_worker TOOL FILE LABELS OPTIONS`` is what `cluster_apart` starts.
+Libraries are loaded, and kernels compiled, by a small clustering before the clock starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cpu.hdbscan_worker import MIN_CLUSTER_SIZE, MIN_SAMPLES
+from benchmarks.gpu.clusters_worker import result_of
+
+TOOLS = ("ours", "cuml")
+
+SMALL = 20_000
+"""Rows of the clustering that compiles and loads."""
+
+SCATTERED = 7
+"""Of so many rows one is taken to be compared with the CPU: they are in no order."""
+
+
+def cluster_apart(tool: str, file: Path, labels: Path, options: dict[str, Any],
+                  patience: float) -> dict[str, Any]:  # fmt: skip
+    """Cluster the points in a file (`numpy.save`, (n, d), float32); "failed" tells why it did not.
+
+    `labels`: the file that they go to; `options`: repeat (runs after a first one), and check (rows of which
+    ours are compared with the CPU's).
+    """
+    command = [sys.executable, "-m", "benchmarks.gpu.hdbscan_worker"]
+    command += [tool, str(file), str(labels), json.dumps(options)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"given up after {patience:g} s"}
+    return result_of(done)
+
+
+def _clock() -> float:
+    import cupy
+
+    cupy.cuda.Device().synchronize()
+    return time.perf_counter()
+
+
+def stages(frame: Any) -> dict[str, Any]:
+    """Seconds of each step of ours, of which the last three are done on the host, and the tree's weight."""
+    from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
+    from dask_simjoin.cluster.algorithms.spanning import distances_of, known_of_whole, sought, tree_of_chunk
+    from dask_simjoin.options.cluster_requests import Hdbscan
+    from dask_simjoin.planning.goal import tree_goal
+    from dask_simjoin.tasks.whole import whole_chunk
+
+    asked = Hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)
+    spec, seconds, began = asked.spec(frame.iloc[:0]), {}, _clock()
+
+    def note(name: str) -> None:
+        nonlocal began
+        now = _clock()
+        seconds[name] = round(now - began, 4)
+        began = now
+
+    chunk, plan = whole_chunk(frame, spec, tree_goal(sought(MIN_SAMPLES)))
+    note("index")
+    known = known_of_whole(chunk, plan.layout, MIN_SAMPLES)
+    note("core distances")
+    weight, start, end = tree_of_chunk(chunk, 0, plan.layout, known)
+    note("tree")
+    away = distances_of(weight, spec.measure)
+    note("distances")
+    condensed = condense(start, end, away, MIN_CLUSTER_SIZE)
+    note("condensed tree")
+    told_of_all(condensed, asked.choice())
+    note("labels")
+    return {"stages": seconds, "engine": plan.layout.engine, "tree": float(away.sum())}
+
+
+def as_on_cpu(x: Any, frame: Callable[[Any], Any]) -> bool:
+    """Whether ours of some rows are those of the CPU: the tree edge by edge, and all that rows are told."""
+    import pandas as pd
+
+    host = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])])
+    there = frame(x)
+    for verb, how in (
+        ("spanning_tree", {"min_samples": MIN_SAMPLES}),
+        ("hdbscan", {"min_cluster_size": MIN_CLUSTER_SIZE, "min_samples": MIN_SAMPLES}),
+    ):
+        want, found = (getattr(some.simjoin, verb)(**how) for some in (host, there))
+        if not found.to_pandas().equals(want):
+            return False
+    return True
+
+
+def main() -> None:
+    """Do what the command line says and print it as JSON."""
+    tool, file, labels, given = sys.argv[1:]
+    options = json.loads(given)
+    if tool != "ours":
+        import cuml  # noqa: F401  (before CuPy, which loads an older nvJitLink than cuML was linked to)
+    import cudf
+    import cupy
+    import numpy as np
+    import rmm
+    from rmm.allocators.cupy import rmm_cupy_allocator
+
+    from benchmarks.harness.gpu_timing import SLOW
+
+    pool = rmm.mr.CudaAsyncMemoryResource()
+    resource = rmm.mr.StatisticsResourceAdaptor(pool)
+    rmm.mr.set_current_device_resource(resource)
+    cupy.cuda.set_allocator(rmm_cupy_allocator)
+    x = np.load(file)
+    found: dict[str, Any] = {"rows": len(x)}
+
+    if tool == "ours":
+        import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+
+        def frame(array: Any) -> Any:
+            device = cupy.asarray(np.ascontiguousarray(array.T))
+            return cudf.DataFrame({f"x{k}": device[k] for k in range(len(device))})
+
+        def cluster(data: Any) -> Any:
+            return data.simjoin.hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)["label"]
+
+    else:
+        from cuml.cluster import HDBSCAN
+
+        def frame(array: Any) -> Any:
+            return cupy.ascontiguousarray(cupy.asarray(array))  # as it wants them
+
+        def cluster(data: Any) -> Any:
+            # it counts other rows only
+            model = HDBSCAN(
+                min_cluster_size=MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES - 1, output_type="cupy"
+            )
+            found["model"] = model.fit(data)
+            return model.labels_
+
+    cluster(frame(x[:SMALL]))
+    found.pop("model", None)
+    data = frame(x)
+    cupy.cuda.Device().synchronize()
+    seconds: list[float] = []
+    while len(seconds) <= options["repeat"] and not (seconds and seconds[0] > SLOW):
+        resource.push_counters()
+        began = _clock()
+        result = cluster(data)
+        seconds.append(round(_clock() - began, 4))
+        found["peak_rmm"] = int(resource.pop_counters().peak_bytes)
+        model = found.pop("model", None)
+        if len(seconds) == 1:
+            array = result.to_numpy() if hasattr(result, "to_numpy") else result.get()
+            np.save(labels, array)
+            found |= {"clusters": int(array.max(initial=-1)) + 1, "noise": int((array < 0).sum())}
+            # what joins clusters, and how far they are apart: an edge of its tree each
+            linkage = getattr(model, "_single_linkage_tree", None)
+            found["tree"] = None if linkage is None else float(np.asarray(linkage)[:, 2].sum(dtype=float))
+        del result, model
+    found["clock"] = {"median": statistics.median(seconds[1:] or seconds), "seconds": seconds}
+    if tool == "ours":
+        found |= stages(data)
+        step = max(1, min(SCATTERED, len(x) // max(1, options["check"])))
+        some = np.ascontiguousarray(x[: options["check"] * step : step])
+        found |= {"checked": len(some), "equal_to_cpu": as_on_cpu(some, frame)}
+    print(json.dumps(found | {"loadavg": [round(load, 2) for load in os.getloadavg()]}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""HDBSCAN on a cluster of GPUs, in a process of its own, one worker a GPU.
+
+``python -m benchmarks.gpu.hdbscan_workers WORKERS CASE`` is what `benchmarks.gpu.hdbscan` starts.
+Each GPU holds some partitions of the points before the clock starts, and its share of the labels when it
+stops.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from typing import Any
+
+import cudf
+import cupy
+import dask
+import dask.dataframe as dd
+import numpy as np
+from dask.utils import key_split
+from dask_cuda import LocalCUDACluster
+from distributed import Client, wait
+
+import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from benchmarks.cpu.hdbscan_worker import MIN_CLUSTER_SIZE, MIN_SAMPLES
+from benchmarks.gpu.road import use_pool
+
+PARTS = 4
+"""Partitions of the points that each GPU holds."""
+
+BANDWIDTH = "50 GB"
+"""Between GPUs, as the scheduler takes it to be (Dask's: 100 MB)."""
+
+
+def part(number: int, file: str, parts: int, rows: int | None = None) -> cudf.DataFrame:
+    """One of so many partitions of the first points in a file (`numpy.save`, (n, d))."""
+    points = np.load(file, mmap_mode="r")[:rows]
+    start, stop = (len(points) * k // parts for k in (number, number + 1))
+    some = cupy.asarray(np.ascontiguousarray(points[start:stop].T))
+    return cudf.DataFrame({f"x{k}": some[k] for k in range(len(some))}, index=cudf.RangeIndex(start, stop))
+
+
+def points_of(file: str, parts: int, rows: int | None = None) -> Any:
+    """The points on the GPUs."""
+    meta = part(0, file, parts, 1).iloc[:0]
+    frame = dd.from_map(part, range(parts), file=file, parts=parts, rows=rows, meta=meta).persist()
+    wait(frame)
+    return frame
+
+
+def tasks(client: Client, since: float) -> dict[str, list[float]]:
+    """Seconds of workers' tasks by kind, and how many there were."""
+    found: dict[str, list[float]] = {}
+    for one in client.get_task_stream(start=since):
+        total = found.setdefault(key_split(one["key"]), [0.0, 0])
+        total[0] += sum(s["stop"] - s["start"] for s in one["startstops"] if s["action"] == "compute")
+        total[1] += 1
+    return {name: [round(seconds, 3), number] for name, (seconds, number) in found.items()}
+
+
+def measure(client: Client, case: dict[str, Any], workers: int) -> dict[str, Any]:
+    """Seconds of a first run and of some more, and what is told of the labels."""
+    how = {"partitioning": case["partitioning"], "blocksize": case["blocksize"]}
+    small = points_of(case["file"], PARTS * workers, case["small"])
+    wait(small.simjoin.hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES, **how).persist())
+    source = points_of(case["file"], PARTS * workers)
+    seconds: list[float] = []
+    found: dict[str, Any] = {}
+    client.get_task_stream(count=1)  # from now on workers' tasks are noted
+    for run in range(case["repeat"] + 1):
+        begun, began = time.time(), time.perf_counter()
+        # another clustering each time, so that nothing is reused
+        lazy = source.simjoin.hdbscan(MIN_CLUSTER_SIZE + run, min_samples=MIN_SAMPLES, **how)
+        kept = lazy.persist()
+        wait(kept)
+        seconds.append(round(time.perf_counter() - began, 4))
+        if run == 0:
+            labels = kept["label"].compute().sort_index().to_numpy()
+            found |= {"clusters": int(labels.max(initial=-1)) + 1, "noise": int((labels < 0).sum())}
+            found["digest"] = digest(labels)
+            plan = lazy.expr.plan
+            found |= {"chunks": len(plan.chunks), "joined": len(plan.joined), "tasks": tasks(client, begun)}
+        del lazy, kept
+    return found | {"seconds": seconds, "least": min(seconds)}
+
+
+def digest(labels: np.ndarray) -> str:
+    """Of labels in the order of their rows."""
+    return hashlib.sha256(np.ascontiguousarray(labels, np.int64).data).hexdigest()[:16]
+
+
+def main() -> None:
+    """Measure one case on so many GPUs, and print it as JSON."""
+    workers, case = int(sys.argv[1]), json.loads(sys.argv[2])
+    settings = {"n_workers": workers, "protocol": case["protocol"], "rmm_pool_size": 0.6}
+    with (
+        dask.config.set({"distributed.scheduler.bandwidth": BANDWIDTH}),
+        LocalCUDACluster(**settings, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        client.run(use_pool)
+        found = measure(client, case, workers)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
