@@ -35,6 +35,35 @@ def _graph(found: Found, pairs: int) -> str:
     return f"{seconds(found['median'])} ({found['found'] - pairs:,} more)"
 
 
+def columns(run: Found) -> Rows:
+    """Columns of unlike scales beside cuML."""
+    table = [
+        [
+            "data",
+            "rows, columns",
+            "found",
+            "index",
+            "both",
+            "cuML, radius graph",
+            "",
+            "cuML, all with all",
+            "",
+        ]
+    ]
+    for name, found in run["rows"].items():
+        own, peers = found["ours"], (found.get(f"cuml {kind}", {}) for kind in ("rbc", "brute"))
+        theirs = [
+            cell
+            for peer in peers
+            for cell in (milliseconds(peer.get("median")), times(peer["ratio"]) if "ratio" in peer else "")
+        ]
+        table.append(
+            [name, f"{count(found['n'])}, {found['dims']}", count(own["both"]["found"]),
+             milliseconds(own["index"]["median"]), milliseconds(own["both"]["median"]), *theirs]
+        )  # fmt: skip
+    return table
+
+
 def wide(run: Found) -> Rows:
     """Embeddings beside products of matrices in float16."""
     table = [["data, eps", "pairs", "unit vectors + index + join", "decided in float64", "cuBLAS, float16"]]
@@ -91,4 +120,7 @@ def nearest(run: Found) -> Rows:
     return table
 
 
-TABLES = {"gpu-joins": joins, "gpu-wide": wide, "gpu-clusters": clusters, "gpu-nearest": nearest}
+TABLES = {
+    "gpu-joins": joins, "gpu-columns": columns, "gpu-wide": wide, "gpu-clusters": clusters,
+    "gpu-nearest": nearest,
+}  # fmt: skip

@@ -26,7 +26,7 @@ def semantic(found: dict[str, Any]) -> list[list[str]]:
         if row["eps"] not in SHOWN:
             continue
         theirs, some = row["theirs"], row["approximate"]
-        left = 1 - theirs["duplicates"] / max(1, row["duplicates"])
+        left = round(1 - theirs["duplicates"] / max(1, row["duplicates"]), 3) + 0.0
         head = [
             f"{DATA[row['data']]}, {row['rows']:,}",
             f"{row['eps']}",
