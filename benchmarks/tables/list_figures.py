@@ -54,7 +54,8 @@ def clusters(run: Found) -> Rows:
         own = [times(first / found[name]["seconds"]) for name in ("one-sided windows", "one-sided, tiles")]
         table.append(
             [f"{count(whole * number)}, {count(number)}", times(rotation["published"]),
-             times(rotation["ratio"]), times(thesis["published"]), times(thesis["ratio"]), *own, times(first / loop["auto"])]
+             times(rotation["ratio"]), times(thesis["published"]), times(thesis["ratio"]), *own,
+             times(first / loop["auto"])]
         )  # fmt: skip
     return table
 
