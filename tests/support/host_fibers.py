@@ -17,9 +17,7 @@ HOST = r"""
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <tuple>
 #include <utility>
-#include <vector>
 #include <ucontext.h>
 struct Place { unsigned x; };
 static Place threadIdx, blockIdx, blockDim, gridDim;
@@ -35,8 +33,8 @@ static const int STACK = 1 << 16;
 
 struct Fiber { ucontext_t context; jmp_buf here; bool begun, ended; char* stack; };
 struct Warp { unsigned long long slots[2][32]; unsigned arrived, turn; };
-static std::vector<Fiber> fibers;
-static std::vector<Warp> warps;
+static Fiber fibers[1024];
+static Warp warps[32];
 static ucontext_t host;
 static jmp_buf host_here;
 static unsigned at_barrier, barrier_turn, current;
@@ -47,7 +45,7 @@ static void entry() { body(); fibers[current].ended = true; _longjmp(host_here, 
 static void run_block() {
     unsigned left = blockDim.x;
     at_barrier = 0;
-    for (auto& warp : warps) warp.arrived = 0;
+    for (unsigned w = 0; w < blockDim.x / 32; w++) warps[w].arrived = 0;
     for (unsigned t = 0; t < blockDim.x; t++) fibers[t].begun = fibers[t].ended = false;
     for (unsigned long long rounds = 0; left; rounds++)
         for (unsigned t = 0; t < blockDim.x; t++) {
@@ -164,11 +162,8 @@ extern "C" const char* run(unsigned host_blocks, unsigned host_threads, void** a
     body = [] { call_all(NAME); };
     gridDim.x = host_blocks;
     blockDim.x = host_threads;
-    while (fibers.size() < host_threads) {
-        fibers.emplace_back();
-        fibers.back().stack = (char*)malloc(STACK);
-    }
-    warps.resize(host_threads / 32);
+    for (unsigned t = 0; t < host_threads; t++)
+        if (!fibers[t].stack) fibers[t].stack = (char*)malloc(STACK);
     for (blockIdx.x = 0; blockIdx.x < host_blocks; blockIdx.x++) run_block();
     return nullptr;
 }

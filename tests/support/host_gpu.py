@@ -78,7 +78,8 @@ def build(head, text, path, options):
     if not ready.exists():
         header.write_text(head)
         made = header.with_name(f"{header.name}.{os.getpid()}")
-        subprocess.run(["g++", *options, "-x", "c++-header", header, "-o", made], check=True)
+        # stop before linking: with an option of the linker g++ would leave a library there, and read none
+        subprocess.run(["g++", *options, "-c", "-x", "c++-header", header, "-o", made], check=True)
         made.replace(ready)
     path.write_text(f'#include "{header}"\n{text}')
     subprocess.run(["g++", *options, path, "-o", path.with_suffix(".so")], check=True)
