@@ -52,7 +52,7 @@ def _clock() -> float:
 
 
 def stages(frame: Any) -> dict[str, Any]:
-    """Seconds of each step of ours, of which the last three are done on the host, and the tree's weight."""
+    """Seconds of each step of ours (distances and labels are made on the host), and the tree's weight."""
     from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
     from dask_simjoin.cluster.algorithms.spanning import distances_of, known_of_whole, sought, tree_of_chunk
     from dask_simjoin.options.cluster_requests import Hdbscan
@@ -76,7 +76,7 @@ def stages(frame: Any) -> dict[str, Any]:
     note("tree")
     away = distances_of(weight, spec.measure)
     note("distances")
-    condensed = condense(start, end, away, MIN_CLUSTER_SIZE)
+    condensed = condense(start, end, away, MIN_CLUSTER_SIZE, frame)
     note("condensed tree")
     told_of_all(condensed, asked.choice())
     note("labels")

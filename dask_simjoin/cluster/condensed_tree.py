@@ -167,7 +167,7 @@ def _condensed(tree: Frame, example: Frame, least: int) -> Frame:
         )
     if n == 1:
         return example
-    found = condense(start, end, away, least)
+    found = condense(start, end, away, least, example)
     parent = np.concatenate([found.parent[1:], found.row_parent]).astype(np.int64) + n
     child = np.concatenate([np.arange(1, len(found.parent)) + n, np.arange(n)])
     density = np.concatenate([found.birth[1:], found.row_lambda])

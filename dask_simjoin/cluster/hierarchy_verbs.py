@@ -100,7 +100,7 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     del tree
     away = distances_of(weight, spec.measure)
     del weight
-    condensed = condense(start, end, away, least)
+    condensed = condense(start, end, away, least, meta)
     del start, end, away
     told = told_of_all(condensed, choice)
     found = frames_for(meta).result(dict(zip(CLUSTERS, told, strict=True)), len(ids))

@@ -1,4 +1,4 @@
-"""What a library of arrays and data frames must offer: `Frames`, `Joiner`, `Searcher` and `Spanner`."""
+"""What a library of arrays and data frames must offer: `Frames`, `Joiner` and `Searcher`, and a `Spanner`."""
 
 from __future__ import annotations
 
@@ -285,21 +285,3 @@ class Searcher(Protocol):
 
     def at_once(self, k: int) -> int:
         """Queries of which so many neighbours are sought at a time where little memory is to be taken."""
-
-
-Edges = tuple[Array, Array, Array]
-"""Weights (n,) of edges, and the names of both ends, the smaller first."""
-
-
-class Spanner(Protocol):
-    """Finds minimum spanning trees of mutual reachability; chunks are indexed as by a `Searcher`.
-
-    What it is given of rows lies where they do, and trees on the host.
-    """
-
-    def tree_of(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...]) -> Edges:
-        """The tree of the points of an index, by their names; see the CPU's."""
-
-    def edges_between(self, sides: Sequence[Index], layout: SearchLayout, cores: Sequence[Array],
-                      trees: Sequence[Edges]) -> Edges:  # fmt: skip
-        """The edges between two indexes that are in the tree of both; `trees`: of each of them."""

@@ -133,7 +133,7 @@ def test_scikit_learn_chooses_the_same_of_a_tree(seed, least, most):
         how = method, False, 0.0, most
         want = hidden.tree_to_labels(linkage.make_single_linkage(edges), least, *how)
         choice = Choice(method, max_cluster_size=most or math.inf)
-        label, probability, _ = told_of_all(condense(start, end, far, least), choice)
+        label, probability, _ = told_of_all(condense(start, end, far, least, pd.DataFrame()), choice)
         assert label.tolist() == numbered(want[0])
         np.testing.assert_allclose(probability, want[1], rtol=1e-12)
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.base import host_kernels
+from dask_simjoin.engine.base import host_kernels, spanner_for
+from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.cluster_requests import Choice
 
 
@@ -34,7 +35,7 @@ class Condensed(NamedTuple):
     rows: np.ndarray
 
 
-def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Condensed:
+def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int, example: Frame) -> Condensed:
     """Condense a spanning tree of n rows to its clusters of at least `least` rows.
 
     Parameters
@@ -44,25 +45,13 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -
     away : array (n - 1,), float64
         The distances.
     least : int
+    example : DataFrame
+        Of the library whose arrays are worked on.
     """
-    n = len(start) + 1
-    kernels = host_kernels("hierarchy")
-    left, right = np.array(start, np.int32), np.array(end, np.int32)
-    size, *room = np.empty(n - 1, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
-    kernels.merge_rows(left, right, *room, size)
-    most = 2 * (n // least) + 1
-    parent, birth, rows = np.empty(most, np.int32), np.empty(most), np.empty(most, np.int32)
-    row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
-    if n == 1:
-        parent[0], birth[0], rows[0], number = -1, 0.0, 1, 1
-    else:
-        # owners of merges take the place of what merging needed
-        number = kernels.condense(
-            left, right, size, away, least, room[0][:-1], room[1], row_parent, row_lambda, parent, birth, rows
-        )
-    return Condensed(
-        row_parent, row_lambda, parent[:number].copy(), birth[:number].copy(), rows[:number].copy()
-    )
+    if not len(start):
+        none = np.zeros(1, np.int32), np.zeros(1)
+        return Condensed(*none, np.full(1, -1, np.int32), np.zeros(1), np.ones(1, np.int32))
+    return Condensed(*spanner_for(example).condense(start, end, away, least))
 
 
 def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -99,7 +99,8 @@ class Hierarchy(FoundByChunk):
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         check_place(plan, self.operand("spec"), self.operand("min_cluster_size"))
         how = self.operand("min_cluster_size"), self.operand("samples"), self.operand("choice")
-        return ChunkClusters(chunks, plan, self.operand("spec").measure, *how)
+        spec = self.operand("spec")
+        return ChunkClusters(chunks, plan, spec.measure, *how, self.operand("meta"))
 
 
 class ChunkClusters(LabelledExpr):
@@ -107,7 +108,7 @@ class ChunkClusters(LabelledExpr):
 
     _label = "simjoin_hdbscan_clusters"
     _makes_result = True
-    _parameters = ["chunks", "plan", "metric", "least", "samples", "choice"]
+    _parameters = ["chunks", "plan", "metric", "least", "samples", "choice", "meta"]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
@@ -116,7 +117,7 @@ class ChunkClusters(LabelledExpr):
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_hdbscan", self.deterministic_token)
         places, tree = add_tree(steps, self.chunks, plan, self.operand("samples"))
-        how = self.operand("metric"), self.operand("least"), self.operand("choice")
+        how = (self.operand(name) for name in ("metric", "least", "choice", "meta"))
         found = steps.add("choose", 0, _clusters, rows_of_frame(plan), List(*places), tree, *how)
         for c in range(len(plan.chunks)):
             steps.layer[(self._name, c)] = Task((self._name, c), _told, found, c)
@@ -128,9 +129,9 @@ Fallen = tuple[list[np.ndarray], list[np.ndarray], Chosen]
 
 
 def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, least: int,
-              choice: Choice) -> Fallen:  # fmt: skip
+              choice: Choice, example: Frame) -> Fallen:  # fmt: skip
     places, (weight, start, end) = without_gaps(rows, places, tree)
-    condensed = condense(start, end, distances_of(weight, metric), least)
+    condensed = condense(start, end, distances_of(weight, metric), least, example)
     chosen = choose(condensed, choice)
     row_parent, row_lambda = condensed.row_parent, condensed.row_lambda
     return [row_parent[own] for own in places], [row_lambda[own] for own in places], chosen

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels import boruvka, optics, spanning
+from dask_simjoin.engine.cpu.kernels import boruvka, hierarchy, optics, spanning
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
-from dask_simjoin.engine.protocols import Edges
+from dask_simjoin.engine.spanner import Clusters, Edges
 from dask_simjoin.metrics.types import Index
 
 FEW = 2
@@ -184,6 +184,22 @@ class CpuSpanner:
         found = rounds.run((weight, *(nodes[np.searchsorted(names, some)] for some in ends)))
         between = (found[1] < across) != (found[2] < across)
         return in_order(rounds.names, *(column[between] for column in found))
+
+    @staticmethod
+    def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
+        """Find the clusters of at least `least` rows of a tree; see `Spanner`."""
+        n = len(start) + 1
+        left, right = np.array(start, np.int32), np.array(end, np.int32)
+        size, *room = np.empty(n - 1, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+        hierarchy.merge_rows(left, right, *room, size)
+        most = 2 * (n // least) + 1
+        parent, birth, rows = np.empty(most, np.int32), np.empty(most), np.empty(most, np.int32)
+        row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
+        # owners of merges take the place of what merging needed
+        number = hierarchy.condense(
+            left, right, size, away, least, room[0][:-1], room[1], row_parent, row_lambda, parent, birth, rows
+        )
+        return row_parent, row_lambda, parent[:number].copy(), birth[:number].copy(), rows[:number].copy()
 
 
 SPANNER = CpuSpanner()

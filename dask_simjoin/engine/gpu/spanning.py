@@ -17,13 +17,13 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.gpu import boruvka
+from dask_simjoin.engine.gpu import boruvka, dendrogram
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.engine.protocols import Edges
+from dask_simjoin.engine.spanner import Edges
 from dask_simjoin.metrics.types import Array, Index
 
 WARPS = 4
@@ -179,7 +179,7 @@ def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
 
 
 class GpuSpanner:
-    """See `Spanner`.  Trees come to the host, where they are merged, and clusters made of them."""
+    """See `Spanner`."""
 
     @staticmethod
     def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest) -> Edges:
@@ -201,6 +201,8 @@ class GpuSpanner:
         found = rounds.run((weight, *(nodes[cupy.searchsorted(names, some)] for some in ends)))
         between = (found[1] < across) != (found[2] < across)
         return in_order(rounds.names, *(column[between] for column in found))
+
+    condense = staticmethod(dendrogram.condense)
 
 
 SPANNER = GpuSpanner()

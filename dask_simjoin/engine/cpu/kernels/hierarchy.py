@@ -41,8 +41,10 @@ def condense(left: Array, right: Array, size: Array, away: Array, least: int, ow
 
     From the last merge down, merges of one distance that are of each other are undone together.  If two of
     their parts or more are large enough, these are new clusters; if one is, the cluster goes on in it; and
-    rows of other parts fall out.  `owner` (n-1,), `stack` (n,): room; `row_parent`, `row_lambda` (n,): the
-    cluster that each row falls out of, and at which 1 / distance; `parent`, `birth`, `rows`: of clusters.
+    rows of other parts fall out.  Clusters are numbered by their last merges, the last one first.
+
+    `owner` (n-1,), `stack` (n,): room; `row_parent`, `row_lambda` (n,): the cluster that each row falls out
+    of, and at which 1 / distance; `parent`, `birth`, `rows`: of clusters.
     """
     n = row_parent.size
     parent[0], birth[0], rows[0] = -1, 0.0, n
@@ -52,8 +54,14 @@ def condense(left: Array, right: Array, size: Array, away: Array, least: int, ow
     owner[last] = 0
     for e in range(last, -1, -1):
         own = owner[e]
-        if own < 0:  # it was undone with a later one, or has fallen out
+        if own == -1:  # it was undone with a later one, or has fallen out
             continue
+        if own < -1:  # it is a new cluster, of what that merge was undone into
+            split = -2 - own
+            parent[number], birth[number], rows[number] = owner[split], 1.0 / away[split], size[e]
+            own = np.int32(number)
+            owner[e] = own
+            number += 1
         # parts are kept from the end of the stack on, what is still to be undone at its beginning
         stack[0], todo, parts, large = e, 1, n, 0
         while todo > 0:
@@ -72,12 +80,7 @@ def condense(left: Array, right: Array, size: Array, away: Array, least: int, ow
         for p in range(parts, n):
             child = stack[p]
             if child >= n and size[child - n] >= least:
-                to = own
-                if large > 1:
-                    parent[number], birth[number], rows[number] = own, density, size[child - n]
-                    to = number
-                    number += 1
-                owner[child - n] = to
+                owner[child - n] = -2 - e if large > 1 else own
                 continue
             stack[0], todo = child, 1  # parts are of different rows: there is room for these
             while todo > 0:

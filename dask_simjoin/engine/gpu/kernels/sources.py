@@ -29,6 +29,7 @@ SHARED = {
     "nearest_tensor": ("tensor.cuh", "reach.cuh", "nearest.cuh", "blocks.cuh", "query_term.cuh"),
     "spanning": ("reach.cuh",),
     "boruvka": (),
+    "dendrogram": (),
 }
 """Files of this package, ``.cu``, and what each of them shares with others besides ``common.cuh``."""
 
