@@ -10,8 +10,9 @@ import numpy as np
 
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Task, TaskRef
-from dask_simjoin.expressions.source import FrozenSource, map_frozen, pick, picked
-from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.expressions.source import FrozenSource, map_frozen, pick
+from dask_simjoin.expressions.steps import Call, Steps
+from dask_simjoin.planning.resources import resources
 from dask_simjoin.sets.chunks import ReadRows, ReadSets
 from dask_simjoin.sets.coded import Vocabulary
 from dask_simjoin.sets.encode import Merged, merge, ranks, ranks_of
@@ -54,18 +55,18 @@ class SetChunks(LabelledExpr):
             keys += [(t, n, key) for n, key in enumerate(source.inner.__dask_keys__())]
         own, universe = self._ranks(steps, [TaskRef(key) for _, _, key in keys])
         firsts = [np.cumsum([0, *rows]).tolist() for rows in plan.sources]
-        sent: list[list[TaskRef]] = [[] for _ in plan.sides]
+        threads = resources(spec.library).threads if spec.settings.cluster else None
+        sends: list[list[Call]] = [[] for _ in plan.sides]
         for (t, n, key), rank in zip(keys, own, strict=True):
             rows = self._small(steps, "rows", (t, n), rows_of, TaskRef(key))
-            sent[t].append(steps.add("send", (t, n), send, rows, rank, firsts[t][n], plan.sides[t]))
+            sends[t].append(((t, n), send, (rows, rank, firsts[t][n], plan.sides[t])))
         place = 0
         sides = [spec] if spec.other is None else [spec, spec.other]
         for t, (side, asked) in enumerate(zip(plan.sides, sides, strict=True)):
+            parcels = steps.spread("send", "parcel", sends[t], range(len(side)), threads)
             for b in range(len(side)):
-                parts: list[Any] = [picked(one, b) for one in sent[t]]
-                if spec.settings.cluster:  # so that only what the block needs travels
-                    parts = [steps.add("parcel", (t, n, b), pick, one, b) for n, one in enumerate(sent[t])]
                 key, example = (self._name, place), self.operand("examples")[t]
+                parts = [some[b] for some in parcels]
                 steps.layer[key] = Task(key, gather_block, universe, example, asked, *parts)
                 place += 1
         return steps.layer

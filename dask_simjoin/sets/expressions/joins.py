@@ -11,9 +11,10 @@ from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.records import RUNS
-from dask_simjoin.expressions.source import FrozenSource, pick, picked
-from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.expressions.source import FrozenSource, pick
+from dask_simjoin.expressions.steps import Call, Steps
 from dask_simjoin.expressions.work import Work, chunk_ref
+from dask_simjoin.planning.resources import resources
 from dask_simjoin.sets.chunks import hash_rows
 from dask_simjoin.sets.expressions.chunks import SetChunks, read_tables
 from dask_simjoin.sets.expressions.planner import set_plan_for
@@ -121,18 +122,17 @@ class RowValues(PartitionsFiltered, LabelledExpr):
         offsets = [0]
         for rows in plan.sources[0]:
             offsets.append(offsets[-1] + rows)
-        found = [
-            steps.add("split", b, counts_by_partition, chunk_ref(self.chunks, b), values, offsets)
+        splits: list[Call] = [
+            (b, counts_by_partition, (chunk_ref(self.chunks, b), values, offsets))
             for b, values in enumerate(self._by_block(steps))
         ]
+        threads = resources(spec.library).threads if spec.settings.cluster else None
+        found = steps.spread("split", "part", splits, self._partitions, threads)
         keys = read.__dask_keys__()
         for place, n in enumerate(self._partitions):
             labels = steps.add("labels", n, pick, TaskRef(keys[n]), "ids")
-            parts: list[Any] = [picked(one, n) for one in found]
-            if spec.settings.cluster:  # so that only what the partition needs travels
-                parts = [steps.add("part", (b, n), pick, one, n) for b, one in enumerate(found)]
             key = (self._name, place)
-            steps.layer[key] = Task(key, put_beside, labels, self._meta, *parts)
+            steps.layer[key] = Task(key, put_beside, labels, self._meta, *(one[n] for one in found))
         return steps.layer | dict(read.__dask_graph__())
 
 
