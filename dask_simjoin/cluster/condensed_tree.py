@@ -51,7 +51,8 @@ def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
 
     Examples
     --------
-    >>>     >>> import dask_simjoin
+    >>> import pandas as pd
+    >>> import dask_simjoin
     >>> from dask_simjoin.cluster import condensed_tree
     >>> df = pd.DataFrame({"x": [0.0, 1.0, 10.0, 12.0]})
     >>> condensed_tree(df.simjoin.spanning_tree(), 2)
@@ -93,7 +94,8 @@ def choose_clusters(
 
     Examples
     --------
-    >>>     >>> import dask_simjoin
+    >>> import pandas as pd
+    >>> import dask_simjoin
     >>> from dask_simjoin.cluster import choose_clusters, condensed_tree
     >>> df = pd.DataFrame({"x": [0.0, 1.0, 10.0, 12.0]})
     >>> choose_clusters(condensed_tree(df.simjoin.spanning_tree(), 2))["label"].tolist()
