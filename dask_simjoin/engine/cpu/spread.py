@@ -29,6 +29,7 @@ def spread(x: np.ndarray) -> Spread | None:
         if x.shape[1] >= LONG_ROWS:
             return None
         x = np.asfortranarray(x)
-    lower, upper, mean, squares = found = np.empty((4, x.shape[1]))
-    moments.spread(x.T, lower, upper, mean, squares)
-    return (lower, upper, mean, squares) if np.isfinite(found).all() else None
+    found = np.empty((4, x.shape[1]))
+    bounds, (mean, squares) = found[:2].reshape(-1, 2), found[2:]
+    moments.spread(x.T, bounds, mean, squares)
+    return (*bounds.T.copy(), mean, squares) if np.isfinite(found).all() else None

@@ -108,7 +108,8 @@ def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, r
         p = parent[c]
         stability[p] += (birth[c] - birth[p]) * rows[c]
         death[p] = max(death[p], birth[c])
-    deepest[:] = death
+    for c in range(death.size):  # Numba compiles a second and a half to copy an array
+        deepest[c] = death[c]
     for c in range(parent.size - 1, 0, -1):
         deepest[parent[c]] = max(deepest[parent[c]], deepest[c])
 

@@ -2,67 +2,128 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from dask_simjoin.engine.cpu.kernels.annotations import (
+    Builder,
+    Intrinsic,
+    NumbaType,
+    Signature,
+    TargetContext,
+    TypingContext,
+    Value,
+    Values,
+)
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.totals import larger
+from dask_simjoin.engine.cpu.kernels.vectors import F64, I32, const, load, splat, store
 from dask_simjoin.metrics.types import Array
 
 CACHED = 2048
 """Numbers of a column that are gone through twice: their sum first, then the squares about their mean."""
 
+LANES = 8
+"""Sums that are added to at a time: what a processor adds at once."""
+
+EIGHT = ir.VectorType(F64, LANES)
+
+Reduce = Callable[[Builder, Value, Value], Value]
+
+
+def _plus(builder: Builder, a: Value, b: Value) -> Value:
+    return builder.fadd(a, b)
+
+
+def _smaller(builder: Builder, a: Value, b: Value) -> Value:
+    """Lane by lane the smaller one of two; where one is no number it is `b`."""
+    return builder.select(builder.fcmp_ordered("<", a, b), a, b)
+
+
+def _reduced(builder: Builder, address: Value, rows: Value, parts: list[tuple[Reduce, float]],
+             term: Callable[[Value], Value]) -> list[Value]:  # fmt: skip
+    """Reduce the terms of float64 that lie at an address in several ways, each with what it begins with."""
+    slots = [cgutils.alloca_once(builder, EIGHT) for _ in parts]
+    for slot, (_, begin) in zip(slots, parts, strict=True):
+        builder.store(ir.Constant(EIGHT, [begin] * LANES), slot)
+    whole = builder.and_(rows, const(-LANES))
+
+    def take_in(slots: list[Value], kind: ir.Type, place: Value) -> None:
+        value = term(load(builder, builder.add(address, builder.mul(place, const(8))), kind, 8))
+        for slot, (reduce, _) in zip(slots, parts, strict=True):
+            builder.store(reduce(builder, value, builder.load(slot)), slot)
+
+    with cgutils.for_range_slice(builder, const(0), whole, const(LANES)) as (place, _):
+        take_in(slots, EIGHT, place)
+    ends = [cgutils.alloca_once(builder, F64) for _ in parts]
+    for slot, end, (reduce, _) in zip(slots, ends, parts, strict=True):
+        vector = builder.load(slot)
+        lanes = [builder.extract_element(vector, ir.Constant(I32, lane)) for lane in range(LANES)]
+        while len(lanes) > 1:
+            lanes = [reduce(builder, a, b) for a, b in zip(lanes[::2], lanes[1::2], strict=True)]
+        builder.store(lanes[0], end)
+    with cgutils.for_range_slice(builder, whole, rows, const(1)) as (place, _):
+        take_in(ends, F64, place)
+    return [builder.load(end) for end in ends]
+
+
+@intrinsic
+def summed(typingctx: TypingContext, address: NumbaType, rows: NumbaType, bounds: NumbaType) -> Intrinsic:
+    """The sum of float64 at an address; what lies at `bounds` becomes the smallest and the largest."""
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        column, rows_, bounds_ = args
+        parts = [(_plus, 0.0), (_smaller, np.inf), (larger, -np.inf)]
+        total, *found = _reduced(builder, column, rows_, parts, lambda value: value)
+        for n, (value, (reduce, _)) in enumerate(zip(found, parts[1:], strict=True)):
+            at = builder.add(bounds_, const(8 * n))
+            store(builder, reduce(builder, value, load(builder, at, F64, 8)), at, 8)
+        return total
+
+    return types.float64(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def summed_squares(typingctx: TypingContext, address: NumbaType, rows: NumbaType,
+                   middle: NumbaType) -> Intrinsic:  # fmt: skip
+    """The sum of squares of what float64 at an address are away from a number."""
+
+    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+        def term(value: Value) -> Value:
+            middle = splat(builder, args[2], EIGHT) if value.type == EIGHT else args[2]
+            away = builder.fsub(value, middle)
+            return builder.fmul(away, away)
+
+        return _reduced(builder, args[0], args[1], [(_plus, 0.0)], term)[0]
+
+    return types.float64(types.int64, types.int64, types.float64), codegen
+
 
 @kernel
-def spread(columns: Array, lower: Array, upper: Array, mean: Array, squares: Array) -> None:
-    """Fill the arrays (d,) with what the `columns` (d, n) have, n > 0.
+def spread(columns: Array, bounds: Array, mean: Array, squares: Array) -> None:
+    """Fill the arrays (d,), and `bounds` (d, 2), with what the `columns` (d, n) have, n > 0.
 
-    What is not finite shows in `mean`, and so may a sum that overflows; the others then say nothing.  Four
-    sums at a time are what a processor adds at once.  Parts are put together as in Chan, Golub & LeVeque
-    1979, pairwise update.
+    What is not finite shows in `mean`, and so may a sum that overflows; the others then say nothing.  Parts
+    are put together as in Chan, Golub & LeVeque 1979, pairwise update.
     """
     d, n = columns.shape
+    column, bound = columns.ctypes.data, bounds.ctypes.data
     for k in range(d):
-        x = columns[k]
-        low0 = low1 = low2 = low3 = np.inf
-        high0 = high1 = high2 = high3 = -np.inf
+        bounds[k, 0], bounds[k, 1] = np.inf, -np.inf
         before, middle, away = 0, 0.0, 0.0
-        for start in range(0, n, CACHED):
-            stop = min(start + CACHED, n)
-            even = start + (stop - start) // 4 * 4
-            sum0 = sum1 = sum2 = sum3 = 0.0
-            for i in range(start, even, 4):
-                a, b, c, e = x[i], x[i + 1], x[i + 2], x[i + 3]
-                sum0 += a
-                sum1 += b
-                sum2 += c
-                sum3 += e
-                low0 = a if a < low0 else low0
-                low1 = b if b < low1 else low1
-                low2 = c if c < low2 else low2
-                low3 = e if e < low3 else low3
-                high0 = a if a > high0 else high0
-                high1 = b if b > high1 else high1
-                high2 = c if c > high2 else high2
-                high3 = e if e > high3 else high3
-            for i in range(even, stop):
-                a = x[i]
-                sum0 += a
-                low0 = a if a < low0 else low0
-                high0 = a if a > high0 else high0
-            rows = stop - start
-            here = ((sum0 + sum1) + (sum2 + sum3)) / rows
-            sum0 = sum1 = sum2 = sum3 = 0.0
-            for i in range(start, even, 4):
-                a, b, c, e = x[i] - here, x[i + 1] - here, x[i + 2] - here, x[i + 3] - here
-                sum0 += a * a
-                sum1 += b * b
-                sum2 += c * c
-                sum3 += e * e
-            for i in range(even, stop):
-                a = x[i] - here
-                sum0 += a * a
+        while before < n:
+            rows = n - before if n - before < CACHED else CACHED
+            here = summed(column + 8 * before, rows, bound) / rows
             delta, together = here - middle, before + rows
-            away += (sum0 + sum1) + (sum2 + sum3) + delta * delta * (float(before) * rows / together)
+            here_away = summed_squares(column + 8 * before, rows, here)
+            away += here_away + delta * delta * (float(before) * rows / together)
             middle += delta * (rows / together)
             before = together
-        lower[k], upper[k] = min(min(low0, low1), min(low2, low3)), max(max(high0, high1), max(high2, high3))
         mean[k], squares[k] = middle, away
+        column += 8 * n
+        bound += 16

@@ -191,16 +191,20 @@ def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
     return number
 
 
+FEW = 32
+"""Rows of equal weights up to which they are put in order by insertion."""
+
+
 @kernel
-def sort_ties(order: Array, weight: Array, key: Array) -> None:
-    """Put what `order` sorts by weight in the order of a second key where weights are equal."""
-    start = 0
+def _sort_few(order: Array, weight: Array, key: Array, many: Array) -> int:
+    """Do what `sort_ties` says where few weights are equal; the number of runs of more, which go to `many`."""
+    start, number = 0, 0
     for stop in range(1, order.size + 1):
         if stop < order.size and weight[order[stop]] == weight[order[start]]:
             continue
-        if stop - start > 32:
-            some = order[start:stop].copy()
-            order[start:stop] = some[np.argsort(key[some])]
+        if stop - start > FEW:
+            many[number, 0], many[number, 1] = start, stop
+            number += 1
         else:
             for n in range(start + 1, stop):
                 moved = order[n]
@@ -210,6 +214,18 @@ def sort_ties(order: Array, weight: Array, key: Array) -> None:
                     at -= 1
                 order[at] = moved
         start = stop
+    return number
+
+
+def sort_ties(order: Array, weight: Array, key: Array) -> None:
+    """Put what `order` sorts by weight in the order of a second key where weights are equal.
+
+    Longer runs are left to NumPy: Numba compiles a sort for two seconds.
+    """
+    many = np.empty((len(order) // FEW, 2), np.int64)
+    for start, stop in many[: _sort_few(order, weight, key, many)].tolist():
+        some = order[start:stop]
+        some[:] = some[np.argsort(key[some])]
 
 
 @kernel

@@ -32,7 +32,8 @@ def build(side: Probes, index: Lists) -> None:
             lists[tokens[offsets[k] + i] + 1, 0] += 1
     for t in range(1, lists.shape[0]):
         lists[t, 0] += lists[t - 1, 0]
-    lists[:, 1] = lists[:, 0]
+    for t in range(lists.shape[0]):  # Numba compiles a second and a half to copy an array
+        lists[t, 1] = lists[t, 0]
     for k in range(lengths.size):
         for i in range(lengths[k]):
             t = tokens[offsets[k] + i]
