@@ -118,7 +118,7 @@ class CpuJoiner:
         ]
         sides = nodes[0], nodes[0] if same else nodes[1]
         module = _module(layout.method)
-        if isinstance(module, ManyAtOnce):
+        if isinstance(module, ManyAtOnce) and parent.dtype == np.int32:
             module.connect(q, d, layout, same, sides, parent)
         else:
             one_by_one.connect(module, q, d, layout, same, sides, parent)

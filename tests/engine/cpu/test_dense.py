@@ -174,3 +174,14 @@ def test_boxes_that_hold_nothing_but_pairs(dims: int) -> None:
         told += int(surely.sum()) - len(z)
         assert (totals(x, x, 2)[surely] <= eps * eps).all()
     assert told > 0
+
+
+def test_as_many_nodes_as_there_are_may_need_64_bits():
+    x = np.random.default_rng(0).uniform(0, 12, (300, 3))
+    every, layout = np.ones(len(x), bool), layout_of(x, 1.0, 2)
+    index = JOINER.build(x, layout)
+    found = [np.arange(len(x), dtype=kind) for kind in (np.int32, np.int64)]
+    for parent in found:
+        JOINER.connect(index, index, layout, parent, (every, every), 0, same=True)
+        JOINER.roots(parent)
+    assert found[0].tolist() == found[1].tolist() == sets_of(totals(x, x, 2) <= 1.0, every).tolist()

@@ -1,10 +1,11 @@
 """The kernels of OPTICS that take the place of NumPy's functions."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_simjoin.engine.cpu.kernels.optics import kth_smallest
+from dask_simjoin.engine.cpu.kernels.optics import FEW, kth_smallest, sort_ties
 
 VALUE = st.one_of(st.integers(0, 3).map(float), st.floats(0, allow_nan=False))
 
@@ -22,3 +23,14 @@ def test_nothing_is_moved():
     values = np.array([3.0, 1.0, 2.0, 0.0])
     kth_smallest(np.array([0, 4]), values, 2, np.empty(1))
     assert values.tolist() == [3.0, 1.0, 2.0, 0.0]
+
+
+@pytest.mark.parametrize("run", [1, 3, FEW, FEW + 1, 200])
+def test_equal_weights_come_in_the_order_of_the_second_key(run):
+    rng = np.random.default_rng(run)
+    weight = np.repeat(rng.permutation(40), rng.integers(1, run + 1, 40)).astype(float)
+    weight[rng.integers(0, len(weight), 3)] = np.inf
+    key = rng.permutation(len(weight)).astype(np.int64) << 32
+    order = np.argsort(weight)
+    sort_ties(order, weight, key)
+    assert order.tolist() == np.lexsort((key, weight)).tolist()

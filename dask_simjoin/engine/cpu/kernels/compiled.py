@@ -31,7 +31,7 @@ from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
 from dask_simjoin.engine.cpu.kernels.annotations import Signature, TargetContext
-from dask_simjoin.engine.cpu.kernels.pipeline import CalleeCompiler, KernelCompiler
+from dask_simjoin.engine.cpu.kernels.pipeline import ApartCompiler, CalleeCompiler, KernelCompiler
 
 HERE = Path(__file__).parent
 ENGINE = HERE.parents[1]
@@ -149,6 +149,11 @@ def kernel(function: Callable[..., Any]) -> Any:
 def callee(function: Callable[..., Any]) -> Any:
     """Compile a function that only kernels call, as a part of each."""
     return njit(**CALLEE)(function)
+
+
+def apart(function: Callable[..., Any]) -> Any:
+    """Compile a function that kernels call seldom, once for each of them."""
+    return njit(**CALLEE | {"pipeline_class": ApartCompiler})(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:

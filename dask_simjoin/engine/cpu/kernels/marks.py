@@ -6,6 +6,8 @@ it has; its node in a disjoint-set forest, or -1 if it takes no part; its label,
 the tiles each node of the tree of boxes, has a mark of all points below it.  Two whose marks say that no pair
 of their points changes anything are not compared; and of two tiles that lie wholly within reach of each other
 all pairs are known by their number.
+
+Kernels are told where arrays lie: handed on as arrays they took half as much again to compile.
 """
 
 from __future__ import annotations
@@ -14,10 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, inlined
-from dask_simjoin.engine.cpu.kernels.components import find
+from dask_simjoin.engine.cpu.kernels.compiled import apart, callee, inlined
+from dask_simjoin.engine.cpu.kernels.memory import add_long, int32_at, long_at, put_int32, put_long
 from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.metrics.types import Array
 
 COUNT, LINK, LOWEST = range(3)
 """Tasks.  Marks of `COUNT`: 1 if all counts are enough.  Of `LINK`: a node of the one set that all points
@@ -33,33 +34,33 @@ ENDLESS = np.iinfo(np.int64).max
 
 
 class Notes(NamedTuple):
-    """What a join of tiles that keeps no pairs works on; arrays of both sides are one if the sides are.
+    """What a join of tiles that keeps no pairs works on; of both sides it is one if the sides are.
 
     Attributes
     ----------
     task : int
     enough : int
         Of counts: what is known to be at least this need not be right.
-    q_values, d_values : array (points or more,), int64
-    q_low, d_low : array (points or more,), int64
+    q_values, d_values : address of int64 (points or more,)
+    q_low, d_low : address of int64 (points or more,)
         Of `LOWEST`: the lowest label near each point.
-    q_marks, d_marks : array (tiles and nodes of the tree,), int64
-    parent : array (nodes,), int32
+    q_marks, d_marks : address of int64 (tiles and nodes of the tree,)
+    parent : address of int32 (nodes,)
         The disjoint-set forest, in which the smallest node of a set is its root.
-    more : array (tiles + 1,), int64
+    more : address of int64 (tiles + 1,)
         Of counts: how many more pairs each point of a tile has than one of the tile before it.
     """
 
     task: int
     enough: int
-    q_values: Array
-    d_values: Array
-    q_low: Array
-    d_low: Array
-    q_marks: Array
-    d_marks: Array
-    parent: Array
-    more: Array
+    q_values: int
+    d_values: int
+    q_low: int
+    d_low: int
+    q_marks: int
+    d_marks: int
+    parent: int
+    more: int
 
 
 @inlined
@@ -70,18 +71,30 @@ def _end(tile: int, points: int) -> int:
 
 
 @callee
-def unite(parent: Array, i: int, j: int) -> int:
-    """Join the sets of two nodes; the root."""
-    a, b = find(parent, i), find(parent, j)
-    if a < b:
-        parent[b] = a
-        return a
-    parent[a] = b
-    return b
+def root_of(parent: int, i: int) -> int:
+    """The root of a node; every other node on the way is tied to its grandparent (path halving)."""
+    up = int32_at(parent, i)
+    while up != i:
+        above = int32_at(parent, up)
+        put_int32(parent, i, above)
+        i = above
+        up = int32_at(parent, i)
+    return i
 
 
 @callee
-def _both(task: int, parent: Array, x: int, y: int) -> int:
+def unite(parent: int, i: int, j: int) -> int:
+    """Join the sets of two nodes; the root."""
+    a, b = root_of(parent, i), root_of(parent, j)
+    if a < b:
+        put_int32(parent, b, a)
+        return a
+    put_int32(parent, a, b)
+    return b
+
+
+@apart
+def _both(task: int, parent: int, x: int, y: int) -> int:
     """The mark of two parts together, of which these are the marks."""
     if task == COUNT:
         return x & y
@@ -89,62 +102,60 @@ def _both(task: int, parent: Array, x: int, y: int) -> int:
         return x | y
     if x == NOBODY or y == NOBODY:
         return x if x > y else y
-    if x == MIXED or y == MIXED or find(parent, x) != find(parent, y):
+    if x == MIXED or y == MIXED or root_of(parent, x) != root_of(parent, y):
         return MIXED
     return x
 
 
-@callee
-def mark_tile(task: int, enough: int, parent: Array, values: Array, tile: int, points: int) -> int:
+@apart
+def mark_tile(task: int, enough: int, parent: int, values: int, tile: int, points: int) -> int:
     """The mark of a tile."""
     first, last = tile * TILE, _end(tile, points)
     if task == COUNT:
         for i in range(first, last):
-            if values[i] < enough:
+            if long_at(values, i) < enough:
                 return 0
         return 1
     if task == LOWEST:
         mark = 0
         for i in range(first, last):
-            mark |= OPEN if values[i] < 0 else KNOWN
+            mark |= OPEN if long_at(values, i) < 0 else KNOWN
         return mark
     root = NOBODY
     for i in range(first, last):
-        if values[i] >= 0:
-            own = find(parent, values[i])
+        value = long_at(values, i)
+        if value >= 0:
+            own = root_of(parent, value)
             if root != NOBODY and own != root:
                 return MIXED
             root = own
     return root
 
 
-@callee
-def mark_tiles(notes: Any, values: Array, marks: Array, points: int) -> None:
+@apart
+def mark_tiles(notes: Any, values: int, marks: int, points: int) -> None:
     """Mark all tiles of a side."""
     for tile in range(-(-points // TILE)):
-        marks[tile] = mark_tile(notes.task, notes.enough, notes.parent, values, tile, points)
+        put_long(marks, tile, mark_tile(notes.task, notes.enough, notes.parent, values, tile, points))
 
 
-@callee
-def mark_nodes(notes: Any, marks: Array, tiles: int, levels: Array) -> None:
+@apart
+def mark_nodes(notes: Any, marks: int, tiles: int, levels: int, height: int) -> None:
     """Mark all nodes of a side's tree, whose tiles are marked."""
     below, number = 0, tiles
-    for level in range(levels.size - 1):
-        begin = tiles + levels[level]
-        for node in range(levels[level + 1] - levels[level]):
-            mark = marks[below + node * TILE]
+    for level in range(height):
+        begin, end = long_at(levels, level), long_at(levels, level + 1)
+        for node in range(end - begin):
+            mark = long_at(marks, below + node * TILE)
             for child in range(node * TILE + 1, _end(node, number)):
-                mark = _both(notes.task, notes.parent, mark, marks[below + child])
-            marks[begin + node] = mark
-        below, number = begin, levels[level + 1] - levels[level]
+                mark = _both(notes.task, notes.parent, mark, long_at(marks, below + child))
+            put_long(marks, tiles + begin + node, mark)
+        below, number = tiles + begin, end - begin
 
 
 @inlined
 def settled(task: int, x: int, y: int) -> int:
-    """Whether pairs between what has these marks change nothing: 1, 0, or `ASK`: if the nodes are in one set.
-
-    It is given no arrays, whose references would be counted with every call.
-    """
+    """Whether pairs between what has these marks change nothing: 1, 0, or `ASK`: if nodes are in one set."""
     if task == COUNT:
         return x & y
     if task == LOWEST:
@@ -154,52 +165,55 @@ def settled(task: int, x: int, y: int) -> int:
     return 1 if x == NOBODY or y == NOBODY else 0
 
 
-@callee
-def _tie_tile(notes: Any, values: Array, marks: Array, tile: int, points: int, root: int) -> int:
+@apart
+def _tie_tile(parent: int, values: int, marks: int, tile: int, points: int, root: int) -> int:
     """Join all points of a tile that take part with a set, or with each other (-1); its root or -1."""
-    if marks[tile] == NOBODY:
+    mark = long_at(marks, tile)
+    if mark == NOBODY:
         return root
-    if marks[tile] >= 0:
-        root = marks[tile] if root < 0 else unite(notes.parent, root, marks[tile])
+    if mark >= 0:
+        root = mark if root < 0 else unite(parent, root, mark)
     else:
         for i in range(tile * TILE, _end(tile, points)):
-            if values[i] >= 0:
-                root = values[i] if root < 0 else unite(notes.parent, root, values[i])
-    marks[tile] = root
+            value = long_at(values, i)
+            if value >= 0:
+                root = value if root < 0 else unite(parent, root, value)
+    put_long(marks, tile, root)
     return root
 
 
-@callee
+@apart
 def own_pairs(notes: Any, a: int, points: int) -> None:
     """Note that all points of a tile are near each other."""
     first, last = a * TILE, _end(a, points)
     if notes.task == LINK:
-        _tie_tile(notes, notes.q_values, notes.q_marks, a, points, np.int64(-1))
+        _tie_tile(notes.parent, notes.q_values, notes.q_marks, a, points, np.int64(-1))
         return
     for i in range(first, last):
-        notes.q_values[i] += last - 1 - i
-        notes.d_values[i] += i - first
-    notes.q_marks[a] = 1 if last - first - 1 >= notes.enough else 0
+        add_long(notes.q_values, i, last - 1 - i)
+        add_long(notes.d_values, i, i - first)
+    put_long(notes.q_marks, a, 1 if last - first - 1 >= notes.enough else 0)
 
 
-@callee
+@apart
 def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: int, d_points: int) -> None:
     """Note that all points of a tile are near all those of tiles first ... last-1, marked as a node's."""
+    parent, q_marks, d_marks = notes.parent, notes.q_marks, notes.d_marks
     if notes.task == LINK:
-        root = notes.d_marks[node]
-        if root == NOBODY or notes.q_marks[a] == NOBODY:
+        root = long_at(d_marks, node)
+        if root == NOBODY or long_at(q_marks, a) == NOBODY:
             return
         if root < 0:
             for tile in range(first, last):
-                root = _tie_tile(notes, notes.d_values, notes.d_marks, tile, d_points, root)
-        root = _tie_tile(notes, notes.q_values, notes.q_marks, a, q_points, root)
-        notes.d_marks[node] = root
+                root = _tie_tile(parent, notes.d_values, d_marks, tile, d_points, root)
+        root = _tie_tile(parent, notes.q_values, q_marks, a, q_points, root)
+        put_long(d_marks, node, root)
         return
     number = _end(last - 1, d_points) - first * TILE
     begin, end = a * TILE, _end(a, q_points)
     for i in range(begin, end):
-        notes.q_values[i] += number
-    notes.more[first] += end - begin
-    notes.more[last] -= end - begin
+        add_long(notes.q_values, i, number)
+    add_long(notes.more, first, end - begin)
+    add_long(notes.more, last, begin - end)
     if number >= notes.enough:
-        notes.q_marks[a] = 1
+        put_long(q_marks, a, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from llvmlite import ir
@@ -45,7 +45,7 @@ def _smaller(builder: Builder, a: Value, b: Value) -> Value:
     return builder.select(builder.fcmp_ordered("<", a, b), a, b)
 
 
-def _reduced(builder: Builder, address: Value, rows: Value, parts: list[tuple[Reduce, float]],
+def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tuple[Reduce, float]],
              term: Callable[[Value], Value]) -> list[Value]:  # fmt: skip
     """Reduce the terms of float64 that lie at an address in several ways, each with what it begins with."""
     slots = [cgutils.alloca_once(builder, EIGHT) for _ in parts]

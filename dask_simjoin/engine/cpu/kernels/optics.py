@@ -197,7 +197,7 @@ FEW = 32
 
 @kernel
 def _sort_few(order: Array, weight: Array, key: Array, many: Array) -> int:
-    """Do what `sort_ties` says where few weights are equal; the number of runs of more, which go to `many`."""
+    """Do what `sort_ties` says for short runs of equal weights; the number of others, which go to `many`."""
     start, number = 0, 0
     for stop in range(1, order.size + 1):
         if stop < order.size and weight[order[stop]] == weight[order[start]]:

@@ -2,8 +2,8 @@
 
 By default each function that a kernel calls is optimised, made into machine code and wrapped for Python by
 itself, and then once more within each kernel.  And Python's collector goes through all that the compiler has
-made, again and again.  Each function goes through passes for what no kernel has: closures, `with` blocks, whole
-arrays in one expression.
+made, again and again.  Each function goes through passes for what no kernel has: closures, `with` blocks,
+whole arrays in one expression.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from numba import _dynfunc
-from numba.core.codegen import JITCodeLibrary
 from numba.core import typed_passes, untyped_passes
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import PassManager
 
@@ -70,6 +70,17 @@ class CalleeLibrary(JITCodeLibrary):
         self._finalized = True
 
 
+class ApartLibrary(CalleeLibrary):
+    """The code of what kernels call seldom: it stays a function of its own, of which there is one."""
+
+    def finalize(self) -> None:
+        """Mark it, and link what it calls."""
+        for function in self._final_module.functions:
+            if not function.is_declaration:
+                function.add_function_attribute("noinline")
+        super().finalize()
+
+
 class KernelCompiler(Compiler):
     """Compiles functions that Python calls."""
 
@@ -90,11 +101,13 @@ class KernelCompiler(Compiler):
 class CalleeCompiler(KernelCompiler):
     """Compiles functions that only kernels call."""
 
+    library_class = CalleeLibrary
+
     def compile_extra(self, func: Any) -> Any:
         """Compile a function, and what it calls, to what can be linked."""
         state = self.state
         state.flags.no_compile = True
-        state.library = CalleeLibrary(state.targetctx.codegen(), func.__qualname__)
+        state.library = self.library_class(state.targetctx.codegen(), func.__qualname__)
         state.library.enable_object_caching()
         found = super().compile_extra(func)
         own = found.fndesc
@@ -103,3 +116,9 @@ class CalleeCompiler(KernelCompiler):
         )
         state.targetctx.insert_user_function(entry, own, [found.library])
         return found._replace(entry_point=entry)
+
+
+class ApartCompiler(CalleeCompiler):
+    """Compiles functions that kernels call seldom."""
+
+    library_class = ApartLibrary

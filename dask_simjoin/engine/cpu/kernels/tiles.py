@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
-from dask_simjoin.engine.cpu.kernels.components import find
+from dask_simjoin.engine.cpu.kernels.annotations import Terms
+from dask_simjoin.engine.cpu.kernels.compiled import apart, kernel
 from dask_simjoin.engine.cpu.kernels.marks import (
     ASK,
     COUNT,
@@ -25,15 +24,25 @@ from dask_simjoin.engine.cpu.kernels.marks import (
     mark_tile,
     mark_tiles,
     own_pairs,
+    root_of,
     settled,
+    unite,
 )
-from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, STATES, scan, within
+from dask_simjoin.engine.cpu.kernels.memory import (
+    add_long,
+    int32_at,
+    long_at,
+    mask_at,
+    number_at,
+    put_int32,
+    put_long,
+)
+from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, scan, within
+from dask_simjoin.engine.cpu.kernels.tile_sides import Boxes, Out, Points, Room
 from dask_simjoin.engine.cpu.kernels.tile_simd import boxes_near, boxes_within, count_bits, lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.metrics.types import Array
 
-STACK = 64 * 8
 PROBE = 256
 """Candidate tiles after which it is tried anew whether testing points against boxes pays."""
 
@@ -51,49 +60,44 @@ WORTHWHILE = 58
 """A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""
 
 
-@callee
-def _within_itself(low: Any, high: Any, sure: Any, norm: Kind) -> bool:
+@apart
+def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> bool:
     """Whether all points of a box are within a limit of each other: see `boxes_within`."""
     total = 0.0
-    for k in range(low.size):
-        total = add_term(total, np.float64(high[k]) - np.float64(low[k]), norm)
+    for k in range(dims):
+        total = add_term(total, number_at(high, k, sure) - number_at(low, k, sure), norm)
     return bool(total <= sure)
 
 
-@callee
-def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: int, least: int, norm: Kind,
-               notes: Any, a: int, q_points: int, d_points: int, found: Array, stack: Array,
-               depth: Array) -> int:  # fmt: skip
-    """Write the numbers of the tiles >= `least` within `reach` of tile `a` to `found`; how many.
+@apart
+def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: int, norm: Kind,
+               notes: Any, a: int, q_points: int, d_points: int, room: Room) -> int:  # fmt: skip
+    """Write the numbers of the tiles >= `least` within `reach` of tile `a` to the room; how many.
 
     `low`, `high`: the tile's box.  With `notes` those are left out of which nothing is to be found
-    out, and those of which all pairs are within `sure` are noted at once.  `stack`, `depth`: see `room`.
+    out, and those of which all pairs are within `sure` are noted at once.
     """
-    lower, upper, levels = tree
-    d = lower.shape[1]
-    step = lower.strides[0]
-    top = levels.size - 2
+    d, tiles, levels = boxes.dims, boxes.tiles, boxes.levels
     n = 0
     size = 1
-    stack[0], depth[0] = 0, top
-    if notes is not None:
-        task, q_marks, d_marks, parent = notes.task, notes.q_marks, notes.d_marks, notes.parent
+    put_long(room.stack, 0, 0)
+    put_long(room.depth, 0, boxes.height - 1)
     while size > 0:
         size -= 1
-        group, level = stack[size], depth[size]
-        at = (levels[level] + group) * step
-        mask = boxes_near(lower.ctypes.data + at, upper.ctypes.data + at, d, low.ctypes.data,
-                          high.ctypes.data, reach, norm)  # fmt: skip
+        group, level = long_at(room.stack, size), long_at(room.depth, size)
+        begins = long_at(levels, level)
+        at = (begins + group) * (d * TILE * boxes.size)
+        mask = boxes_near(boxes.lower + at, boxes.upper + at, d, low, high, reach, norm)
         first = least >> (6 * level)
         if first > group * TILE:
             skip = first - group * TILE
             mask = mask & (ALL << np.uint64(skip)) if skip < TILE else NONE
         whole = NONE
-        if notes is not None and mask != NONE and task in (COUNT, LINK):
-            whole = mask & boxes_within(lower.ctypes.data + at, upper.ctypes.data + at, d, low.ctypes.data,
-                                        high.ctypes.data, sure, norm)  # fmt: skip
-        limit = tiles if level == 0 else levels[level] - levels[level - 1]
-        marks = 0 if level == 0 else tiles + levels[level - 1]
+        if notes is not None and mask != NONE and notes.task != LOWEST:
+            whole = mask & boxes_within(boxes.lower + at, boxes.upper + at, d, low, high, sure, norm)
+        below = long_at(levels, level - 1) if level > 0 else 0
+        limit = begins - below if level > 0 else tiles
+        marks = tiles + below if level > 0 else 0
         while mask != NONE:
             bit = lowest_bit(mask)
             child = group * TILE + bit
@@ -101,9 +105,9 @@ def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: in
             if child >= limit:
                 break
             if notes is not None:
-                x, y = q_marks[a], d_marks[marks + child]
-                told = settled(task, x, y)
-                if told == 1 or (told == ASK and find(parent, x) == find(parent, y)):
+                x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, marks + child)
+                told = settled(notes.task, x, y)
+                if told == 1 or (told == ASK and root_of(notes.parent, x) == root_of(notes.parent, y)):
                     continue
                 begin = child << (6 * level)
                 if (whole >> np.uint64(bit)) & ONE and begin >= least:
@@ -112,108 +116,101 @@ def candidates(tree: Tree, low: Any, high: Any, reach: Any, sure: Any, tiles: in
                     all_pairs(notes, a, q_points, marks + child, begin, end, d_points)
                     continue
             if level == 0:
-                found[n] = child
+                put_long(room.found, n, child)
                 n += 1
             else:
-                stack[size], depth[size] = child, level - 1
+                put_long(room.stack, size, child)
+                put_long(room.depth, size, level - 1)
                 size += 1
     return n
 
 
-def room(tiles: int) -> tuple[np.ndarray, ...]:
-    """Where a join with so many tiles works: arrays made in a kernel cost a tenth of its compiling."""
-    return (
-        np.empty(tiles, np.int64), np.zeros(STATES, np.uint64), np.empty(STACK, np.int64),
-        np.empty(STACK, np.int64),
-    )  # fmt: skip
-
-
 @kernel
-def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_points: int, d: Terms,
-         swept: tuple[int, int], d_low: Array, d_high: Array, d_tree: Tree, d_names: Array, d_points: int,
-         reach: Any, sure_span: Any, threshold: float, norm: Kind, same: bool,
-         left: Array, right: Array, n: int, cap: int, notes: Any, state: Array,
-         work: tuple[Array, ...]) -> int:  # fmt: skip
-    """Append pairs of names to `left` and `right`; the new number of pairs.
+def join(q: Terms, q_side: Points, d: Terms, d_side: Points, boxes: Boxes, reach: Any, sure_span: Any,
+         threshold: float, norm: Kind, same: bool, out: Out, notes: Any, state: int,
+         room: Room) -> int:  # fmt: skip
+    """Append pairs of names to `out`; the new number of pairs.
 
-    Stops where the pairs of two tiles might not fit into `cap`: ``state[0]`` is the tile of
-    queries and ``state[1]`` the number of its candidate tiles that are done; ``state[2]`` is
-    the room it needs (0: the join is complete).  ``state[3]`` and ``state[4]`` count the
+    Stops where the pairs of two tiles might not fit into it.  `state`: address of int64: number 0 is the
+    tile of queries and number 1 the number of its candidate tiles that are done; number 2 is
+    the room it needs (0: the join is complete).  Numbers 3 and 4 count the
     pairs that only float64 could decide and those of them that it refused.
 
     With `notes` nothing is written but them, which are of one side twice if `same`; with None there is
     nothing of them in what is compiled.
 
-    `q` and `d` are what is known of the two sides: see `sides`; `q_z`: address
-    of the queries' vectors and bytes of a tile, and `swept` of the vectors that are read first; `norm`: see
+    `q` and `d` are what is known of the two sides: see `sides`; `norm`: see
     `totals.kind_of`; `reach`: largest gap of boxes that hold a pair, and `sure_span`: largest span of those
-    that hold nothing else, as totals; `work`: see `room`.
+    that hold nothing else, as totals.
     """
-    dims = q_low.shape[1]
-    tiles = d_low.shape[0]
-    found, masks, stack, depth = work
-    at_masks = masks.ctypes.data
-    state[2] = 0
-    z_base, z_step = swept
-    share = z_step // (64 * GROUPS) if z_step <= PREFETCHED else 0
-    levels, own_round = d_tree[2], 0
+    dims, tiles, masks = boxes.dims, boxes.tiles, room.masks
+    box = dims * boxes.size
+    q_points, d_points = q_side.points, d_side.points
+    q_tiles = -(-q_points // TILE)
+    n, asked, refused = 0, 0, 0
+    needed = 0
+    share = d_side.step // (64 * GROUPS) if d_side.step <= PREFETCHED else 0
+    begin, own_round = long_at(state, 1), 0
     if notes is not None:
-        task, enough = notes.task, notes.enough
-        q_values, d_values, q_lowest, d_lowest = notes.q_values, notes.d_values, notes.q_low, notes.d_low
-        q_marks, d_marks, parent = notes.q_marks, notes.d_marks, notes.parent
+        task, enough, parent = notes.task, notes.enough, notes.parent
         marking = task == LINK or (task == COUNT and enough != ENDLESS)
         unsettled = MIXED if task == LINK else 0
         # tiles meet themselves first, where that tells much of them
-        own_round = q_low.shape[0] if same else 0
+        own_round = q_tiles if same else 0
         again = own_round  # when marks of nodes are made anew
         mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
         if not same:
             mark_tiles(notes, notes.d_values, notes.d_marks, d_points)
-    for turn in range(state[0], own_round + q_low.shape[0]):
+    turn = long_at(state, 0)
+    while turn < own_round + q_tiles and needed == 0:
         a = turn if turn < own_round else turn - own_round
+        low, high = q_side.low + a * box, q_side.high + a * box
         if notes is not None and turn == again:
-            mark_nodes(notes, notes.d_marks, tiles, levels)
+            mark_nodes(notes, notes.d_marks, tiles, boxes.levels, boxes.height)
             again = own_round + (2 * a if a > 0 else 1) if marking else -1
         if notes is not None and turn < own_round:
-            count, found[0] = 1, a
-            if settled(task, q_marks[a], q_marks[a]) == 1:
+            count = 1
+            put_long(room.found, 0, a)
+            mark = long_at(notes.q_marks, a)
+            if settled(task, mark, mark) == 1:
                 count = 0
-            elif task != LOWEST and _within_itself(q_low[a], q_high[a], sure_span, norm):
+            elif task != LOWEST and _within_itself(low, high, dims, sure_span, norm):
                 own_pairs(notes, a, q_points)
                 count = 0
         else:
             least = 0 if not same else (a if notes is None else a + 1)
-            count = candidates(d_tree, q_low[a], q_high[a], reach, sure_span, tiles, least, norm, notes, a,
-                               q_points, d_points, found, stack, depth)  # fmt: skip
+            count = candidates(boxes, low, high, reach, sure_span, least, norm, notes, a, q_points, d_points,
+                               room)  # fmt: skip
         valid = ALL if (a + 1) * TILE <= q_points else (ONE << np.uint64(q_points - a * TILE)) - ONE
-        at = q_z[0] + a * q_z[1]
+        at = q_side.z + a * q_side.z_step
         tested, kept = 0, 0
-        for c in range(state[1], count):
-            if notes is None and n + TILE * TILE > cap:
-                state[0], state[1], state[2] = turn, c, TILE * TILE
-                return n
-            b = found[c]
+        for c in range(begin, count):
+            if notes is None and n + TILE * TILE > out.cap:
+                put_long(state, 0, turn)
+                put_long(state, 1, c)
+                needed = TILE * TILE
+                break
+            b = long_at(room.found, c)
             if notes is not None:
-                x, y = q_marks[a], d_marks[b]
+                x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, b)
                 told = settled(task, x, y)
-                if told == 1 or (told == ASK and find(parent, x) == find(parent, y)):
+                if told == 1 or (told == ASK and root_of(parent, x) == root_of(parent, y)):
                     continue
                 alike = task == LINK and x >= 0 and y >= 0  # two sets: one pair is enough
             near = valid
             if c % PROBE == 0:
                 tested, kept = 0, 0
             if tested < PROBE_TESTS or kept < WORTHWHILE * tested:
-                low, high = d_low[b].ctypes.data, d_high[b].ctypes.data
-                near &= boxes_near(at, at, dims, low, high, reach, norm)
+                near &= boxes_near(at, at, dims, d_side.low + b * box, d_side.high + b * box, reach, norm)
                 tested += 1
                 kept += count_bits(near)
-            ahead = z_base + found[c + 1 if c + 1 < count else c] * z_step
-            hit = scan(q, d, a, b, near, ahead, share, at_masks, norm)
+            ahead = d_side.first + long_at(room.found, c + 1 if c + 1 < count else c) * d_side.step
+            hit = scan(q, d, a, b, near, ahead, share, masks, norm)
             hits = 0
             while hit != NONE:
                 t = lowest_bit(hit)
                 hit &= hit - ONE
-                mask, sure = masks[t], masks[TILE + t]
+                mask, sure = mask_at(masks, t), mask_at(masks, TILE + t)
                 i = a * TILE + t
                 if same and a == b:
                     # later points only: each pair once, and no point with itself
@@ -221,54 +218,55 @@ def join(q: Terms, q_z: Array, q_low: Array, q_high: Array, q_names: Array, q_po
                     mask &= ~(upto | (upto - ONE))
                 if notes is not None and task == COUNT and mask & ~sure == NONE and count_bits(mask) >= MANY:
                     hits += 1
-                    q_values[i] += count_bits(mask)
+                    add_long(notes.q_values, i, count_bits(mask))
                     for k in range(TILE if (b + 1) * TILE <= d_points else d_points - b * TILE):
-                        d_values[b * TILE + k] += np.int64((mask >> np.uint64(k)) & ONE)
+                        add_long(notes.d_values, b * TILE + k, np.int64((mask >> np.uint64(k)) & ONE))
                     continue
-                name = q_names[i]
+                name = int32_at(q_side.names, i)
                 while mask != NONE:
                     bit = lowest_bit(mask)
                     mask &= mask - ONE
                     j = b * TILE + bit
                     if (sure >> np.uint64(bit)) & ONE == NONE:
-                        state[3] += 1
+                        asked += 1
                         if not within(q, d, i, j, threshold):
-                            state[4] += 1
+                            refused += 1
                             continue
                     if notes is not None:
-                        # no function is called here: references to arrays would be counted with every pair
-                        x, y = q_values[i], d_values[j]
                         if task == COUNT:
-                            q_values[i] += 1
-                            d_values[j] += 1
-                        elif task == LOWEST:
-                            if x < 0 <= y:
-                                q_lowest[i] = y if y < q_lowest[i] else q_lowest[i]
-                            elif y < 0 <= x:
-                                d_lowest[j] = x if x < d_lowest[j] else d_lowest[j]
+                            add_long(notes.q_values, i, 1)
+                            add_long(notes.d_values, j, 1)
+                            hits += 1
+                            continue
+                        x, y = long_at(notes.q_values, i), long_at(notes.d_values, j)
+                        if task == LOWEST:
+                            if x < 0 <= y and y < long_at(notes.q_low, i):
+                                put_long(notes.q_low, i, y)
+                            elif y < 0 <= x and x < long_at(notes.d_low, j):
+                                put_long(notes.d_low, j, x)
                         elif x >= 0 and y >= 0:
-                            while parent[x] != x:
-                                parent[x] = parent[parent[x]]
-                                x = parent[x]
-                            while parent[y] != y:
-                                parent[y] = parent[parent[y]]
-                                y = parent[y]
-                            parent[y if x < y else x] = x if x < y else y
+                            unite(parent, x, y)
                             if alike:
                                 mask, hit = NONE, NONE
                         hits += 1
                         continue
-                    other = d_names[j]
-                    if same and other < name:
-                        left[n], right[n] = other, name
-                    else:
-                        left[n], right[n] = name, other
+                    other = int32_at(d_side.names, j)
+                    turned = same and other < name
+                    put_int32(out.left, n, other if turned else name)
+                    put_int32(out.right, n, name if turned else other)
                     n += 1
             if notes is not None and marking and hits >= MANY:
-                if q_marks[a] == unsettled:
-                    q_marks[a] = mark_tile(task, enough, parent, q_values, a, q_points)
-                if d_marks[b] == unsettled:
-                    d_marks[b] = mark_tile(task, enough, parent, d_values, b, d_points)
-        state[1] = 0
-    state[0] = own_round + q_low.shape[0]
+                if long_at(notes.q_marks, a) == unsettled:
+                    put_long(notes.q_marks, a, mark_tile(task, enough, parent, notes.q_values, a, q_points))
+                if long_at(notes.d_marks, b) == unsettled:
+                    put_long(notes.d_marks, b, mark_tile(task, enough, parent, notes.d_values, b, d_points))
+        if needed == 0:
+            begin = 0
+            turn += 1
+    put_long(state, 2, needed)
+    if needed == 0:
+        put_long(state, 0, turn)
+        put_long(state, 1, 0)
+    add_long(state, 3, asked)
+    add_long(state, 4, refused)
     return n

@@ -10,8 +10,9 @@ from dask_simjoin.engine.cpu.kernels import pack, seen
 from dask_simjoin.engine.cpu.kernels.marks import COUNT, ENDLESS, LINK, LOWEST, Notes
 from dask_simjoin.engine.cpu.kernels.quantized_simd import WAYS
 from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, QuantizedLongs
+from dask_simjoin.engine.cpu.kernels.tile_sides import Out, Room, boxes_of, points_of
+from dask_simjoin.engine.cpu.kernels.tile_sides import room as room_of
 from dask_simjoin.engine.cpu.kernels.tiles import join
-from dask_simjoin.engine.cpu.kernels.tiles import room as room_of
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods import tiles_tally
@@ -175,15 +176,15 @@ _NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 def _tile_join(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.ndarray],
-               state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = NO_PAIRS, room: int = 0,
+               state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = NO_PAIRS, cap: int = 0,
                notes: Notes | None = None) -> int:  # fmt: skip
     most, sure = layout.box_reach(q, d), layout.box_sure(q, d)
     q_terms, d_terms, swept = _sides(q, d, layout)
-    tree = (d["lower"], d["upper"], d["levels"])
+    room = room_of(len(d["low"]))
+    told = Out(out[0].ctypes.data, out[1].ctypes.data, cap), notes, state.ctypes.data
     done: int = join(
-        q_terms, _at(q["z"]), q["low"], q["high"], names[0], len(q["y"]), d_terms, swept, d["low"],
-        d["high"], tree, names[1], len(d["y"]), most, sure, layout.threshold, kind_of(layout.norm), same,
-        *out, 0, room, notes, state, room_of(len(d["low"])),
+        q_terms, points_of(q, names[0], swept), d_terms, points_of(d, names[1], swept), boxes_of(d), most,
+        sure, layout.threshold, kind_of(layout.norm), same, *told, Room(*(each.ctypes.data for each in room)),
     )  # fmt: skip
     return done
 
@@ -219,36 +220,39 @@ def tell(index: Index, layout: TilesLayout) -> Numbers:
     return {"tile_pairs": tile_pairs, "near_queries": queries, "candidates": candidates}
 
 
-def _noted(q: Index, d: Index, layout: TilesLayout, same: bool, task: int, values: Sides, *,
-           low: Sides = (_NONE, _NONE), parent: np.ndarray = _NO_NODES,
-           enough: int = ENDLESS) -> Notes:  # fmt: skip
-    """Do what a task does with pairs, none of which is kept; `values`: by place."""
+def _note(q: Index, d: Index, layout: TilesLayout, same: bool, task: int, values: Sides, *,
+          low: Sides = (_NONE, _NONE), parent: np.ndarray = _NO_NODES,
+          enough: int = ENDLESS) -> np.ndarray:  # fmt: skip
+    """Do what a task does with pairs, none of which is kept; `values`: by place.  The `more` of its notes."""
     q, d = _align(q, d)
     tiles = len(d["z"])
     d_marks = np.zeros(tiles + len(d["lower"]), np.int64)
     q_marks = d_marks if same else np.zeros(len(q["z"]), np.int64)
-    notes = Notes(task, enough, *values, *low, q_marks, d_marks, parent, np.zeros(tiles + 1, np.int64))
+    more = np.zeros(tiles + 1, np.int64)
+    notes = Notes(
+        task, enough, *(each.ctypes.data for each in (*values, *low, q_marks, d_marks, parent, more))
+    )
     _tile_join(q, d, layout, same, [q["order"], d["order"]], np.zeros(5, np.int64), notes=notes)
-    return notes
+    return more
 
 
 def counts(q: Index, d: Index, layout: TilesLayout, same: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
     """Add up the pairs of each place of both sides; from `enough` on they need not be right."""
     most = ENDLESS if enough is None else enough
-    notes = _noted(q, d, layout, same, COUNT, (q_counts, d_counts), enough=most)
+    more = _note(q, d, layout, same, COUNT, (q_counts, d_counts), enough=most)
     n = len(d["y"])
-    d_counts[:n] += np.repeat(np.cumsum(notes.more[:-1]), TILE)[:n]
+    d_counts[:n] += np.repeat(np.cumsum(more[:-1]), TILE)[:n]
 
 
 def connect(q: Index, d: Index, layout: TilesLayout, same: bool, nodes: Sides, parent: np.ndarray) -> None:
-    """Join the sets of both ends of pairs; `nodes`: of each place, or -1."""
-    _noted(q, d, layout, same, LINK, nodes, parent=parent)
+    """Join the sets of both ends of pairs; `nodes`: of each place, or -1; `parent`: int32."""
+    _note(q, d, layout, same, LINK, nodes, parent=parent)
 
 
 def lowest(q: Index, d: Index, layout: TilesLayout, same: bool, labels: Sides, low: Sides) -> None:
     """Lower what places without a label have in `low` to the labels of their neighbours."""
-    _noted(q, d, layout, same, LOWEST, labels, low=low)
+    _note(q, d, layout, same, LOWEST, labels, low=low)
 
 
 def tallies(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
