@@ -91,6 +91,13 @@ LEAST_PIECE, LEAST_CLUSTER_PIECE, LEAST_DEVICE_PIECE = 0.02, 0.05, 0.01
 MOST_DEVICE_PIECE = 0.15
 """The same that a piece takes at most where there are other GPUs: what they are sent waits for its kernel."""
 
+ROW_OF_PIECE = 12.0
+"""Nanoseconds of a thread that a piece takes for each row of its chunk where it finds a number for it: to
+make room for these, and to put them together with those of other pieces."""
+
+WORTH = 4.0
+"""How many times that a piece must do otherwise, to be one, where every thread has one."""
+
 SPLIT = 0.5
 """How much longer it takes to compare rows of different chunks, besides: they are in no common order."""
 
@@ -256,11 +263,18 @@ class Costs:
             return np.ones(len(seconds), np.int64)
         least = LEAST_CLUSTER_PIECE if self.have.cluster else LEAST_PIECE
         least = LEAST_DEVICE_PIECE if self.have.gpu else least
-        piece = max(float(seconds.sum()) / (PIECES_PER_THREAD * self.have.threads), least)
+        whole = max(float(seconds.sum()), NANO)
+        each = max(whole / (PIECES_PER_THREAD * self.have.threads), least)
         if self.have.gpu and self.have.workers > 1:
-            piece = min(piece, MOST_DEVICE_PIECE)
+            each = min(each, MOST_DEVICE_PIECE)
+        piece = np.full(len(seconds), each)
         most = rows // LEAST_ROWS
         if row_bytes is not None:
             most = np.minimum(max(2.0, row_bytes // 2), most)
+        if self.goal.result_bytes_per_row and not self.have.gpu:
+            enough = seconds / (seconds / whole * self.have.threads).clip(1)  # for every thread to have one
+            piece = np.maximum(piece, np.minimum(NANO * WORTH * ROW_OF_PIECE * rows, enough))
         wanted = np.ceil(seconds / piece - 0.25).clip(1)
+        if len(wanted) == 1 and wanted[0] > 1:  # pieces are alike: as many for each thread
+            wanted = np.ceil(wanted / self.have.threads) * self.have.threads
         return np.minimum(wanted, most.clip(1)).astype(np.int64)

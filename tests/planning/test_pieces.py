@@ -1,6 +1,7 @@
 """Work that is cut into pieces: what they give together, and how even they are."""
 
 import itertools
+from dataclasses import replace
 
 import dask
 import numpy as np
@@ -146,6 +147,27 @@ def test_pieces_are_as_even_as_the_estimate():
         assert parts[-1] == 1 and (seconds / parts).max() <= 1.5 * seconds.sum() / (4 * threads)
     one = Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, Resources(1))
     assert one.pieces(seconds, rows, 1000.0).tolist() == [1, 1, 1, 1]
+
+
+def test_pieces_that_find_a_number_for_each_row_are_worth_it():
+    """Few of many rows, or they take longer than what they do; one for each thread in any case."""
+    goal, rows = replace(COUNTS, result_bytes_per_row=40), np.full(1, 8e6)
+    few, free = (Costs("sweep", 2, (1.0, 1.0), 8e6, g, Resources(4)) for g in (goal, COUNTS))
+    assert free.pieces(np.array([1.0]), rows, 1000.0).tolist() == [16]
+    assert few.pieces(np.array([1.0]), rows, 1000.0).tolist() == [4]
+    assert few.pieces(np.array([100.0]), rows, 1000.0).tolist() == [16]
+    assert few.pieces(np.array([1.0, 0.1]), np.full(2, 8e6), 1000.0).tolist() == [4, 1]
+    many = Costs("sweep", 2, (1.0, 1.0), 8e6, goal, Resources(4, 2**30, True, gpu=True))
+    assert many.pieces(np.array([1.0]), rows, 1000.0).tolist() == [16]
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_work_of_one_block_pair_is_cut_for_all_threads_alike(threads):
+    made = Costs(
+        "tiles", 16, (1.0, 1.0), 1e6, COUNTS, Resources(threads, 2**30, True, gpu=True, workers=threads)
+    )
+    for seconds in (0.1, 0.4, 3.66):
+        assert made.pieces(np.array([seconds]), np.full(1, 1e6), 1000.0)[0] % threads == 0
 
 
 def test_a_search_costs_more_than_a_look():

@@ -86,10 +86,10 @@ def components_within(meeting: Meeting, counts: Array | int, min_samples: int) -
 def join_components(library: str, *parts: Array) -> Array:
     """Join the components that parts of the work found in one chunk."""
     joiner = joiner_of_library(library)
-    core = parts[0] >= 0
-    rows = joiner.xp.flatnonzero(core)
-    parent = new_nodes(len(core), joiner.xp)
-    for part in parts:
+    core, alone = parts[0] >= 0, new_nodes(len(parts[0]), joiner.xp)
+    parent = joiner.xp.where(core, parts[0], alone)  # components are trees that can be gone on with
+    for part in parts[1:]:
+        rows = joiner.xp.flatnonzero(core & (part != alone))
         joiner.link(parent, rows, part[rows])
     joiner.roots(parent)
     parent[~core] = -1
@@ -198,17 +198,17 @@ def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, Bo
         lists = (labels[0], labels[1]), (low[0], low[-1])
         joiner.lowest(*meeting.operands, *lists, same=same, rows=meeting.rows)
     # few rows have any, and many block pairs give them
-    found = [(xp.flatnonzero(some < NOWHERE), some[some < NOWHERE]) for some in low]
+    lowered = [xp.flatnonzero(some < NOWHERE) for some in low]
+    found = [(rows, some[rows]) for rows, some in zip(lowered, low, strict=True)]
     return found[0], None if same else found[1]
 
 
 def final_labels(labels: Array, *borders: Border) -> Array:
     """Label a chunk's rows: core rows by their own, border rows by the lowest, others by -1."""
-    xp = module_of(labels)
-    final = xp.where(labels < 0, NOWHERE, labels)
-    for rows, low in borders:
-        final[rows] = xp.minimum(final[rows], low)  # only of rows that have none of their own
-    final[final == NOWHERE] = -1
+    xp, final = module_of(labels), labels.copy()
+    for rows, low in borders:  # only rows that have none of their own
+        so_far = final[rows]
+        final[rows] = xp.where(so_far < 0, low, xp.minimum(so_far, low))
     return final
 
 

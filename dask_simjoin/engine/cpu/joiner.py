@@ -15,6 +15,7 @@ from dask_simjoin.engine.cpu.methods import one_by_one
 from dask_simjoin.engine.cpu.methods.method import CpuMethod, ManyAtOnce, OneSided, Tallying
 from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Named, Positions, Shown
 from dask_simjoin.engine.cpu.parts import comparisons
+from dask_simjoin.engine.cpu.remembered import Remembered
 from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
@@ -28,6 +29,8 @@ from dask_simjoin.metrics.types import Index
 
 NOWHERE = np.empty((0, 0), order="F")
 """Points where none are looked at."""
+
+WORK = Remembered[np.ndarray]()
 
 ROOM_PER_POINT = 256
 """Pairs of each point for which memory is reserved at first."""
@@ -224,7 +227,8 @@ class CpuJoiner:
         return found
 
     def work(self, q: Index, d: Index, layout: Layout, *, same: bool) -> np.ndarray:
-        return _module(layout.method).work(q, d, layout, same)
+        told = layout.method, layout.threshold, layout.norm, same
+        return WORK.find(q, d, told, lambda: _module(layout.method).work(q, d, layout, same))
 
     def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
                 norm: Norm = 2, *,

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import dask_simjoin  # noqa: F401  (verbs of frames)
+from dask_simjoin.engine.cpu import frames
 from dask_simjoin.engine.cpu.frames import FRAMES
 
 X = np.random.default_rng(0).uniform(50, 60, (800, 5))
@@ -39,12 +40,17 @@ FRAMES_OF = {
     "blocks": lambda: whole()[["a", "b"]].assign(c=X[:, 2], d=X[:, 3], e=X[:, 4]),
     "part": lambda: whole().iloc[100:600],
     "every other": lambda: whole().iloc[::2],
+    "narrow": lambda: whole().astype("float32"),
+    "narrow part": lambda: whole().astype("float32").iloc[100:600].assign(id=1),
+    "whole numbers": lambda: whole().round().astype("int64"),
     "empty": lambda: whole().iloc[:0],
 }
 
 
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("kind", FRAMES_OF)
-def test_coordinates_are_those_of_the_columns(kind):
+def test_coordinates_are_those_of_the_columns(kind, together, monkeypatch):
+    monkeypatch.setattr(frames, "MANY", len(ON) + (not together))
     frame = FRAMES_OF[kind]()
     x = FRAMES.coordinates(frame, ON)
     assert x.dtype == np.float64 and x.flags.f_contiguous and x.flags.writeable
