@@ -33,6 +33,9 @@ class Spanner(Protocol):
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip
         """The edges between two indexes that are in the tree of both; `trees`: of each of them."""
 
+    def merge(self, rows: int, *parts: Edges) -> Edges:
+        """The forest of the edges of several forests, which are in order; `rows`: more than any name."""
+
     def condense(self, start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
         """The clusters of at least `least` rows of a tree of two rows or more.
 

@@ -275,7 +275,10 @@ def test_merged_trees(seed, rows, parts):
         if a != b:
             want.append((weight, low, high))
             component = [a if one == b else one for one in component]
-    assert list(zip(*(some.tolist() for some in merge_trees(rows, *columns)), strict=True)) == want
+    assert (
+        list(zip(*(some.tolist() for some in merge_trees(rows, pd.DataFrame(), *columns)), strict=True))
+        == want
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from typing import TypedDict, cast
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.forest import Edges
-from dask_simjoin.engine.base import host_kernels, searcher_for, spanner_for
+from dask_simjoin.engine.base import searcher_for, spanner_for
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.metrics.distances import Metric
-from dask_simjoin.metrics.types import Array, Index
+from dask_simjoin.metrics.types import Array, Frame, Index
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.nearest import State
 from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers
@@ -171,15 +171,10 @@ def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
     return to_host(places).astype(np.int32)
 
 
-def merge_trees(rows: int, *parts: Edges) -> Edges:
-    """Find the forest of all edges, which are in order; `rows`: of the frame."""
-    forest = parts[0]
-    for part in parts[1:]:
-        most = min(len(forest[0]) + len(part[0]), max(0, rows - 1))
-        merged = np.empty(most), np.empty(most, np.int32), np.empty(most, np.int32)
-        number = host_kernels("trees").merge(*forest, *part, np.zeros(rows, np.int32), *merged)
-        forest = merged[0][:number], merged[1][:number], merged[2][:number]
-    return forest
+def merge_trees(rows: int, example: Frame, *parts: Edges) -> Edges:
+    """Find the forest of all edges, which are in order; `rows`: of the frame, which is like an example."""
+    found: Edges = spanner_for(example).merge(rows, *parts)
+    return found
 
 
 def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[list[np.ndarray], Edges]:

@@ -42,7 +42,8 @@ TREES = 2
 """Trees that one task merges: each may be of all rows."""
 
 
-def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int) -> tuple[list[TaskRef], TaskRef]:
+def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
+             example: Frame) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
     """Add the tasks that find the tree: the places of each chunk's rows, and its edges.
 
     Searches of nearest rows give core distances; each chunk's tree and the edges between two chunks are
@@ -65,7 +66,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int) -> tuple[li
         for b, (i, j) in enumerate(plan.joined.tolist())
     ]  # fmt: skip
     every = [add("rows", c, places_of_rows, refs[c], some) for c, some in enumerate(places)]
-    merge = partial(merge_trees, rows_of_frame(plan))
+    merge = partial(merge_trees, rows_of_frame(plan), example)
     return every, steps.merged("merge", merge, [*trees, *between], fan_in=TREES)
 
 
@@ -116,7 +117,7 @@ class ChunkClusters(LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_hdbscan", self.deterministic_token)
-        places, tree = add_tree(steps, self.chunks, plan, self.operand("samples"))
+        places, tree = add_tree(steps, self.chunks, plan, self.operand("samples"), self.operand("meta"))
         how = (self.operand(name) for name in ("metric", "least", "choice", "meta"))
         found = steps.add("choose", 0, _clusters, rows_of_frame(plan), List(*places), tree, *how)
         for c in range(len(plan.chunks)):
@@ -179,7 +180,7 @@ class TreeEdges(PartitionsFiltered, LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_spanning", self.deterministic_token)
-        places, tree = add_tree(steps, self.chunks, plan, self.operand("samples"))
+        places, tree = add_tree(steps, self.chunks, plan, self.operand("samples"), self.operand("meta"))
         for place, _ in enumerate(self._partitions):
             key = (self._name, place)
             how = rows_of_frame(plan), List(*places), tree, self.operand("metric"), self.operand("meta")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import boruvka, hierarchy, optics, spanning
+from dask_simjoin.engine.cpu.kernels import trees as forests
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
@@ -184,6 +185,17 @@ class CpuSpanner:
         found = rounds.run((weight, *(nodes[np.searchsorted(names, some)] for some in ends)))
         between = (found[1] < across) != (found[2] < across)
         return in_order(rounds.names, *(column[between] for column in found))
+
+    @staticmethod
+    def merge(rows: int, *parts: Edges) -> Edges:
+        """Find the forest of the edges of several forests; see `Spanner`."""
+        forest = parts[0]
+        for part in parts[1:]:
+            most = min(len(forest[0]) + len(part[0]), max(0, rows - 1))
+            merged = np.empty(most), np.empty(most, np.int32), np.empty(most, np.int32)
+            number = forests.merge(*forest, *part, np.zeros(rows, np.int32), *merged)
+            forest = merged[0][:number], merged[1][:number], merged[2][:number]
+        return forest
 
     @staticmethod
     def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:

@@ -202,6 +202,27 @@ class GpuSpanner:
         between = (found[1] < across) != (found[2] < across)
         return in_order(rounds.names, *(column[between] for column in found))
 
+    @staticmethod
+    def merge(rows: int, *parts: Edges) -> Edges:
+        """Find the forest of the edges of several forests: see `Spanner`; by Boruvka's rounds."""
+        if len(parts) == 1:
+            return parts[0]
+        weight, low, high = (cupy.asarray(np.concatenate(column)) for column in zip(*parts, strict=True))
+        names = component = cupy.arange(rows, dtype=cupy.int32)
+        sizes, found = cupy.ones(rows), [(weight[:0], low[:0], high[:0])]
+        while True:
+            apart = component[low] != component[high]
+            weight, low, high = weight[apart], low[apart], high[apart]
+            if not len(low):
+                return in_order(names, *(cupy.concatenate(column) for column in zip(*found, strict=True)))
+            bounds = cupy.full(len(sizes), boruvka.UNKNOWN, cupy.uint64)
+            edges: list[boruvka.ListedEdges] = [(low, high, weight), (high, low, weight)]
+            boruvka.offer_edges(component, edges, bounds)
+            starts, ends = boruvka.least_edges(component, names, edges, bounds)
+            asked = cupy.ones(len(sizes), cupy.bool_)
+            taken, component, sizes = boruvka.join_components(component, asked, starts, ends, sizes)
+            found.append((bounds.view(cupy.float64)[taken], starts[taken], ends[taken]))
+
     condense = staticmethod(dendrogram.condense)
 
 

@@ -5,9 +5,10 @@ import importlib
 import numpy as np
 import pytest
 
-from dask_simjoin.cluster.algorithms.spanning import merge_trees
+from dask_simjoin.engine.cpu.spanning import SPANNER
 from dask_simjoin.engine.index.gpu import HOST
 from dask_simjoin.engine.index.gpu_nearest import build, make_nearest_device_layout, part, relabelled
+from dask_simjoin.metrics.norms import add
 from tests.support import host_gpu
 from tests.support.hierarchy import tree_by_definition
 from tests.support.host_fibers import fibers_like_cupy
@@ -94,24 +95,43 @@ def test_edges_between_two_chunks(spanning, kind):
             cores.append(core)
             trees.append(spanning.SPANNER.tree_of(index, layout, core, nearest))
         between = spanning.SPANNER.edges_between(sides, layout, cores, trees)
-        assert edges_of(merge_trees(n, *trees, between)) == want
+        assert edges_of(spanning.SPANNER.merge(n, *trees, between)) == want
+
+
+def test_merged_forests(spanning):
+    """Also of rows that are not there, and of forests that stay several."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rows = int(rng.integers(2, 60))
+        parts = []
+        for _ in range(int(rng.integers(1, 5))):
+            ends = np.sort(rng.integers(0, rows, (int(rng.integers(0, 50)), 2)), axis=1).astype(np.int32)
+            ends = np.unique(ends[ends[:, 0] < ends[:, 1]], axis=0)
+            weight = rng.integers(0, 5, len(ends)) / 2
+            order = np.argsort(weight, kind="stable")
+            none = np.zeros(0), np.zeros(0, np.int32), np.zeros(0, np.int32)
+            parts.append(SPANNER.merge(rows, none, (weight[order], *ends[order].T.copy())))
+        found, want = spanning.SPANNER.merge(rows, *parts), SPANNER.merge(rows, *parts)
+        for one, other in zip(found, want, strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [1, 3, np.inf])
 def test_other_norms(spanning, norm):
-    metric = {1: "manhattan", np.inf: "chebyshev"}.get(norm)
     x = np.random.default_rng(3).integers(0, 9, (130, 2)) / 7
     layout = layout_of(x, norm=norm)
     index = relabelled(build(x, layout, HOST), 0)
-    away = np.abs(x[:, None] - x[None])
-    away = away.max(axis=2) if metric == "chebyshev" else (away**norm)[..., 0] + (away**norm)[..., 1]
+    away = np.zeros((130, 130))
+    for column in x.T:
+        away = add(away, np.abs(column[:, None] - column[None]), norm)
     core = np.sort(away, axis=1)[:, 3]
     weight = np.maximum(away, np.maximum(core[:, None], core[None]))
     found = spanning.SPANNER.tree_of(index, layout, core[index["order"]], nothing(len(x)))
     i, j = np.triu_indices(len(x), 1)
     order = np.lexsort((j, i, weight[i, j]))
-    want = merge_trees(len(x), (np.zeros(0), *np.zeros((2, 0), np.int32)), (
+    want = SPANNER.merge(len(x), (np.zeros(0), *np.zeros((2, 0), np.int32)), (
         weight[i, j][order], i[order].astype(np.int32), j[order].astype(np.int32),
     ))  # fmt: skip
     assert edges_of(found) == edges_of(want)
