@@ -111,7 +111,9 @@ def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
         ]
         if isinstance(expr, Filter):
             operands[0] = FilterBarrier(operands[0])
-        known[expr._name] = type(expr)(*operands)
+        changed = any(new is not old for new, old in zip(operands, expr.operands, strict=True))
+        # another of the same would get its name from all rows that it holds, once more
+        known[expr._name] = type(expr)(*operands) if changed else expr
     return known[expr._name]
 
 

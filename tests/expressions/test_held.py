@@ -14,7 +14,7 @@ from distributed import get_task_stream
 
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.expressions.dask_private import Expr
-from dask_simjoin.expressions.source import FrozenSource
+from dask_simjoin.expressions.source import FilterBarrier, FrozenSource, is_held, optimise_beside
 from tests.support.frames import split
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
@@ -88,6 +88,17 @@ def test_held_partitions_are_no_tasks(x):
                 assert as_set(pairs.compute()) == brute_force(x, EPS)
             assert not [task.key for task in trace.results if task.key in held.__dask_keys__()]
             assert not [task.key for task in trace.results if "pandas" in key_split(task.key)]
+
+
+def test_held_rows_do_not_get_another_name(x):
+    """Dask makes it of all their numbers; what is planned beside them stands on the same expression."""
+    with dask.config.set(scheduler="threads"):
+        held = split(frame_of(x), (300, 300, 700)).persist()
+        assert is_held(held.expr)
+        assert any(node is held.expr for node in optimise_beside(held.expr).walk())
+        assert any(node is held.expr for node in optimise_beside(held.assign(k=1).expr).walk())
+        some = held[held.c0 > 0.5]
+        assert any(isinstance(node, FilterBarrier) for node in optimise_beside(some.expr).walk())
 
 
 class Patient(Expr):

@@ -185,7 +185,9 @@ def label_cores(within: Array, own: RowNumbers, forest: Edges, numbering: Number
     else:
         label[first] = numbers[xp.searchsorted(firsts, own[first])]
     label[tied] = numbers[xp.searchsorted(firsts, elsewhere)]
-    return xp.where(within < 0, -1, label[within])
+    found = label[within]  # of rows that are in none, of any row
+    found[within < 0] = -1
+    return found
 
 
 def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, Border | None]:
