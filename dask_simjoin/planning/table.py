@@ -57,6 +57,28 @@ class TableSummary:
         return self.every.rows
 
     @property
+    def shown(self) -> np.ndarray:
+        """Points (m, d) of the sample by which layouts are chosen: see `hidden`."""
+        return self._half(0).x if self._is_split else self.points.x
+
+    @property
+    def hidden(self) -> SamplePoints:
+        """Points of the sample that tell what is found by a join that may leave pairs out.
+
+        They are the other half: rows that clusters were made of lie in them as others do not. A sample that
+        is all of the points is not split.
+        """
+        return self._half(1) if self._is_split else self.points
+
+    @property
+    def _is_split(self) -> bool:
+        return self.spec.approximate and len(self.points.x) < self.rows
+
+    def _half(self, which: int) -> SamplePoints:
+        order = np.random.default_rng(len(self.points.x)).permutation(len(self.points.x))
+        return self.points.take(np.flatnonzero(order % 2 == which))
+
+    @property
     def sources(self) -> Sources:
         """Of each partition its rows, and a digest of its box."""
         return tuple((summary.source_rows, summary.box) for summary in self.summaries)

@@ -108,7 +108,8 @@ class Tables:
             method = fitted(method, x, rows, variance, spec.threshold, spec.norm)
         elif dense and method == AUTO:
             method = DENSE
-        drawn = Drawn(self.left.points.x, self.right.points.x, self.right.rows)
+        shown = [table.shown for table in self.each]
+        drawn = Drawn(shown[0], shown[-1], self.right.rows)
         found = joiner.layout(method, lower, upper, mean, variance, spec.threshold, spec.norm, drawn)
         return without_copies(found) if spec.approximate else found
 

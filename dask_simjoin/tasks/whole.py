@@ -70,6 +70,8 @@ def _tables(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
             sampled: bool) -> tuple[Tables, list[Seen | None]]:  # fmt: skip
     """Summarise frames as tables that are one chunk each, and give what was read of them."""
     raise_doubts([doubt for frame, own in _sides(frames, spec) for doubt in doubts_of_left_out(frame, own)])
+    # clusters are those that a plan tells the recall of, so they are made of the same sample
+    sampled = sampled or spec.approximate
     probed = sampled or goal.k is not None or min(map(len, frames)) >= LEAST_ROWS or asks_sample(spec.method)
     found = [
         look(frame, number, own, goal.with_ids, int(probed), None if sampled else PROBE)

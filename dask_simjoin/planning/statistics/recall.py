@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from dask_simjoin.engine.index.clusters import KMeansLayout, labels_of
 from dask_simjoin.engine.protocols import Joiner, Layout
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.statistics.estimate import Z
-from dask_simjoin.planning.statistics.sample_pairs import Sampled, SamplePoints, sample_pairs
+from dask_simjoin.planning.statistics.sample_pairs import Sampled
 
 LEAST_PAIRS = 100
 """Pairs of a sample from which they tell a share."""
@@ -87,73 +86,40 @@ def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, least: f
     return Recall(share, max(0.0, low), min(1.0, high), pairs)
 
 
-class Labelled(NamedTuple):
-    """Pairs of samples, and the clusters of their points."""
-
-    pairs: Sampled
-    left: np.ndarray
-    right: np.ndarray
-
-
-def labelled(first: SamplePoints, second: SamplePoints, layout: KMeansLayout, joiner: Joiner) -> Labelled:
-    """Find all pairs of samples, by the layout of an exact join, and the clusters of their points."""
-    pairs = sample_pairs(first, second, layout, joiner)
-    left = _labels(pairs.first.x, layout, joiner)
-    return Labelled(pairs, left, left if pairs.same else _labels(pairs.second.x, layout, joiner))
-
-
 def _labels(x: np.ndarray, layout: KMeansLayout, joiner: Joiner) -> np.ndarray:
     index = joiner.build(joiner.xp.asarray(x), layout)
     labels: np.ndarray = to_host(labels_of(index, layout, joiner.xp))
     return labels
 
 
-def expected_recall(parts: Sequence[Labelled], least: float = LEAST_PAIRS) -> Recall:
-    """Tell from pairs of samples, which have no point in common, how many have rows of one cluster.
+def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Recall:
+    """Tell from pairs of samples how many have rows of one cluster.
 
     Both rows of a pair are drawn: with a residual of each pair, the variance of their sum is about that of
     the sums of the rows' squares (the first projection of a U-statistic, as in `estimate`).
     """
-    same, number = parts[0].pairs.same, float(sum(len(part.pairs.left) for part in parts))
-    ends: list[list[tuple[np.ndarray, np.ndarray]]] = [[], []]
-    for pairs, left, right in parts:
-        kept = left[pairs.left] == right[pairs.right]
+    left = _labels(pairs.first.x, layout, joiner)
+    right = left if pairs.same else _labels(pairs.second.x, layout, joiner)
+    kept = left[pairs.left] == right[pairs.right]
+    if pairs.same:
+        value = pairs.first.stands_for(pairs.left, pairs.right) * pairs.share
+    else:
         value = pairs.first.weight[pairs.left] * pairs.second.weight[pairs.right] * pairs.share
-        if same:
-            value = pairs.first.stands_for(pairs.left, pairs.right) * pairs.share
-        for side, places, points in zip(ends, (pairs.left, pairs.right), pairs[:2], strict=True):
-            each = [np.bincount(places, some, minlength=len(points.x)) for some in (value * kept, value)]
-            side.append((each[0], each[1]))
-    found, true = ([np.concatenate([part[k] for part in side]) for side in ends] for k in range(2))
-    drawn = [float(some.rows) for some in parts[0].pairs[:2]]
-    if same:
-        one = ratio(found[0] + found[1], true[0] + true[1], drawn[0], number, least)
-        return _widened(one, 2.0)
-    told = [ratio(*one, number, least) for one in zip(found, true, drawn, strict=True)]
+    sides = zip((pairs.left, pairs.right), pairs[:2], strict=True)
+    found, true = zip(
+        *(
+            [np.bincount(places, some, minlength=len(points.x)) for some in (value * kept, value)]
+            for places, points in sides
+        ),
+        strict=True,
+    )
+    drawn, number = [float(some.rows) for some in pairs[:2]], float(len(pairs.left))
+    if pairs.same:
+        one = ratio(found[0] + found[1], true[0] + true[1], drawn[0], number, LEAST_PAIRS)
+        return _between(one, 2 * (one.share - one.low), 2 * (one.high - one.share))
+    told = [ratio(*one, number, LEAST_PAIRS) for one in zip(found, true, drawn, strict=True)]
     low, high = (math.hypot(*(one[k] - one.share for one in told)) for k in (1, 2))
     return _between(told[0], low, high)
-
-
-def between(every: Recall, parts: Sequence[Recall]) -> Recall:
-    """Widen an interval by how much more the shares of parts differ than their pairs explain.
-
-    Each part is told by clusters of its own, as a join has clusters of its own.
-    """
-    known = [part for part in parts if not math.isnan(part.share)]
-    if math.isnan(every.share) or len(known) < 2:
-        return every
-    shares = np.array([part.share for part in known])
-    # an interval's wider side, as the other may end at 0 or 1
-    explained = [max(one.share - one.low, one.high - one.share) / Z for one in known]
-    more = Z * math.sqrt(max(0.0, float(shares.var(ddof=1) - np.mean(np.square(explained)))))
-    return _between(
-        every, math.hypot(every.share - every.low, more), math.hypot(every.high - every.share, more)
-    )
-
-
-def _widened(told: Recall, times: float) -> Recall:
-    """Return a recall whose interval is so many times as wide."""
-    return _between(told, times * (told.share - told.low), times * (told.high - told.share))
 
 
 def _between(told: Recall, below: float, above: float) -> Recall:
