@@ -61,11 +61,11 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
     if f is None:
 
         def pack_some(a: int, b: int) -> float:
-            y = np.empty((min(PACKED, b - a), d))  # only the tiles are kept
+            y, as_is = np.empty((min(PACKED, b - a), d)), np.zeros(d)  # only the tiles are kept
             for start in range(a, b, PACKED):
                 stop = min(start + PACKED, b)
                 some = slice(start // tiles.TILE, -(-stop // tiles.TILE))
-                pack.pack_exact(x, order[start:stop], dims, y, z[some], low[some], high[some])
+                pack.pack_exact(x, order[start:stop], dims, as_is, 1.0, y, z[some], low[some], high[some])
             return 0.0
 
         shared_out(pack_some, n, threads, tiles.TILE)

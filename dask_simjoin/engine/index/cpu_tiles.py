@@ -9,6 +9,7 @@ import numpy as np
 
 from dask_simjoin.engine.filters.float32 import Filter, make_filter, within
 from dask_simjoin.engine.filters.int8 import Int8Filter, make_int8_filter
+from dask_simjoin.engine.filters.rounded import RoundedFilter, make_rounded_filter
 from dask_simjoin.engine.index.kdorder import Cuts, dims_to_cut
 from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
 from dask_simjoin.engine.index.tiles import TILE
@@ -33,7 +34,9 @@ class TilesLayout:
     cut : Cuts
         The dimensions by which points are put in order.
     filter : Filter or None
-        The float32 filter of squares, or None where all is decided in float64.
+        The float32 filter of squares; without it or the next one all is decided in float64.
+    rounded : RoundedFilter or None
+        The float32 filter of norms that do not multiply.
     quantized : Int8Filter or None
         The filter before it.
     norm : int or float
@@ -45,6 +48,7 @@ class TilesLayout:
     threshold: float
     cut: Cuts
     filter: Filter | None = None
+    rounded: RoundedFilter | None = None
     quantized: Int8Filter | None = None
     norm: Norm = 2
     screen: Screen | None = None
@@ -52,7 +56,7 @@ class TilesLayout:
     def box_reach(self, q: Index, d: Index) -> float | np.float32:
         """Largest total of the gaps of two boxes that hold a pair, of the kind that boxes are of."""
         if self.filter is None:
-            return self.threshold
+            return self.threshold if self.rounded is None else self.rounded.reach
         return self.filter.box_reach(max(q["norm"], d["norm"]))
 
     def box_sure(self, q: Index, d: Index) -> float | np.float32:
@@ -65,10 +69,15 @@ class TilesLayout:
         if self.filter is not None:
             return self.filter.box_sure(max(q["norm"], d["norm"]), rest)
         if self.screen is None:
-            return self.threshold
+            return self.threshold if self.rounded is None else self.rounded.sure
         dims = q["y"].shape[1]
         left = self.threshold * (1 - (dims + 16) * 2.0**-50) - rest * (1 + 2.0**-40) - dims * 2.0**-1070
         return left if left > 0 else -1.0
+
+    @property
+    def kind(self) -> type[np.float32] | type[np.float64]:
+        """What tiles and boxes are made of."""
+        return np.float64 if self.filter is None and self.rounded is None else np.float32
 
     @property
     def sure(self) -> float:
@@ -85,6 +94,9 @@ class TilesLayout:
 
         None: no filter serves it.
         """
+        if self.rounded is not None:
+            fewer = self.rounded.within(threshold)
+            return None if fewer is None else replace(self, threshold=threshold, rounded=fewer)
         if self.filter is None:
             return replace(self, threshold=threshold)
         chosen = within(self.filter, threshold)
@@ -117,7 +129,7 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
     threshold : float
         Of the float64 decision.
     norm : int or float
-        Of the totals that it compares; filters serve only 2.
+        Of the totals that it compares; filters serve 1, 2 and infinity.
     drawn : Drawn, optional
         Some points, from which it is told whether all dimensions must be compared at once.
     """
@@ -131,6 +143,7 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
         threshold,
         dims_to_cut(variance, None if drawn is None else drawn.points),
         filter=chosen,
+        rounded=make_rounded_filter(lower, upper, mean, threshold, norm),
         quantized=make_int8_filter(lower, upper, mean, variance, threshold) if all_filtered else None,
         norm=norm,
         screen=screen,

@@ -16,6 +16,7 @@ from numba import njit
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.quantized_simd import FILTERS, WAYS
 from dask_simjoin.engine.cpu.methods import tiles as cpu_tiles
+from dask_simjoin.engine.cpu.methods import tiles_terms
 from dask_simjoin.engine.filters.int8 import LEAST_DIMS, make_int8_filter
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.planning.statistics.moments import moments
@@ -28,7 +29,8 @@ needs_avx2 = pytest.mark.skipif(not WAYS, reason="this machine does not multiply
 @pytest.fixture(params=WAYS or [None])
 def way(request, monkeypatch):
     """Each way in which this machine can sum up, as if it were the only one."""
-    monkeypatch.setattr(cpu_tiles, "WAYS", (request.param,))
+    for module in (cpu_tiles, tiles_terms):
+        monkeypatch.setattr(module, "WAYS", (request.param,))
     return request.param
 
 

@@ -84,18 +84,23 @@ def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float
 
 
 @kernel
-def pack_exact(x: Array, order: Array, dims: Array, y: Array, z: Array, low: Array, high: Array) -> None:
-    """Fill the arrays of a float64 tile index: `y` (n, d); of `dims` `z` (tiles, m, 64), boxes (tiles, m)."""
+def pack_exact(x: Array, order: Array, dims: Array, centre: Array, scale: float, y: Array, z: Array,
+               low: Array, high: Array) -> None:  # fmt: skip
+    """Fill the arrays of a tile index without a filter's terms.
+
+    `y` (n, d) float64: coordinates in order; of `dims`, centred and scaled, `z` (tiles, m, 64), boxes
+    (tiles, m): float64, or rounded to float32, of which the bounds are rounded to those of what was rounded.
+    """
     n = len(order)
     for tile in range(z.shape[0]):
         first = tile * TILE
         count = TILE if first + TILE <= n else n - first
         _gather(x, order, first, count, y)
         for k in range(dims.size):
-            own = dims[k]
+            own, middle = dims[k], centre[k]
             least, most = np.inf, -np.inf
             for t in range(count):
-                value = y[first + t, own]
+                value = (y[first + t, own] - middle) * scale
                 z[tile, k, t] = value
                 least, most = (value if value < least else least), (value if value > most else most)
             for t in range(count, TILE):

@@ -13,18 +13,19 @@ from numba.extending import overload
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms
 from dask_simjoin.engine.cpu.kernels.compiled import CALLEE, inlined
-from dask_simjoin.engine.cpu.kernels.memory import float32_at, mask_at, put_mask
+from dask_simjoin.engine.cpu.kernels.memory import float32_at, float64_at, mask_at, put_mask
 from dask_simjoin.engine.cpu.kernels.pair_simd import squares, total_of
 from dask_simjoin.engine.cpu.kernels.quantized_simd import FILTERS, WAYS
-from dask_simjoin.engine.cpu.kernels.sides import Filtered, Quantized, QuantizedLongs
+from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, QuantizedLongs, Rounded
 from dask_simjoin.engine.cpu.kernels.tile_simd import (
     count_bits,
     lowest_bit,
     prefetch,
     tile_decide,
     tile_filter,
+    tile_rounded,
 )
-from dask_simjoin.engine.cpu.kernels.totals import Kind
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.filters.int8 import STEP
 from dask_simjoin.engine.index.tiles import TILE
 
@@ -134,6 +135,26 @@ def _decided(
     return union
 
 
+@inlined
+def _rounded(
+    q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
+) -> np.uint64:
+    """The float32 filter of norms that do not multiply."""
+    own, other = q[0], d[0]
+    tile = other.z + b * other.dims * (4 * TILE)
+    union = NONE
+    last = -1
+    for t, i in enumerate((i0, i1, i2, i3)):
+        mask = NONE
+        if i != last:
+            at, sure = _address(own.z, own.dims, 4, i), masks + 8 * (FOUR + t + 4)
+            mask = tile_rounded(tile, other.dims, at, own.reach, own.sure, norm, sure)
+        put_mask(masks, FOUR + t, mask)
+        union |= mask
+        last = i
+    return union
+
+
 def _in_fours(some: Any) -> Any:
     """A function for all queries `near` of one that is for four of them."""
 
@@ -167,7 +188,8 @@ def _in_fours(some: Any) -> Any:
     return every
 
 
-_all_filtered, _all_decided = _in_fours(_filtered), _in_fours(_decided)
+_all_filtered = _in_fours(_filtered)
+_ALL = {Filtered: _all_filtered, Decided: _in_fours(_decided), Rounded: _in_fours(_rounded)}
 
 
 def _coarse_first(way: str) -> Any:
@@ -213,25 +235,25 @@ def scan(
 
 @overload(scan, jit_options=CALLEE, inline="always")
 def _scan_overload(q, d, a, b, near, ahead, share, masks, norm):  # type: ignore[no-untyped-def]
-    first = _all_filtered if q.types[0].instance_class is Filtered else _all_decided
-    chosen = _COARSE[q.types[1].instance_class] if len(q.types) == 2 else first
+    first = q.types[0].instance_class
+    chosen = _COARSE[q.types[1].instance_class] if len(q.types) == 2 else _ALL[first]
     return lambda q, d, a, b, near, ahead, share, masks, norm: chosen(
         q, d, a, b, near, ahead, share, masks, norm
     )
 
 
-def within(q: Terms, d: Terms, i: int, j: int, threshold: float) -> bool:
-    """The float64 decision of a pair that is not sure; of squares, which alone are filtered."""
+def within(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
+    """The float64 decision of a pair that is not sure."""
     raise NotImplementedError
 
 
 @overload(within, jit_options=CALLEE, inline="always")
-def _within_overload(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
-    def one_by_one(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
+def _within_overload(q, d, i, j, threshold, norm):  # type: ignore[no-untyped-def]
+    def one_by_one(q, d, i, j, threshold, norm):  # type: ignore[no-untyped-def]
         dims = q[0].width
         return total_of(q[0].y + i * dims * 8, d[0].y + j * dims * 8, dims) <= threshold
 
-    def at_once(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
+    def at_once(q, d, i, j, threshold, norm):  # type: ignore[no-untyped-def]
         # sums of the same d squares, whatever is added first, differ by a factor of 1 + d 2**-52 at most
         dims = q[0].width
         one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
@@ -240,4 +262,13 @@ def _within_overload(q, d, i, j, threshold):  # type: ignore[no-untyped-def]
             return False
         return total < threshold - slack or total_of(one, two, dims) <= threshold
 
+    def of_norm(q, d, i, j, threshold, norm):  # type: ignore[no-untyped-def]
+        dims, total = q[0].dims, 0.0
+        one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
+        for k in range(dims):
+            total = add_term(total, float64_at(one, k) - float64_at(two, k), norm)
+        return total <= threshold
+
+    if q.types[0].instance_class is Rounded:
+        return of_norm
     return at_once if len(q.types) == 2 else one_by_one

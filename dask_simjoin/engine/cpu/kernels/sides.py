@@ -1,7 +1,7 @@
 """What a kernel is told of a side of a join of tiles: addresses and numbers.
 
-It is a `Filtered`, or a `Filtered` and a `Quantized` or `QuantizedLongs`, or a `Decided`.  With arrays in
-them, every call in the innermost loop would count references to each.
+It is a `Filtered`, or a `Filtered` and a `Quantized` or `QuantizedLongs`, or a `Rounded`, or a `Decided`.
+With arrays in them, every call in the innermost loop would count references to each.
 """
 
 from __future__ import annotations
@@ -66,3 +66,13 @@ class Decided(NamedTuple):
     y: int
     width: int
     sure: np.uint64
+
+
+class Rounded(NamedTuple):
+    """A side's float32 vectors `z` (tiles, dims, 64), what totals are compared with, and `y` (n, dims)."""
+
+    z: int
+    dims: int
+    reach: np.float32
+    sure: np.float32
+    y: int

@@ -1,4 +1,4 @@
-"""Explicit SIMD of the tile engine: points and boxes against tiles of 64.
+"""Explicit SIMD of the tile engine: points against tiles of 64.
 
 Masks are ``uint64``: bit ``t`` speaks of lane ``t`` of a tile.
 """
@@ -24,7 +24,7 @@ from dask_simjoin.engine.cpu.kernels.annotations import (
     Value,
     Values,
 )
-from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, larger, zeros
+from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, zeros
 from dask_simjoin.engine.cpu.kernels.vectors import (
     F32,
     F64,
@@ -84,14 +84,14 @@ def prefetch(typingctx: TypingContext, address: NumbaType) -> Intrinsic:
     return types.void(types.int64), codegen
 
 
-def _lanes(kind: ir.Type) -> tuple[ir.VectorType, int, int]:
+def lanes_of(kind: ir.Type) -> tuple[ir.VectorType, int, int]:
     """Vector type, vectors of one tile, bytes of one number."""
     size = 4 if kind == F32 else 8
     width = REGISTER // size
     return ir.VectorType(kind, width), TILE // width, size
 
 
-def _accumulate(builder: Builder, dims: Value, step: Callable[[Value], None], unroll: int) -> None:
+def accumulate(builder: Builder, dims: Value, step: Callable[[Value], None], unroll: int) -> None:
     """Run `step(k)` for k = 0 ... dims-1, `unroll` at a time, then the rest one by one."""
     whole = builder.mul(builder.sdiv(dims, const(unroll)), const(unroll))
     with cgutils.for_range_slice(builder, const(0), whole, const(unroll)) as (k, _):
@@ -101,7 +101,7 @@ def _accumulate(builder: Builder, dims: Value, step: Callable[[Value], None], un
         step(k)
 
 
-def _join_bits(builder: Builder, masks: list[Value]) -> Value:
+def join_bits(builder: Builder, masks: list[Value]) -> Value:
     """Vectors of booleans side by side as one 64-bit mask."""
     joined = bits(builder, masks[0])
     for g, mask in enumerate(masks[1:], 1):
@@ -131,7 +131,7 @@ def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dim
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
         points, out_ = args[3:7], args[15]
-        vector, groups, size = _lanes(F32)
+        vector, groups, size = lanes_of(F32)
         width = vector.count * size
         groups //= PASSES
         masks = [cgutils.alloca_once_value(builder, const(0)) for _ in range(2 * len(points))]
@@ -166,7 +166,7 @@ def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dim
                     slot = slots[q][g]
                     builder.store(_multiply_add(builder, z, p, builder.load(slot)), slot)
 
-        _accumulate(builder, dims_, step, 4)
+        accumulate(builder, dims_, step, 4)
         # a sum's sign bit is its verdict, so one AND over all sums tells that nothing is near
         integers = ir.VectorType(I32, vector.count)
         signs = [[builder.bitcast(builder.load(v), integers) for v in row] for row in slots]
@@ -180,10 +180,41 @@ def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dim
                 near = [builder.icmp_signed(">=", v, zero) for v in signs[q]]
                 sure = [builder.fcmp_ordered(">=", builder.load(v), least) for v in row]
                 for mask, found in ((masks[q], near), (masks[q + len(points)], sure)):
-                    more = builder.shl(_join_bits(builder, found), shift)
+                    more = builder.shl(join_bits(builder, found), shift)
                     builder.store(builder.or_(builder.load(mask), more), mask)
 
     return sig, codegen
+
+
+def _tile_totals(builder: Builder, kind: ir.Type, args: Values, norm: NumbaType,
+                 parts: int) -> list[Value]:  # fmt: skip
+    """Totals of a tile's points with one, by vectors, in as many parts.  `args`: tile, dims, point, norm."""
+    tile_, dims_, point_, norm_ = args
+    vector, groups, size = lanes_of(kind)
+    found = []
+    for part in range(parts):
+        slots = zeros(builder, vector, groups // parts)
+
+        def step(k: Value, slots: list[Value] = slots, first: int = part * len(slots)) -> None:
+            row = builder.add(tile_, builder.mul(k, const(TILE * size)))
+            at = builder.add(point_, builder.mul(k, const(TILE * size)))
+            p = splat(builder, load(builder, at, kind, size), vector)
+
+            def difference(g: int) -> Value:
+                at = builder.add(row, const((first + g) * vector.count * size))
+                return builder.fsub(load(builder, at, vector, size), p)
+
+            add_terms(builder, norm, norm_, slots, difference)
+
+        accumulate(builder, dims_, step, 2 if parts == 1 else 1)
+        found += [builder.load(slot) for slot in slots]
+    return found
+
+
+def _upto(builder: Builder, totals: list[Value], limit: Value) -> Value:
+    """Mask of the totals that are at most a limit."""
+    bound = splat(builder, limit, totals[0].type)
+    return join_bits(builder, [builder.fcmp_ordered("<=", total, bound) for total in totals])
 
 
 @intrinsic
@@ -196,100 +227,31 @@ def tile_decide(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, poin
     sig = types.uint64(*(types.int64,) * 3, types.float64, norm)
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        tile_, dims_, point_, threshold_, norm_ = args
-        vector, groups, size = _lanes(F64)
-        limit = splat(builder, threshold_, vector)
+        *where, threshold_, norm_ = args
         # what is not decided after a filter goes through a tile in parts whose totals stay in registers
         parts = 1 if norm.instance_class is Squares else PASSES
-        near = []
-        for part in range(parts):
-            slots = zeros(builder, vector, groups // parts)
-
-            def step(k: Value, slots: list[Value] = slots, first: int = part * len(slots)) -> None:
-                row = builder.add(tile_, builder.mul(k, const(TILE * size)))
-                at = builder.add(point_, builder.mul(k, const(TILE * size)))
-                p = splat(builder, load(builder, at, F64, size), vector)
-
-                def difference(g: int) -> Value:
-                    at = builder.add(row, const((first + g) * vector.count * size))
-                    return builder.fsub(load(builder, at, vector, size), p)
-
-                add_terms(builder, norm, norm_, slots, difference)
-
-            _accumulate(builder, dims_, step, 2 if parts == 1 else 1)
-            near += [builder.fcmp_ordered("<=", builder.load(slot), limit) for slot in slots]
-        return _join_bits(builder, near)
-
-    return sig, codegen
-
-
-def _compare_boxes(builder: Builder, sig: Signature, args: Values,
-                   between: Callable[..., Value]) -> Value:  # fmt: skip
-    """Mask of the 64 boxes of which totals of what is `between` them and one box are within a limit."""
-    lower_, upper_, dims_, low_, high_, limit_, norm_ = args
-    kind, norm = (F32 if sig.args[5] == types.float32 else F64), sig.args[6]
-    vector, groups, size = _lanes(kind)
-    slots = zeros(builder, vector, groups)
-
-    def step(k: Value) -> None:
-        offset = builder.mul(k, const(size))
-        lo = splat(builder, load(builder, builder.add(low_, offset), kind, size), vector)
-        hi = splat(builder, load(builder, builder.add(high_, offset), kind, size), vector)
-        row = builder.mul(k, const(TILE * size))
-
-        def of_boxes(g: int) -> Value:
-            at = builder.add(row, const(g * vector.count * size))
-            bounds = (load(builder, builder.add(side, at), vector, size) for side in (lower_, upper_))
-            return between(builder, *bounds, lo, hi)
-
-        add_terms(builder, norm, norm_, slots, of_boxes)
-
-    _accumulate(builder, dims_, step, 2)
-    bound = splat(builder, limit_, vector)
-    near = [builder.fcmp_ordered("<=", builder.load(slot), bound) for slot in slots]
-    return _join_bits(builder, near)
-
-
-def _gap(builder: Builder, lower: Value, upper: Value, lo: Value, hi: Value) -> Value:
-    zero = ir.Constant(lower.type, [0.0] * lower.type.count)
-    return larger(builder, larger(builder, builder.fsub(lower, hi), builder.fsub(lo, upper)), zero)
-
-
-def _span(builder: Builder, lower: Value, upper: Value, lo: Value, hi: Value) -> Value:
-    return larger(builder, builder.fsub(upper, lo), builder.fsub(hi, lower))
-
-
-@intrinsic
-def boxes_near(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims: NumbaType, low: NumbaType,
-               high: NumbaType, limit: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
-    """Mask of the 64 boxes that are within reach of one box.
-
-    `lower`, `upper`: addresses of [dims][64] numbers (the same one for points);
-    `low`, `high`: of the box's bounds; `limit`: largest total, whose type (float32 or
-    float64) is the type of all of them.  The gaps are added in the order and with the
-    operations of the total itself, so in float64 rounding, which is monotone, keeps the
-    bound a bound.
-    """
-    sig = types.uint64(*(types.int64,) * 5, limit, norm)
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        return _compare_boxes(builder, sig, args, _gap)
+        return _upto(builder, _tile_totals(builder, F64, [*where, norm_], norm, parts), threshold_)
 
     return sig, codegen
 
 
 @intrinsic
-def boxes_within(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims: NumbaType,
-                 low: NumbaType, high: NumbaType, limit: NumbaType,
-                 norm: NumbaType) -> Intrinsic:  # fmt: skip
-    """Mask of the 64 boxes whose points are all within a limit of all points of one box; see `boxes_near`.
+def tile_rounded(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, point: NumbaType,
+                 reach: NumbaType, sure: NumbaType, norm: NumbaType,
+                 out: NumbaType) -> Intrinsic:  # fmt: skip
+    """Mask of a tile's points whose totals with one point are within reach: float32, see `filters.rounded`.
 
-    No difference of two of their points is larger than what the boxes span together, so by the same reason
-    in float64 no total of theirs is larger than that of the spans.
+    `tile`, `point`: as in `tile_decide`.  Writes the mask of those that are sure at `out`.
     """
-    sig = types.uint64(*(types.int64,) * 5, limit, norm)
+    sig = types.uint64(*(types.int64,) * 3, types.float32, types.float32, norm, types.int64)
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        return _compare_boxes(builder, sig, args, _span)
+        *where, reach_, sure_, norm_, out_ = args
+        totals = _tile_totals(builder, F32, [*where, norm_], norm, max(1, PASSES // 2))
+        near = _upto(builder, totals, reach_)
+        store(builder, const(0), out_, 8)
+        with builder.if_then(builder.icmp_unsigned("!=", near, const(0)), likely=False):
+            store(builder, _upto(builder, totals, sure_), out_, 8)
+        return near
 
     return sig, codegen

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms
+from dask_simjoin.engine.cpu.kernels.box_simd import boxes_near, boxes_within
 from dask_simjoin.engine.cpu.kernels.compiled import apart, kernel
 from dask_simjoin.engine.cpu.kernels.marks import (
     ASK,
@@ -39,7 +40,7 @@ from dask_simjoin.engine.cpu.kernels.memory import (
 )
 from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, scan, within
 from dask_simjoin.engine.cpu.kernels.tile_sides import Boxes, Out, Points, Room
-from dask_simjoin.engine.cpu.kernels.tile_simd import boxes_near, boxes_within, count_bits, lowest_bit
+from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.index.tiles import TILE
 
@@ -229,7 +230,7 @@ def join(q: Terms, q_side: Points, d: Terms, d_side: Points, boxes: Boxes, reach
                     j = b * TILE + bit
                     if (sure >> np.uint64(bit)) & ONE == NONE:
                         asked += 1
-                        if not within(q, d, i, j, threshold):
+                        if not within(q, d, i, j, threshold, norm):
                             refused += 1
                             continue
                     if notes is not None:

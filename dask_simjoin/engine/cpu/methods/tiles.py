@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import pack, seen
 from dask_simjoin.engine.cpu.kernels.marks import COUNT, ENDLESS, LINK, LOWEST, Notes
 from dask_simjoin.engine.cpu.kernels.quantized_simd import WAYS
-from dask_simjoin.engine.cpu.kernels.sides import Decided, Filtered, Quantized, QuantizedLongs
 from dask_simjoin.engine.cpu.kernels.tile_sides import Out, Room, boxes_of, points_of
 from dask_simjoin.engine.cpu.kernels.tile_sides import room as room_of
 from dask_simjoin.engine.cpu.kernels.tiles import join
@@ -18,6 +15,7 @@ from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods import tiles_tally
 from dask_simjoin.engine.cpu.methods.method import Sides
 from dask_simjoin.engine.cpu.methods.sinks import NO_PAIRS, Sink, fill
+from dask_simjoin.engine.cpu.methods.tiles_terms import terms_of
 from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
 from dask_simjoin.engine.index import kdorder
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TilesLayout, make_tiles_layout
@@ -47,17 +45,18 @@ def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
     order = kdorder.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
     number = -(-n // TILE)
-    kind = np.float64 if layout.filter is None else np.float32
+    kind, rounded = layout.kind, layout.rounded
     dims = np.arange(d) if layout.screen is None else np.array(layout.screen.dims)
     z = aligned_empty((number, len(dims), TILE), kind)
     y = np.empty((n, d))
     low, high = np.empty((number, len(dims)), kind), np.empty((number, len(dims)), kind)
     index: Index = {"y": y, "z": z, "low": low, "high": high}
     if layout.filter is None:
+        centre, scale = (np.zeros(d), 1.0) if rounded is None else (np.array(rounded.centre), rounded.scale)
 
         def pack_some(a: int, b: int) -> float:
             some = slice(a // TILE, -(-b // TILE))
-            pack.pack_exact(x, order[a:b], dims, y[a:b], z[some], low[some], high[some])
+            pack.pack_exact(x, order[a:b], dims, centre, scale, y[a:b], z[some], low[some], high[some])
             return 0.0
 
         shared_out(pack_some, n, threads, TILE)
@@ -131,47 +130,6 @@ def part(index: Index, start: int, stop: int) -> Index:
     return found
 
 
-def _at(array: np.ndarray) -> tuple[int, int]:
-    """Where an array lies, and bytes of each of its parts."""
-    return array.ctypes.data, array.strides[0]
-
-
-_KINDS = {"longs": QuantizedLongs, "words": Quantized}
-
-
-def _way(index: Index) -> str:
-    """In which way an index's 8-bit vectors are to be read: chunks may come from another machine."""
-    if "tiles" not in index:
-        return ""
-    return "longs" if index["take"].dtype == np.int32 else "words"
-
-
-def _sides(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[int, int]]:
-    """What the kernel is told of both sides, and which vectors it reads first: while the arrays live."""
-    dims, width = q["z"].shape[1], q["y"].shape[1]
-    if layout.filter is None:
-        sure = np.uint64(0 if dims < width else 2**64 - 1)
-        own, other = (
-            (Decided(side["z"].ctypes.data, dims, layout.threshold, side["y"].ctypes.data, width, sure),)
-            for side in (q, d)
-        )
-        return own, other, _at(d["z"])
-    terms = ({"term": "limit", "sure": "sure"}, {"term": "start", "sure": "tile_sure"})
-    sides: list[tuple[Any, ...]] = []
-    for side, names in zip((q, d), terms, strict=True):
-        addresses = {name: side[own].ctypes.data for name, own in ({"z": "z", "y": "y"} | names).items()}
-        sides.append((Filtered(dims=dims, width=width, **addresses),))
-    way = _way(q)
-    if way not in WAYS or way != _way(d):
-        return sides[0], sides[1], _at(d["z"])
-    assert layout.quantized is not None
-    steps, least = q["queries"].shape[1], np.int32(2 * layout.quantized.bias)
-    for k, side in enumerate((q, d)):
-        at = {name: side[name].ctypes.data for name in ("queries", "take", "tiles", "first", "marked")}
-        sides[k] += (_KINDS[way](**at, steps=steps, least=least),)
-    return sides[0], sides[1], _at(d["tiles"])
-
-
 _NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
@@ -179,7 +137,7 @@ def _tile_join(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[
                state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = NO_PAIRS, cap: int = 0,
                notes: Notes | None = None) -> int:  # fmt: skip
     most, sure = layout.box_reach(q, d), layout.box_sure(q, d)
-    q_terms, d_terms, swept = _sides(q, d, layout)
+    q_terms, d_terms, swept = terms_of(q, d, layout)
     room = room_of(len(d["low"]))
     told = Out(out[0].ctypes.data, out[1].ctypes.data, cap), notes, state.ctypes.data
     done: int = join(
@@ -212,10 +170,10 @@ def pairs(q: Index, d: Index, layout: TilesLayout, same: bool, names: list[np.nd
 
 def tell(index: Index, layout: TilesLayout) -> Numbers:
     """Count what a join of an index with itself looks at: tiles, queries near them, and their candidates."""
-    most: Any = layout.threshold if layout.filter is None else layout.filter.box_reach(index["norm"])
     told = np.zeros(3, np.int64)
     boxes = index["low"], index["high"], index["z"]
-    seen.tiles(*boxes, len(index["y"]), np.float64(most), kind_of(layout.norm), told)
+    most = np.float64(layout.box_reach(index, index))
+    seen.tiles(*boxes, len(index["y"]), most, kind_of(layout.norm), told)
     tile_pairs, queries, candidates = told.tolist()
     return {"tile_pairs": tile_pairs, "near_queries": queries, "candidates": candidates}
 
