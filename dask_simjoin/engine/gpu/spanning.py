@@ -31,32 +31,88 @@ WARPS = 4
 BLOCKS = 1 << 12
 """Blocks of a search: more than a GPU runs at a time; each takes tiles until there are none left."""
 
+NOWHERE = np.uint64(0)
+"""The address of what a kernel does not use."""
+
 AT_ONCE = 1 << 27
 """Coordinates of rows that ask, gathered at a time."""
+
+GROUPED_DIMS = 5
+"""Dimensions from which rows of one component are put together once there are tiles of them: tiles of rows
+next to each other are large there, the more so where there is noise among them."""
 
 Nearest = tuple[Array, Array, Array]
 """As the CPU's, on the GPU."""
 
 
 class _Side:
-    """One index, as what is searched in: its float32 tiles are made if it has none.
+    """One index, as what is searched in, and from: its float32 tiles are made if it has none.
 
     Attributes
     ----------
-    first, last : int
-        Its nodes.
+    rows, first : int
+        How many rows, and the first node.
+    y : array (rows, d), float64
+        The points, in the index's order.
+    nodes, points, core, names : array
+        What is searched, in tiles: rows' nodes, their points, core distances and names.
     """
 
-    def __init__(self, index: Index, layout: NearestDeviceLayout, core: Array, first: int) -> None:
-        self.rows = len(index["names"])
-        self.first, self.last = first, first + self.rows
-        if self.rows:
-            tiled = {} if "z" in index else BUILDER.boxed(index["y"], layout.bounds, TILE, True)
-            self.index = index | tiled
-            self.levels = to_host(self.index["levels"])
-            self.least = index["least"].astype(cupy.int32)
-            self.cores = boruvka.least_of_boxes(core[first : self.last], self.levels, TILE)
-            self.tags = cupy.full(int(self.levels[-1]) * TILE, -1, cupy.int32)
+    def __init__(self, index: Index, layout: NearestDeviceLayout, first: int) -> None:
+        self.rows, self.first, self.y = len(index["names"]), first, index["y"]
+        self._bounds = layout.bounds
+        self.nodes = cupy.arange(first, first + self.rows, dtype=cupy.int32)
+        self._boxes = index if "z" in index else {}
+
+    def arrange(self, core: Array, names: Array) -> None:
+        """Make what is searched; `core`, `names`: of nodes."""
+        if not self.rows:
+            return
+        self.points = self.y
+        if not self._boxes:
+            self.points = cupy.ascontiguousarray(self.y[self.nodes - self.first])
+            self._boxes = BUILDER.boxed(self.points, self._bounds, TILE, True)
+        self.core, self.names = core[self.nodes], names[self.nodes]
+        self.levels = to_host(self._boxes["levels"])
+        self.cores = boruvka.least_of_boxes(self.core, self.levels, TILE)
+        least = boruvka.least_of_boxes(self.names, self.levels, TILE)
+        self.least = least[: -(-self.rows // TILE)].astype(cupy.int32)
+        self.tags = cupy.full(int(self.levels[-1]) * TILE, -1, cupy.int32)
+        self._balls = self._make_balls()
+
+    def _make_balls(self) -> tuple[Array | np.uint64, Array | np.uint64]:
+        """Make middles and radii of tiles, where there is a filter."""
+        if self._bounds is None:
+            return NOWHERE, NOWHERE
+        z = self._boxes["z"]
+        tiles, dims, _ = z.shape
+        middle, radius = cupy.empty((tiles, dims), cupy.float32), cupy.empty(tiles, cupy.float32)
+        function = load.kernel("spanning", "tile_balls", DIMS=dims, EXACT=False)
+        blocks = min(-(-tiles // WARPS), 1 << 16)
+        function((blocks,), (32 * WARPS,), (z, np.int32(tiles), middle, radius))
+        return middle, radius
+
+    def regroup(self, component: Array, core: Array, names: Array) -> None:
+        """Put rows of one component together, those of small core distances first."""
+        nodes = self.nodes[cupy.argsort(core[self.nodes])]
+        self.nodes = nodes[cupy.argsort(component[nodes], kind="stable")]
+        self._boxes = {}
+        self.arrange(core, names)
+
+    def tagged(self, component: Array) -> Array:
+        """Tell boxes what components are below them; those of the points."""
+        own = component[self.nodes]
+        boruvka.tag_boxes(own, self.levels, TILE, self.tags)
+        return own
+
+    def searched(self, component: Array) -> list[Array | np.generic]:
+        """List what kernels are given of it; `component`: of the points."""
+        boxes = (self._boxes[name] for name in ("z", "lower", "upper", "levels"))
+        z, *tree = boxes
+        return [
+            z, self.points, *tree, np.int32(len(self.levels) - 1), self.least, self.tags, self.cores,
+            component, self.core, self.names, self.nodes, np.int32(self.rows), *self._balls,
+        ]  # fmt: skip
 
 
 class Rounds:
@@ -69,9 +125,10 @@ class Rounds:
         self.names = cupy.concatenate([index["names"].astype(cupy.int32) for index in sides])
         self.core = cupy.concatenate([core[:size] for core, size in zip(cores, sizes, strict=True)])
         firsts = np.cumsum([0, *sizes]).tolist()
-        self.sides = [
-            _Side(index, layout, self.core, first) for index, first in zip(sides, firsts, strict=False)
-        ]
+        self.sides = [_Side(index, layout, first) for index, first in zip(sides, firsts, strict=False)]
+        for side in self.sides:
+            side.arrange(self.core, self.names)
+        self._grouped = layout.dims < GROUPED_DIMS
         self.component = cupy.arange(self.rows, dtype=cupy.int32)
         self.least, self.to = cupy.full(self.rows, -1.0), cupy.full(self.rows, -1, cupy.int32)
         if nearest is None:
@@ -89,7 +146,7 @@ class Rounds:
 
     def _offer_beside(self, bounds: Array) -> None:
         """Let components know edges between neighbours in the order of places: of one index."""
-        y, threads = self.sides[0].index["y"], boruvka.THREADS
+        y, threads = self.sides[0].y, boruvka.THREADS
         blocks = min(-(-self.rows // threads), 1 << 16)
         self._launch(
             "offer_beside", blocks, threads, y, self.component, self.core, np.int32(self.rows), bounds
@@ -102,39 +159,37 @@ class Rounds:
         nodes = cupy.flatnonzero(wanted)
         if not len(nodes):
             return
-        for d in self.sides:
-            if d.rows:
-                boruvka.tag_boxes(self.component[d.first : d.last], d.levels, TILE, d.tags)
+        if not self._grouped and len(bounds) * TILE <= self.rows:
+            self._grouped = True
+            for side in self.sides:
+                side.regroup(self.component, self.core, self.names)
         ends, weights = edges
         step = max(TILE, AT_ONCE // self.layout.dims)
         for q, d in zip(self.sides, self.sides[::-1], strict=True):
             if not (q.rows and d.rows):
                 continue
-            own = nodes if q is d else nodes[(nodes >= q.first) & (nodes < q.last)]
-            for start in range(0, len(own), step):
-                some = own[start : start + step]
-                ends[some], weights[some] = self._search_side(q, d, some, bounds)
+            searched = d.searched(d.tagged(self.component))
+            places = cupy.flatnonzero(wanted[q.nodes])
+            for start in range(0, len(places), step):
+                some = places[start : start + step]
+                asking, y = q.nodes[some], cupy.ascontiguousarray(q.points[some])
+                ends[asking], weights[asking] = self._search_side(y, asking, searched, bounds)
         known = bounds.view(cupy.float64)[self.component[nodes]]
         self.least[nodes] = cupy.maximum(self.least[nodes], known)
         # what is heavier need not be the least, as all that was heavier was left out
         self.to[nodes] = cupy.where(weights[nodes] == known, ends[nodes], -1)
 
-    def _search_side(self, q: _Side, d: _Side, nodes: Array, bounds: Array) -> tuple[Array, Array]:
-        f, own = self.layout.bounds, d.index
-        y = cupy.ascontiguousarray(q.index["y"][nodes - q.first])
-        asking = BUILDER.boxed(y, f, TILE, True)
-        n = len(nodes)
+    def _search_side(self, y: Array, nodes: Array, searched: list[Array | np.generic],
+                     bounds: Array) -> tuple[Array, Array]:  # fmt: skip
+        """Find the least edges of some nodes, of points `y`: their ends and weights."""
+        f, n = self.layout.bounds, len(nodes)
+        boxes = BUILDER.boxed(y, f, TILE, True)
         weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
         scale2, rho = (1.0, 0.0) if f is None else (f.scale**2, f.rho)
-        component, core, names = (
-            column[d.first : d.last] for column in (self.component, self.core, self.names)
-        )
         self._launch(
             "search_others", min(-(-n // (TILE * WARPS)), BLOCKS), 32 * WARPS,
-            asking["z"], y, asking["lower"], asking["upper"], self.component[nodes], self.core[nodes],
-            np.int32(n), own["z"], own["y"], own["lower"], own["upper"], own["levels"],
-            np.int32(len(d.levels) - 1), d.least, d.tags, d.cores, component, core, names, np.int32(d.rows),
-            np.int32(d.first), np.float64(scale2), np.float64(rho), bounds, weight, end,
+            boxes["z"], y, boxes["lower"], boxes["upper"], self.component[nodes], self.core[nodes],
+            np.int32(n), *searched, np.float64(scale2), np.float64(rho), bounds, weight, end,
             cupy.zeros(1, cupy.uint32),
         )  # fmt: skip
         return end, weight

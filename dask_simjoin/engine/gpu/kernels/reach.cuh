@@ -39,14 +39,22 @@ __device__ __forceinline__ double scaled_square(double d2, double scale2) {
     return (d2 * (1 + (DIMS + 8) * U52) + (DIMS + 2) * TINY) * scale2;
 }
 
+#if !EXACT
+// How far from each other the numbers that a filter sees of two such points are at most.
+__device__ __forceinline__ double farthest(double d2, double scale2, double rho) {
+    const double square = scaled_square(d2, scale2);
+    if (!(square < EVERYWHERE)) return __longlong_as_double(0x7ff0000000000000ll);
+    return sqrt(square) * (1 + 8 * U52) + rho;
+}
+#endif
+
 // The largest sum of squares that a filter computes for such points: `reach` of engine/filters/bounds.py.
 __device__ __forceinline__ real reach_of(double d2, double scale2, double rho) {
 #if EXACT
     return d2;
 #else
-    const double square = scaled_square(d2, scale2);
-    if (!(square < EVERYWHERE)) return __int_as_float(0x7f800000);
-    const double most = sqrt(square) * (1 + 8 * U52) + rho;
+    const double most = farthest(d2, scale2, rho);
+    if (!(most < EVERYWHERE)) return __int_as_float(0x7f800000);
     return __double2float_ru(most * most * (1 + (DIMS + 7) * 5.9604644775390625e-8) + DIMS * 7.2e-43);
 #endif
 }

@@ -6,7 +6,8 @@
 // boxes of points that are all of the rows' one component, boxes in which all core distances are too large (both
 // as in Prokopenko, Sao & Lebrun-Grandie 2023, "A single-tree algorithm to compute the Euclidean minimum spanning
 // tree on GPUs", whose other bound is `offer_beside`), and tiles where edges may be as light as the row's best,
-// but no name is smaller.
+// but no name is smaller.  With a filter tiles have balls, too, which leave out more than boxes where there are
+// many dimensions: a row has to be as near to the middle of a tile as what it seeks and the tile's radius are.
 //
 // A row finds the least of its edges by (weight, name of the other row) if it is at most as heavy as what its
 // component is known to have in the end: what is left out is heavier than what was known when it was left out.
@@ -49,12 +50,14 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
               const double* __restrict__ dy, const real* __restrict__ d_lower, const real* __restrict__ d_upper,
               const long long* __restrict__ d_levels, int levels, const int* __restrict__ d_least,
               const int* __restrict__ d_tags, const double* __restrict__ d_cores, const int* __restrict__ d_component,
-              const double* __restrict__ d_core, const int* __restrict__ d_names, int d_points, int d_first,
-              double scale2, double rho, u64* bounds, double* __restrict__ weight, int* __restrict__ end,
+              const double* __restrict__ d_core, const int* __restrict__ d_names, const int* __restrict__ d_nodes, int d_points,
+              const float* __restrict__ d_middle, const float* __restrict__ d_radius, double scale2, double rho,
+              u64* bounds, double* __restrict__ weight, int* __restrict__ end,
               u32* __restrict__ counter) {
     // levels: of the tree, the lowest one's children are tiles; d_least: the smallest name in each tile;
     // d_tags, d_cores: below each box the component that all points are of, or -1, and the smallest core distance;
-    // d_first: what to add to places to make nodes of them; bounds: of components, as bits of numbers
+    // d_nodes: what points are called in `end`; d_middle, d_radius: of tiles' balls, where there is a filter;
+    // bounds: of components, as bits of numbers
     __shared__ real s_gaps[WARPS][LEVELS * FANOUT];
     __shared__ u32 s_orders[WARPS][LEVELS * FANOUT];
     __shared__ int s_node[WARPS][LEVELS];
@@ -73,14 +76,28 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
         int component[2];
         double core[2], limit[2]; // how heavy an edge may be; -1: none is sought
         real reach[2];
+#if !EXACT
+        double far[2];
+#endif
+        // lets edges of a row be only as heavy as that
+        auto lower_to = [&](int h, double heaviest) {
+            limit[h] = heaviest;
+            reach[h] = reach_of(heaviest, scale2, rho);
+#if !EXACT
+            far[h] = farthest(heaviest, scale2, rho);
+#endif
+        };
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int i = a * TILE + lane + 32 * h;
             best[h] = {__longlong_as_double(0x7ff0000000000000ll), NO_NAME, -1};
             component[h] = i < q_points ? q_component[i] : -1;
             core[h] = i < q_points ? q_core[i] : 0.;
-            limit[h] = i < q_points ? best[h].weight : -1.;
-            reach[h] = i < q_points ? reach_of(limit[h], scale2, rho) : (real)-1;
+            lower_to(h, best[h].weight);
+            if (i >= q_points) {
+                limit[h] = -1;
+                reach[h] = -1;
+            }
         }
         const int first = __shfl_sync(FULL, component[0], 0);
         bool one = true; // all rows are of one component
@@ -96,10 +113,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
             for (int h = 0; h < 2; h++) {
                 if (limit[h] < 0) continue;
                 const double known = __longlong_as_double((long long)*(volatile u64*)(bounds + component[h]));
-                if (known < limit[h]) {
-                    limit[h] = known;
-                    reach[h] = reach_of(known, scale2, rho);
-                }
+                if (known < limit[h]) lower_to(h, known);
                 if (core[h] > limit[h]) { // no edge of this row is as light
                     limit[h] = -1;
                     reach[h] = -1;
@@ -126,6 +140,10 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
             const real* lower = d_lower + (size_t)(b / FANOUT) * DIMS * FANOUT + b % FANOUT;
             const real* upper = d_upper + (size_t)(b / FANOUT) * DIMS * FANOUT + b % FANOUT;
             real away[2] = {};
+#if !EXACT
+            const float* middle = d_middle + (size_t)b * DIMS;
+            float off[2] = {};
+#endif
 #pragma unroll UNROLL
             for (int j = 0; j < DIMS; j++) {
 #if SMALL
@@ -136,6 +154,10 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                 const real low = lower[j * FANOUT], high = upper[j * FANOUT];
                 away[0] = add_term(away[0], larger(larger(minus(low, x0), minus(x0, high)), (real)0));
                 away[1] = add_term(away[1], larger(larger(minus(low, x1), minus(x1, high)), (real)0));
+#if !EXACT
+                off[0] = add_square(off[0], x0 - middle[j]);
+                off[1] = add_square(off[1], x1 - middle[j]);
+#endif
             }
             const int tag = d_tags[b], least = d_least[b];
             real within[2];
@@ -145,8 +167,12 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
 #if EXACT
                 lightest = fmax(lightest, away[h]);
 #endif
-                const bool asks = tag != component[h] && away[h] <= reach[h] && lightest <= limit[h]
-                                  && !(lightest == best[h].weight && least > best[h].name);
+                bool asks = tag != component[h] && away[h] <= reach[h] && lightest <= limit[h]
+                            && !(lightest == best[h].weight && least > best[h].name);
+#if !EXACT
+                // the sum has an error of at most (DIMS + 3) / 2**24 of it; what is flushed to 0 makes it smaller
+                asks = asks && sqrt((double)off[h]) * (1 - (DIMS + 8) * 5.9604644775390625e-8) - d_radius[b] <= far[h];
+#endif
                 within[h] = asks ? reach[h] : (real)-1;
             }
             if (!__any_sync(FULL, within[0] >= 0 || within[1] >= 0)) return;
@@ -186,9 +212,9 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                         const int name = d_names[j];
                         if (heavy > limit[h] || heavy > best[h].weight) continue;
                         if (heavy == best[h].weight && name > best[h].name) continue;
-                        best[h] = {heavy, name, d_first + j};
-                        limit[h] = heavy;
-                        within[h] = reach[h] = reach_of(heavy, scale2, rho);
+                        best[h] = {heavy, name, d_nodes[j]};
+                        lower_to(h, heavy);
+                        within[h] = reach[h];
                         found[h] = true;
                     }
                 }
@@ -262,6 +288,33 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
         }
     }
 }
+
+#if !EXACT
+// Of each tile of `z` a middle, and a radius such that no point is further from it; a warp a tile.
+extern "C" __global__ void
+tile_balls(const float* __restrict__ z, int tiles, float* __restrict__ middle, float* __restrict__ radius) {
+    const int lane = threadIdx.x & 31;
+    const u32 step = gridDim.x * (blockDim.x >> 5);
+    for (u32 t = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); t < (u32)tiles; t += step) {
+        const float* tile = z + (size_t)t * DIMS * TILE + lane;
+        double sum[2] = {};
+        for (int j = 0; j < DIMS; j++) {
+            const float x0 = tile[j * TILE], x1 = tile[j * TILE + 32];
+            float total = x0 + x1;
+#pragma unroll
+            for (int o = 16; o; o >>= 1) total += __shfl_xor_sync(FULL, total, o);
+            const float mean = __shfl_sync(FULL, total, 0) / TILE;
+            if (lane == 0) middle[(size_t)t * DIMS + j] = mean;
+            const double t0 = (double)x0 - mean, t1 = (double)x1 - mean;
+            sum[0] += t0 * t0;
+            sum[1] += t1 * t1;
+        }
+        // in float64 the error is far below what is added here
+        const double most = sqrt(most_of_warp(fmax(sum[0], sum[1]))) * (1 + 1e-10);
+        if (lane == 0) radius[t] = __double2float_ru(most);
+    }
+}
+#endif
 
 // Lowers what is known of components to edges between neighbours in the order of places, by which every one has some.
 extern "C" __global__ void
