@@ -11,7 +11,7 @@ Euclidean minimum spanning tree on GPUs", which is the same on a tree of single 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import cupy
 import numpy as np
@@ -21,18 +21,17 @@ from dask_simjoin.engine.gpu import boruvka, dendrogram
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.searched import WARPS, Side
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.engine.spanner import Edges
 from dask_simjoin.metrics.types import Array, Index
 
-WARPS = 4
-
 BLOCKS = 1 << 12
 """Blocks of a search: more than a GPU runs at a time; each takes tiles until there are none left."""
 
-NOWHERE = np.uint64(0)
-"""The address of what a kernel does not use."""
+EVERY, MANY = 16, 1 << 17
+"""Of so many rows that ask and more, one of so many asks first: what it finds is known to the others then."""
 
 AT_ONCE = 1 << 27
 """Coordinates of rows that ask, gathered at a time."""
@@ -45,74 +44,14 @@ Nearest = tuple[Array, Array, Array]
 """As the CPU's, on the GPU."""
 
 
-class _Side:
-    """One index, as what is searched in, and from: its float32 tiles are made if it has none.
-
-    Attributes
-    ----------
-    rows, first : int
-        How many rows, and the first node.
-    y : array (rows, d), float64
-        The points, in the index's order.
-    nodes, points, core, names : array
-        What is searched, in tiles: rows' nodes, their points, core distances and names.
-    """
-
-    def __init__(self, index: Index, layout: NearestDeviceLayout, first: int) -> None:
-        self.rows, self.first, self.y = len(index["names"]), first, index["y"]
-        self._bounds = layout.bounds
-        self.nodes = cupy.arange(first, first + self.rows, dtype=cupy.int32)
-        self._boxes = index if "z" in index else {}
-
-    def arrange(self, core: Array, names: Array) -> None:
-        """Make what is searched; `core`, `names`: of nodes."""
-        if not self.rows:
-            return
-        self.points = self.y
-        if not self._boxes:
-            self.points = cupy.ascontiguousarray(self.y[self.nodes - self.first])
-            self._boxes = BUILDER.boxed(self.points, self._bounds, TILE, True)
-        self.core, self.names = core[self.nodes], names[self.nodes]
-        self.levels = to_host(self._boxes["levels"])
-        self.cores = boruvka.least_of_boxes(self.core, self.levels, TILE)
-        least = boruvka.least_of_boxes(self.names, self.levels, TILE)
-        self.least = least[: -(-self.rows // TILE)].astype(cupy.int32)
-        self.tags = cupy.full(int(self.levels[-1]) * TILE, -1, cupy.int32)
-        self._balls = self._make_balls()
-
-    def _make_balls(self) -> tuple[Array | np.uint64, Array | np.uint64]:
-        """Make middles and radii of tiles, where there is a filter."""
-        if self._bounds is None:
-            return NOWHERE, NOWHERE
-        z = self._boxes["z"]
-        tiles, dims, _ = z.shape
-        middle, radius = cupy.empty((tiles, dims), cupy.float32), cupy.empty(tiles, cupy.float32)
-        function = load.kernel("spanning", "tile_balls", DIMS=dims, EXACT=False)
-        blocks = min(-(-tiles // WARPS), 1 << 16)
-        function((blocks,), (32 * WARPS,), (z, np.int32(tiles), middle, radius))
-        return middle, radius
-
-    def regroup(self, component: Array, core: Array, names: Array) -> None:
-        """Put rows of one component together, those of small core distances first."""
-        nodes = self.nodes[cupy.argsort(core[self.nodes])]
-        self.nodes = nodes[cupy.argsort(component[nodes], kind="stable")]
-        self._boxes = {}
-        self.arrange(core, names)
-
-    def tagged(self, component: Array) -> Array:
-        """Tell boxes what components are below them; those of the points."""
-        own = component[self.nodes]
-        boruvka.tag_boxes(own, self.levels, TILE, self.tags)
-        return own
-
-    def searched(self, component: Array) -> list[Array | np.generic]:
-        """List what kernels are given of it; `component`: of the points."""
-        boxes = (self._boxes[name] for name in ("z", "lower", "upper", "levels"))
-        z, *tree = boxes
-        return [
-            z, self.points, *tree, np.int32(len(self.levels) - 1), self.least, self.tags, self.cores,
-            component, self.core, self.names, self.nodes, np.int32(self.rows), *self._balls,
-        ]  # fmt: skip
+def _in_turn(places: Array, most: int) -> Iterator[Array]:
+    """Cut what asks into parts of at most so many; if it is much, some of it first: others know more then."""
+    if len(places) >= MANY:
+        first = cupy.arange(len(places)) % EVERY == 0
+        yield from _in_turn(places[first], most)
+        places = places[~first]
+    for start in range(0, len(places), most):
+        yield places[start : start + most]
 
 
 class Rounds:
@@ -125,7 +64,7 @@ class Rounds:
         self.names = cupy.concatenate([index["names"].astype(cupy.int32) for index in sides])
         self.core = cupy.concatenate([core[:size] for core, size in zip(cores, sizes, strict=True)])
         firsts = np.cumsum([0, *sizes]).tolist()
-        self.sides = [_Side(index, layout, first) for index, first in zip(sides, firsts, strict=False)]
+        self.sides = [Side(index, layout, first) for index, first in zip(sides, firsts, strict=False)]
         for side in self.sides:
             side.arrange(self.core, self.names)
         self._grouped = layout.dims < GROUPED_DIMS
@@ -169,9 +108,7 @@ class Rounds:
             if not (q.rows and d.rows):
                 continue
             searched = d.searched(d.tagged(self.component))
-            places = cupy.flatnonzero(wanted[q.nodes])
-            for start in range(0, len(places), step):
-                some = places[start : start + step]
+            for some in _in_turn(cupy.flatnonzero(wanted[q.nodes]), step):
                 asking, y = q.nodes[some], cupy.ascontiguousarray(q.points[some])
                 ends[asking], weights[asking] = self._search_side(y, asking, searched, bounds)
         known = bounds.view(cupy.float64)[self.component[nodes]]

@@ -23,7 +23,7 @@ def spanning(tmp_path_factory):
         pytest.skip("there is no g++")
     with fibers_like_cupy(tmp_path_factory.mktemp("kernels")):
         module = importlib.import_module("dask_simjoin.engine.gpu.spanning")
-        module.BUILDER = HOST
+        module.BUILDER = importlib.import_module("dask_simjoin.engine.gpu.searched").BUILDER = HOST
         yield module
 
 
@@ -153,7 +153,7 @@ def test_many_tiles(spanning, kind):
     layout = layout_of(x)
     index = relabelled(build(x, layout, HOST), 0)
     assert len(index["levels"]) == 3
-    spanning.AT_ONCE = 2 * 640
+    spanning.AT_ONCE, spanning.MANY = 2 * 640, 1000
     found = spanning.SPANNER.tree_of(index, layout, np.zeros(len(x)), nothing(len(x)))
     assert edges_of(found) == list(zip(want["left"], want["right"], strict=True))
     assert np.sqrt(found[0]).tolist() == want["distance"].tolist()
