@@ -14,6 +14,7 @@ from dask_simjoin.expressions.dask_private import Alias, Expr, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.records import Recorded
 from dask_simjoin.expressions.source import itself
+from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.expressions.work import Work, chunk_ref
 from dask_simjoin.planning.goal import PAIRS
 from dask_simjoin.planning.plan import Plan
@@ -111,13 +112,19 @@ class Cuts(LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
         work: Work = self.operand("work")
-        layer = {}
+        steps, layer = Steps("simjoin", self.deterministic_token), {}
         for n, block in enumerate(self.blocks):
             i, j = plan.blocks[block].tolist()
-            key = (self._name, n)
-            meeting = work.meet(self.chunks, i, j, self.operand("spec"), plan.layout)
-            layer[key] = Task(key, work.cut, meeting, int(plan.slices[block]))
-        return layer
+            meet = functools.partial(work.meet, self.chunks, i, j, self.operand("spec"), plan.layout)
+            key, slices, parts = (self._name, n), int(plan.slices[block]), int(plan.parts[block])
+            if parts == 1 or work.weigh is None:
+                layer[key] = Task(key, work.cut, meet(), slices)
+                continue
+            weights = [
+                steps.add("weights", (n, part), work.weigh, meet((part, parts))) for part in range(parts)
+            ]
+            layer[key] = Task(key, work.cut_weighed, plan.layout.grain, slices, *weights)
+        return layer | steps.layer
 
 
 class JoinBlocks(RowsExpr):

@@ -10,7 +10,7 @@ from dask_simjoin.expressions.chunks import chunk_key
 from dask_simjoin.expressions.dask_private import Expr, Task, TaskRef
 from dask_simjoin.tasks.counts import count_block, count_block_pairs
 from dask_simjoin.tasks.meeting import Meeting
-from dask_simjoin.tasks.pairs import cut_block, join_block
+from dask_simjoin.tasks.pairs import cut_block, cut_weighed, join_block, weigh_block
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Work:
         Brings chunks together.
     join, cut, count, count_pairs : callable
         Of a meeting: make rows of a result, cut them, count them by row, count them all.
+    weigh, cut_weighed : callable or None
+        Do as `cut` does in parts: of a part of the work, and of what all parts gave.
     """
 
     meeting: Callable[..., Any]
@@ -30,6 +32,8 @@ class Work:
     cut: Callable[..., Any]
     count: Callable[..., Any]
     count_pairs: Callable[..., Any]
+    weigh: Callable[..., Any] | None = None
+    cut_weighed: Callable[..., Any] | None = None
 
     def meet(self, chunks: Expr, i: int, j: int, spec: Any, layout: Any, part: tuple[int, int] = (0, 1),
              output: tuple[int, int] | None = None) -> Task:  # fmt: skip
@@ -47,7 +51,9 @@ def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
     return TaskRef(chunk_key(chunks, c, part))
 
 
-DISTANCES = Work(Meeting, join_block, cut_block, count_block, count_block_pairs)
+DISTANCES = Work(
+    Meeting, join_block, cut_block, count_block, count_block_pairs, weigh_block, cut_weighed
+)  # fmt: skip
 """Pairs of points within a distance."""
 
 meeting_of = DISTANCES.meet

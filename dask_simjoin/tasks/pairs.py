@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import from_id_keys
 from dask_simjoin.engine.protocols import Frames, Rows
 from dask_simjoin.metrics.types import Array, Frame, Values
@@ -175,13 +176,28 @@ def _concat(parts: list[Values], frames: Frames) -> Values:
 
 def cut_block(meeting: Meeting, parts: int) -> np.ndarray:
     """Find places in the first chunk's index that cut its rows into parts of about equally many pairs."""
-    joiner, grain = meeting.joiner, meeting.layout.grain
-    xp, n = joiner.xp, len(meeting.q["ids"])
-    pairs = xp.zeros(n, xp.int64)
+    return cut_weighed(meeting.layout.grain, parts, weigh_block(meeting))
+
+
+def weigh_block(meeting: Meeting) -> Array:
+    """Count the pairs (int64) that places of the first chunk give, up to each of those of this part."""
+    joiner, rows = meeting.joiner, meeting.rows
+    start, stop = rows or (0, len(meeting.q["ids"]))
+    pairs = joiner.xp.zeros(stop - start, joiner.xp.int64)
     for each in meeting.comparisons():
-        pairs += joiner.weights(*each.operands, same=each.same)
-    cuts = np.zeros(parts - 1, np.int64)
-    if n:
-        total = xp.cumsum(pairs)
-        cuts = to_host(xp.searchsorted(total, total[-1] * (xp.arange(1, parts) / parts)))
+        pairs += joiner.weights(*each.operands, same=each.same, rows=rows)
+    return joiner.xp.cumsum(pairs, out=pairs)
+
+
+def cut_weighed(grain: int, parts: int, *weights: Array) -> np.ndarray:
+    """Do as `cut_block` does with what `weigh_block` gives of all parts of the work, in their order."""
+    xp, n = module_of(weights[0]), sum(map(len, weights))
+    before = np.cumsum([0, *(int(some[-1]) if len(some) else 0 for some in weights)])
+    wanted = before[-1] * (np.arange(1, parts) / parts)
+    cuts, first = np.zeros(parts - 1, np.int64), 0
+    for some, (start, stop) in zip(weights, itertools.pairwise(before.tolist()), strict=True):
+        here = (wanted > start) & (wanted <= stop)
+        if here.any():
+            cuts[here] = first + to_host(xp.searchsorted(some, xp.asarray(wanted[here] - start)))
+        first += len(some)
     return np.concatenate([[0], np.minimum(-(-cuts // grain) * grain, n), [n]]).astype(np.int64)

@@ -16,6 +16,7 @@ from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.goal import COUNTS, Goal
 from dask_simjoin.tasks.chunks import make_chunk
 from dask_simjoin.tasks.meeting import Meeting, equal_work
+from dask_simjoin.tasks.pairs import cut_block, cut_weighed, weigh_block
 from tests.support.density import labels_of_neighbours
 from tests.support.frames import split
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
@@ -59,6 +60,10 @@ def test_pieces_give_together_what_the_whole_gives(fine, partitioning, rows, dim
         many = ddf.simjoin.neighbor_counts([eps / 2, eps], **how).compute()
         pd.testing.assert_frame_equal(many, frame.simjoin.neighbor_counts([eps / 2, eps]))
         assert_same_pairs(as_set(ddf.simjoin.self_join(eps, **how).compute()), expected)
+        with dask.config.set({"simjoin.output-size": 16 * max(1, len(expected) // 5)}):
+            cut = ddf.simjoin.self_join(eps, **how)
+            assert any("simjoin_weights" in str(key) for key in cut.__dask_graph__())
+            assert_same_pairs(as_set(cut.compute()), expected)
         counts = ddf.simjoin.neighbor_counts(eps, **how).compute()
         pd.testing.assert_series_equal(counts, frame.simjoin.neighbor_counts(eps))
         for samples in (2, 4):
@@ -104,6 +109,10 @@ def test_parts_of_a_meeting_are_the_whole(case, parts):
     assert found.tolist() == joiner.counts(*whole.operands, same=True)[0].tolist()
     pairs = sum(int(joiner.weights(*whole.operands, same=True, rows=rows).sum()) for rows in ranges)
     assert 2 * pairs == found.sum()
+    weights = [weigh_block(whole._replace(part=(k, parts))) for k in range(parts)]
+    for outputs in (2, 5):
+        cuts = cut_weighed(layout.grain, outputs, *weights)
+        assert cuts.tolist() == cut_block(whole, outputs).tolist() == sorted(cuts)
 
 
 def _planned(frame, eps):
