@@ -4,7 +4,7 @@ Points are those of ``cpu.hdbscan``, float32: blobs of different scales with noi
 dimensions and a million of 64.  On one GPU each tool has a process of its own: seconds of a first run and the
 median of more, steps of ours, the total weight of each tool's tree, and the rows that cuML labels otherwise:
 its tree is exact only where its graph of nearest neighbours is connected, and it decides in float32.  Of some
-rows ours are compared with the CPU's.  With --workers, the first points on so many GPUs, spread over them.
+rows ours are compared with the CPU's.  With --workers, the last points on so many GPUs, spread over them.
 
 Each row is written as soon as it is there.  The exit status is 1 if ours fails, or differs from the CPU's or
 from one GPU's.
@@ -30,6 +30,9 @@ from benchmarks.gpu.clusters_worker import result_of
 from benchmarks.gpu.hdbscan_worker import SMALL, TOOLS, cluster_apart
 from benchmarks.harness.lazy import RESULTS, progress, save, scratch, table
 
+CHUNKS = "256 MiB"
+"""Of a chunk on a cluster: four of a million points of 64 dimensions, so that two GPUs have as much to do."""
+
 CHECKED = {2: 300_000, 64: 10_000}
 """Rows of which ours are compared with the CPU's, by dimensions."""
 
@@ -44,8 +47,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--check-rows", type=int, help="compared with the CPU (300,000 of 2-D, 10,000 of 64)")
     parser.add_argument("--patience", type=float, default=60, help="seconds until a process is given up (60)")
     parser.add_argument("--workers", type=int, nargs="*", default=[], help="GPUs of a second part: 1 2")
-    parser.add_argument("--partitioning", nargs="+", default=["spatial"], help="of that (spatial)")
-    parser.add_argument("--blocksize", help="of a chunk there (the plan's)")
+    parser.add_argument("--partitioning", nargs="+", default=["entity"], help="of that (entity)")
+    parser.add_argument("--blocksize", help=f"of a chunk there ({CHUNKS})")
     parser.add_argument("--protocol", choices=("tcp", "ucx"), default="tcp")
     parser.add_argument("--folder", type=Path, help="for temporary files")
     parser.add_argument("--output", type=Path, help="JSON file")
@@ -81,11 +84,12 @@ def compare(ours: dict[str, Any], peer: dict[str, Any], files: list[Path]) -> No
 
 
 def on_workers(workers: int, partitioning: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The first points on so many GPUs; whether labels are one GPU's."""
-    rows, dims = options.points[0]
+    """The last points on so many GPUs; whether labels are one GPU's."""
+    rows, dims = options.points[-1]
     case = {
         "file": str(points_file(folder, rows, dims)), "small": SMALL, "repeat": options.repeat,
-        "protocol": options.protocol, "partitioning": partitioning, "blocksize": options.blocksize,
+        "protocol": options.protocol, "partitioning": partitioning,
+        "blocksize": options.blocksize or CHUNKS,
     }  # fmt: skip
     command = [sys.executable, "-m", "benchmarks.gpu.hdbscan_workers", str(workers), json.dumps(case)]
     try:

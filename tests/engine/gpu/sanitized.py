@@ -12,10 +12,13 @@ import sys
 import cupy
 import numpy as np
 
+import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from dask_simjoin.cluster.algorithms.components import component_roots, new_nodes
+from dask_simjoin.engine.cpu.spanning import SPANNER
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.nearest import SEARCHER
+from dask_simjoin.engine.gpu.spanning import SPANNER as GPU_SPANNER
 from dask_simjoin.engine.grid import Grid
 from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
 from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
@@ -25,7 +28,7 @@ from dask_simjoin.engine.kmeans import KMeans
 from dask_simjoin.engine.nested import NestedLoop
 from dask_simjoin.engine.zorder import ZOrder
 from tests.support.oracle import brute_force, squared_distances
-from tests.support.points import a_distance, make_points
+from tests.support.points import a_distance, frame_of, make_points
 
 
 def search(x: np.ndarray, engine: str) -> None:
@@ -42,6 +45,27 @@ def search(x: np.ndarray, engine: str) -> None:
         assert (state[0].get() == np.sort(d2, axis=1)[:, :k]).all()
 
 
+def span(x: np.ndarray, engine: str) -> None:
+    """Find a spanning tree at once, and by two chunks, and clusters in it, and compare with the CPU's."""
+    layout = make_nearest_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), None, engine)
+    want = frame_of(x).simjoin.spanning_tree()
+    ends = want["left"].to_numpy(np.int32), want["right"].to_numpy(np.int32)
+    trees, sides, cores = [], [], []
+    for start, stop in ((0, len(x)), (0, 500), (500, len(x))):
+        index = JOINER.build(cupy.asarray(x[start:stop]), layout)
+        sides.append(SEARCHER.renamed(index, start))
+        rows = stop - start
+        cores.append(cupy.zeros(rows))
+        near = cupy.empty((rows, 0), cupy.int32), cupy.empty((rows, 0)), cupy.full(rows, -1, cupy.float32)
+        trees.append(GPU_SPANNER.tree_of(sides[-1], layout, cores[-1], near))
+    between = GPU_SPANNER.edges_between(sides[1:], layout, cores[1:], trees[1:])
+    for found in (trees[0], GPU_SPANNER.merge(len(x), *trees[1:], between)):
+        assert all((one == other).all() for one, other in zip(found[1:], ends, strict=True))
+    away = want["distance"].to_numpy()
+    clusters = zip(GPU_SPANNER.condense(*ends, away, 9), SPANNER.condense(*ends, away, 9), strict=True)
+    assert all((one == other).all() for one, other in clusters)
+
+
 def main(dimensions: list[int]) -> None:
     """Join, compare with brute force, and say so."""
     rng = np.random.default_rng(0)
@@ -52,6 +76,7 @@ def main(dimensions: list[int]) -> None:
         expected = brute_force(x, eps)
         for engine in ENGINES:
             search(x, engine)
+            span(x, engine)
             layout = make_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), eps * eps, engine)
             whole = JOINER.build(cupy.asarray(x), layout)
             parts = [JOINER.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
