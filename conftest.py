@@ -6,6 +6,9 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+from _pytest.doctest import DoctestModule
+
 # keep bytecode, whatever images say: tests start dozens of processes, which would compile all modules each
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -26,8 +29,21 @@ ON_GPU = [
     ),
 ]
 
-there = all(importlib.util.find_spec(name) for name in ("cudf", "cupy"))
-collect_ignore = [] if there else [str(path) for path in ON_GPU]
+LEFT_OUT = set() if all(map(importlib.util.find_spec, ("cudf", "cupy"))) else set(ON_GPU)
+
+
+def pytest_ignore_collect(collection_path):
+    """Leave out modules that cannot be imported here."""
+    return True if collection_path in LEFT_OUT else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path):
+    """Look for no examples in docstrings of tests, which would all be gone through, and have none."""
+    found = yield
+    return [
+        one for one in found if not (isinstance(one, DoctestModule) and file_path.name.startswith("test_"))
+    ]
 
 
 def pytest_addoption(parser):

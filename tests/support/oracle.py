@@ -22,12 +22,16 @@ def totals(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2)
     One loop over dimensions: sums of NumPy's (`sum`, `einsum`) add in another order.
     """
     kind = make_metric(metric, p)
-    x, y = (kind.embed(np.asarray(side, np.float64), np) for side in (x, y))
-    total = np.zeros((len(x), len(y)))
+    x, y = (np.ascontiguousarray(kind.embed(np.asarray(side, np.float64), np).T) for side in (x, y))
+    total = np.zeros((x.shape[1], y.shape[1]))
+    t = np.empty_like(total)
     with np.errstate(over="ignore", under="ignore"):
-        for k in range(x.shape[1]):
-            t = np.abs(x[:, k, None] - y[None, :, k])
-            total = np.maximum(total, t) if kind.norm == math.inf else total + power(t, kind.norm)
+        for a, b in zip(x, y, strict=True):
+            np.abs(np.subtract.outer(a, b, out=t), out=t)
+            if kind.norm == math.inf:
+                np.maximum(total, t, out=total)
+            else:
+                total += power(t, kind.norm)
     return total
 
 

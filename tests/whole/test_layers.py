@@ -1,6 +1,7 @@
 """What may import what: modules only from floors below, private parts of Dask only in one place."""
 
 import ast
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -38,6 +39,7 @@ FACES = {"metrics", "cluster", "sets"}
 """Packages that users import from."""
 
 
+@functools.cache
 def modules():
     """Name -> syntax tree of every module of the package."""
     found = {}
@@ -47,14 +49,11 @@ def modules():
     return found
 
 
-MODULES = modules()
-
-
 def imports(name):
     """Absolute names that a module imports, and the line; `from a import b` gives "a.b"."""
     base = [PACKAGE, *name.split(".")] if name else [PACKAGE]
     is_package = (ROOT / Path(*base[1:]) / "__init__.py").exists()
-    for node in ast.walk(MODULES[name]):
+    for node in ast.walk(modules()[name]):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -69,7 +68,7 @@ def own(imported):
     first, *parts = imported.split(".")
     if first != PACKAGE:
         return None
-    while parts and ".".join(parts) not in MODULES:
+    while parts and ".".join(parts) not in modules():
         parts.pop()
     return ".".join(parts)
 
@@ -91,7 +90,7 @@ def test_the_listing_shows_the_house():
 
 
 def test_tasks_and_engines_do_not_know_dask():
-    for module in MODULES:
+    for module in modules():
         if module.partition(".")[0] in ("errors", "metrics", "engine", "tasks"):
             dask = [what for what, _ in imports(module) if what.partition(".")[0] in ("dask", "distributed")]
             assert not dask, f"{module} imports {dask}"
@@ -99,7 +98,7 @@ def test_tasks_and_engines_do_not_know_dask():
 
 def test_packages_only_hand_names_on():
     """Their files hold no code, so that a module is found where it is named."""
-    for module, tree in MODULES.items():
+    for module, tree in modules().items():
         if module and (ROOT / Path(*module.split(".")) / "__init__.py").exists():
             rest = [node for node in tree.body if not isinstance(node, ast.Expr)]
             if module in FACES:
@@ -116,21 +115,21 @@ def inside_functions(module, kinds):
     """Nodes of these kinds inside the functions of a module."""
     functions = [
         n
-        for n in ast.walk(MODULES[module])
+        for n in ast.walk(modules()[module])
         if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     ]
     return [node for function in functions for node in ast.walk(function) if isinstance(node, kinds)]
 
 
 def test_no_imports_inside_functions():
-    for module in MODULES:
+    for module in modules():
         found = inside_functions(module, ast.Import | ast.ImportFrom)
         assert not found, f"{module}, line {found[0].lineno}: import at the top of the module"
 
 
 def test_modules_are_imported_by_name_only_where_they_are_chosen():
     found = set()
-    for module, tree in MODULES.items():
+    for module, tree in modules().items():
         for node in ast.walk(tree):
             name = (
                 node.attr
@@ -155,7 +154,7 @@ def is_private_dask(imported):
 
 
 def test_private_parts_of_dask_are_imported_in_one_place():
-    private = {module for module in MODULES for imported, _ in imports(module) if is_private_dask(imported)}
+    private = {module for module in modules() for imported, _ in imports(module) if is_private_dask(imported)}
     assert private == {"expressions.dask_private"}
 
 

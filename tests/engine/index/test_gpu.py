@@ -113,8 +113,7 @@ def hard_to_add(kind, n, dims, rng):
     return x
 
 
-@pytest.mark.parametrize("kind", ["equal", "growing", "one"])
-@pytest.mark.parametrize("dims", [9, 200, 256, 384, 768, 1024, 2048])
+@in_turns(1, dims=[9, 200, 256, 384, 768, 1024, 2048], kind=["equal", "growing", "one"])
 def test_what_tensor_cores_round_loses_no_pair(kind, dims):
     """With their rounding, imitated: pairs keep their signs, and nothing is surer than it is."""
     rng = np.random.default_rng(dims)
