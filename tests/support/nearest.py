@@ -16,6 +16,8 @@ def oracle(q, d, q_names, d_names, k, same, bound2=math.inf):
     d2 = squared_distances(q, d)
     for i in range(len(q)):
         kept = np.flatnonzero((d2[i] <= bound2) & ~(same & (d_names == q_names[i])))
+        if len(kept) > k:  # beyond the k-th distance none is among them
+            kept = kept[d2[i, kept] <= np.partition(d2[i, kept], k - 1)[k - 1]]
         kept = kept[np.lexsort((d_names[kept], d2[i, kept]))][:k]
         best_d2[i, : len(kept)], best_name[i, : len(kept)] = d2[i, kept], d_names[kept]
     return best_d2, best_name

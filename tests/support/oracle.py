@@ -10,6 +10,9 @@ import numpy as np
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.metrics.norms import Norm, power
 
+AT_ONCE = 1 << 16
+"""Pairs that are looked at together, so that their totals stay in a cache."""
+
 
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """All d2 between two sets of points (n, d) and (m, d), as the usual metric defines them."""
@@ -23,16 +26,19 @@ def totals(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2)
     """
     kind = make_metric(metric, p)
     x, y = (np.ascontiguousarray(kind.embed(np.asarray(side, np.float64), np).T) for side in (x, y))
-    total = np.zeros((x.shape[1], y.shape[1]))
-    t = np.empty_like(total)
+    whole = np.zeros((x.shape[1], y.shape[1]))
+    rows = max(1, AT_ONCE // max(1, whole.shape[1]))
     with np.errstate(over="ignore", under="ignore"):
-        for a, b in zip(x, y, strict=True):
-            np.abs(np.subtract.outer(a, b, out=t), out=t)
-            if kind.norm == math.inf:
-                np.maximum(total, t, out=total)
-            else:
-                total += power(t, kind.norm)
-    return total
+        for start in range(0, len(whole), rows):
+            total = whole[start : start + rows]
+            t = np.empty_like(total)
+            for a, b in zip(x[:, start : start + rows], y, strict=True):
+                np.abs(np.subtract.outer(a, b, out=t), out=t)
+                if kind.norm == math.inf:
+                    np.maximum(total, t, out=total)
+                else:
+                    total += power(t, kind.norm)
+    return whole
 
 
 def distances(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2) -> np.ndarray:

@@ -80,11 +80,12 @@ def rotated(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return x
 
 
-def a_distance(x: np.ndarray, rng: np.random.Generator, rank: float, ulps: int) -> float:
-    """A distance that two of the points have, `ulps` units in the last place off."""
+def a_distance(x: np.ndarray, rng: np.random.Generator, rank: float, ulps: int,
+               squared: np.ndarray | None = None) -> float:  # fmt: skip
+    """A distance that two points have, `ulps` units in the last place off; `squared`: of all, if known."""
     if len(x) < 2:
         return float(rng.uniform())
-    d2 = squared_distances(x, x)[np.triu_indices(len(x), 1)]
+    d2 = (squared_distances(x, x) if squared is None else squared)[np.triu_indices(len(x), 1)]
     eps = math.sqrt(min(np.partition(d2, int(rank * (len(d2) - 1)))[int(rank * (len(d2) - 1))], 1e300))
     for _ in range(abs(ulps)):
         eps = max(0.0, math.nextafter(eps, math.inf if ulps > 0 else -math.inf))

@@ -33,10 +33,11 @@ def indexes(engine, dims, rank, sizes=(2, 130)):
         rng = np.random.default_rng(len(kind))
         for n in sizes:
             x = make_points(kind, n, dims, rng)
-            eps = a_distance(x, rng, rank, int(rng.integers(-1, 2)))
+            squared = squared_distances(x, x)
+            eps = a_distance(x, rng, rank, int(rng.integers(-1, 2)), squared)
             layout, index = indexed(x, eps, engine)
             if layout.engine == engine:
-                near = squared_distances(x, x) <= eps * eps
+                near = squared <= eps * eps
                 yield layout, index, near[np.ix_(index["order"], index["order"])]
 
 
