@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.engine.collecting import not_collecting
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.engine.profile import Profiler
@@ -95,7 +96,7 @@ def profiler_of_library(name: str) -> Profiler:
 @functools.cache
 def method_module(name: str, library: str) -> Any:
     """Load what a method does with chunks of a library: a `CpuMethod` or a `GpuMethod`."""
-    return importlib.import_module(METHODS[name].modules[library])
+    return _load(METHODS[name].modules[library])
 
 
 def host_joiner() -> Joiner:
@@ -105,13 +106,13 @@ def host_joiner() -> Joiner:
 
 def host_kernels(name: str) -> ModuleType:
     """A module of the host's kernels: for what is done there, wherever chunks lie."""
-    return importlib.import_module(f"dask_simjoin.engine.cpu.kernels.{name}")
+    return _load(f"dask_simjoin.engine.cpu.kernels.{name}")
 
 
 def spreader_of(x: Array) -> ModuleType:
     """Load what tells how the columns of an array are spread: its `bounds` and `spread`."""
     own = "cpu" if module_of(x) is np else "gpu"
-    return importlib.import_module(f"dask_simjoin.engine.{own}.spread")
+    return _load(f"dask_simjoin.engine.{own}.spread")
 
 
 def set_joiner_of_library(name: str) -> Any:
@@ -135,4 +136,9 @@ def _module(name: str, job: str) -> ModuleType:
             f"Frames of {name!r} cannot be joined; those of pandas and cuDF can: use "
             "ddf.to_backend('pandas')."
         )
-    return importlib.import_module(MODULES[name, job])
+    return _load(MODULES[name, job])
+
+
+def _load(name: str) -> ModuleType:
+    with not_collecting():
+        return importlib.import_module(name)

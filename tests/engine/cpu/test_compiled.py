@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dask_simjoin.engine.cpu.kernels import compiled, pipeline
+from dask_simjoin.engine.collecting import not_collecting
+from dask_simjoin.engine.cpu.kernels import compiled
 from dask_simjoin.engine.cpu.kernels.components import find, link, roots
 from dask_simjoin.engine.methods import METHODS
 
@@ -17,6 +18,7 @@ PACKAGE = compiled.ENGINE.parent
 
 OTHERS = {
     Path("errors"),
+    Path("engine/collecting"),
     Path("engine/threads"),
     *(Path(*type(method).__module__.split(".")[1:]) for method in METHODS.values()),
 }
@@ -61,8 +63,8 @@ def test_what_only_kernels_call_is_refused_and_compiled_with_them():
 
 def test_the_collector_rests_while_a_kernel_is_compiled_and_goes_on():
     seen = []
-    with pipeline.not_collecting():
-        with pipeline.not_collecting():
+    with not_collecting():
+        with not_collecting():
             seen.append(gc.isenabled())
         seen.append(gc.isenabled())
     assert (seen, gc.isenabled()) == ([False, False], True)

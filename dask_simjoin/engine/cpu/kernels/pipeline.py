@@ -8,10 +8,7 @@ whole arrays in one expression.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import gc
-from collections.abc import Iterator
 from typing import Any
 
 from numba import _dynfunc
@@ -19,6 +16,8 @@ from numba.core import typed_passes, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import PassManager
+
+from dask_simjoin.engine.collecting import not_collecting
 
 NOT_CALLABLE = ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).value
 """What Python finds in place of what only kernels call: it tells that this cannot be called."""
@@ -46,19 +45,6 @@ PASSES = (
 """Numba's own, in its order, without those that kernels have nothing for: a tenth of the time."""
 
 
-@contextlib.contextmanager
-def not_collecting() -> Iterator[None]:
-    """Leave Python's collector alone for a while: it takes a seventh of the time, and finds little."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 class CalleeLibrary(JITCodeLibrary):
     """The code of what only kernels call: it is linked to theirs, and optimised and compiled with it."""
 
@@ -83,6 +69,11 @@ class ApartLibrary(CalleeLibrary):
 
 class KernelCompiler(Compiler):
     """Compiles functions that Python calls."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Load what Numba compiles with, if this is the first one."""
+        with not_collecting():
+            super().__init__(*args, **options)
 
     def define_pipelines(self) -> list[PassManager]:
         """Say what is done to a function."""
