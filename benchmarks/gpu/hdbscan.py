@@ -45,7 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tools", nargs="*", choices=TOOLS, default=list(TOOLS))
     parser.add_argument("--repeat", type=int, default=2, help="runs after a first one (default 2)")
     parser.add_argument("--check-rows", type=int, help="compared with the CPU (300,000 of 2-D, 10,000 of 64)")
-    parser.add_argument("--patience", type=float, default=60, help="seconds until a process is given up (60)")
+    parser.add_argument("--patience", type=float, default=75, help="seconds until a process is given up (75)")
     parser.add_argument("--workers", type=int, nargs="*", default=[], help="GPUs of a second part: 1 2")
     parser.add_argument("--partitioning", nargs="+", default=["entity"], help="of that (entity)")
     parser.add_argument("--blocksize", help=f"of a chunk there ({CHUNKS})")
