@@ -11,6 +11,7 @@ from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered
 from dask_simjoin.expressions.examples import pairs_by_eps
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.planning.chunking.base import is_shuffled
+from dask_simjoin.planning.goal import ROW_COUNTS
 
 
 class NeighborCounts(Aligned, LazyJoin):
@@ -18,6 +19,7 @@ class NeighborCounts(Aligned, LazyJoin):
 
     _label = "simjoin_neighbor_counts"
     _parameters = ["frame", "source", "spec", "meta", "chosen"]
+    _goal = ROW_COUNTS
 
     def _values(self) -> Expr:
         source, plan = self._source, self.plan

@@ -271,7 +271,7 @@ class Costs:
         most = rows // LEAST_ROWS
         if row_bytes is not None:
             most = np.minimum(max(2.0, row_bytes // 2), most)
-        if self.goal.result_bytes_per_row and not self.have.gpu:
+        if self.goal.by_row and not self.have.gpu:
             enough = seconds / (seconds / whole * self.have.threads).clip(1)  # for every thread to have one
             piece = np.maximum(piece, np.minimum(NANO * WORTH * ROW_OF_PIECE * rows, enough))
         wanted = np.ceil(seconds / piece - 0.25).clip(1)

@@ -33,6 +33,8 @@ class Goal:
         How often block pairs are gone through.
     spanning : bool
         Whether, besides neighbours, a minimum spanning tree is sought.
+    by_row : bool
+        Whether each piece of the work tells a number of each row of a chunk.
     """
 
     with_ids: bool = False
@@ -46,6 +48,7 @@ class Goal:
     dense: float = math.inf
     joins: int = 1
     spanning: bool = False
+    by_row: bool = False
 
     def found_bytes(self, rows: int) -> int:
         """Bytes that tasks find out of each row of a table of so many."""
@@ -55,7 +58,10 @@ class Goal:
 COUNTS = Goal(dense=4096)
 """Numbers of pairs, of whatever rows; as measured in 2 and 3 dimensions."""
 
-CLUSTERS = Goal(dense=128)
+ROW_COUNTS = replace(COUNTS, by_row=True)
+"""The same, of each row."""
+
+CLUSTERS = Goal(dense=128, by_row=True)
 """Numbers of pairs, and what rows they connect; as measured in the same way."""
 
 PAIRS = Goal(with_ids=True, materialise=True)

@@ -1,7 +1,6 @@
 """Work that is cut into pieces: what they give together, and how even they are."""
 
 import itertools
-from dataclasses import replace
 
 import dask
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from dask_simjoin.planning import costs
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.goal import COUNTS, Goal
+from dask_simjoin.planning.goal import COUNTS, ROW_COUNTS, Goal
 from dask_simjoin.tasks.chunks import make_chunk
 from dask_simjoin.tasks.meeting import Meeting, equal_work
 from dask_simjoin.tasks.pairs import cut_block, cut_weighed, weigh_block
@@ -160,7 +159,7 @@ def test_pieces_are_as_even_as_the_estimate():
 
 def test_pieces_that_find_a_number_for_each_row_are_worth_it():
     """Few of many rows, or they take longer than what they do; one for each thread in any case."""
-    goal, rows = replace(COUNTS, result_bytes_per_row=40), np.full(1, 8e6)
+    goal, rows = ROW_COUNTS, np.full(1, 8e6)
     few, free = (Costs("sweep", 2, (1.0, 1.0), 8e6, g, Resources(4)) for g in (goal, COUNTS))
     assert free.pieces(np.array([1.0]), rows, 1000.0).tolist() == [16]
     assert few.pieces(np.array([1.0]), rows, 1000.0).tolist() == [4]
