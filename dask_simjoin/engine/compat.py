@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,42 @@ def to_host(array: Array) -> np.ndarray:
     """Return an array as one of NumPy; copied only if it lies on a GPU."""
     host: np.ndarray = array.get() if _library(array) == "cupy" else np.asarray(array)
     return host
+
+
+def all_of(flags: Array) -> bool:
+    """Tell whether all of some flags (n,) are set.
+
+    This, and what is beside it, is for arrays of CuPy: it has least numbers of bytes at hand, but compiles
+    `any`, `all` and sums of flags when they are asked for, for some seconds and for each class of sizes.
+    """
+    if module_of(flags) is np:
+        return bool(flags.all())
+    return not len(flags) or bool(flags.view(np.uint8).min())
+
+
+def count_of(flags: Array) -> int:
+    """Count the flags (n,) that are set."""
+    return int(flags.sum() if module_of(flags) is np else flags.astype(np.int64).sum())
+
+
+def tally(places: Array, number: int, weights: Array | None = None) -> Array:
+    """Count how often each of so many places is named (number,), int64, or add up weights, float64."""
+    xp = module_of(places)
+    if xp is np:
+        return np.bincount(places, weights, minlength=number)
+    found = xp.zeros(number, np.int64 if weights is None else np.float64)
+    if len(places):
+        _adder()(places, np.int64(1) if weights is None else weights, found)
+    return found
+
+
+@cache
+def _adder() -> Any:
+    """Make what `bincount` of CuPy is without its looking for negative numbers, an `any`."""
+    cupy = sys.modules["cupy"]
+    return cupy.ElementwiseKernel(
+        "S place, T weight", "raw U sum", "atomicAdd(&sum[place], U(weight))", "simjoin_tally"
+    )
 
 
 def on_gpu(values: Ids | Series) -> bool:

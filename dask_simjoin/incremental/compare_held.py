@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dask_simjoin.engine.base import frames_for, joiner_for
-from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.compat import all_of, module_of
 from dask_simjoin.incremental.compare import Comparison
 from dask_simjoin.incremental.loaded import Loaded, layout_for, near_box, some
 from dask_simjoin.incremental.replaced import Replaced, in_other_version
@@ -116,7 +116,7 @@ def _as_frame(how: Comparison, rows: Loaded, slab: Slab, found: Hits, columns: l
     swap = slab["seq"][found.held] < rows["seq"][found.own]
     left: Side = (held,), every
     right: Side = (own,), every
-    if not bool(swap.all()):
+    if not all_of(swap):
         both = (own, held)
         left, right = (both, xp.where(swap, every + n, every)), (both, xp.where(swap, every, every + n))
     part = pair_columns(left, right, how.spec, columns)

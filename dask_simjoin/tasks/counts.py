@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import tally, to_host
 from dask_simjoin.engine.protocols import Frames, Rows
 from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.tasks.meeting import Meeting
@@ -43,7 +43,7 @@ def _counts(meeting: Meeting, rows: Rows | None, enough: int | None = None) -> l
     counts = [xp.zeros(len(side["ids"]), xp.int64) for side in meeting.chunks]
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
-        counts[side] += xp.bincount(left, minlength=len(counts[side]))
+        counts[side] += tally(left, len(counts[side]))
 
     visit_radii(meeting, show, rows)
     return counts
@@ -70,7 +70,7 @@ def count_cells(meeting: Meeting, offsets: np.ndarray) -> Frame:
     position = xp.concatenate([part for part, _ in parts])
     count = xp.concatenate([part for _, part in parts])
     # rows without neighbours are only counted once: when their chunk meets itself
-    sent = count > 0 if count.ndim == 1 else (count > 0).any(axis=1)
+    sent = (count if count.ndim == 1 else count.max(axis=1)) > 0
     if spec.other is not None and meeting.first:
         sent[:] = True  # a chunk of two tables never meets itself
     elif same and meeting.first:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.compat import all_of, module_of
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.metrics.types import Array, Frame, Series
 from dask_simjoin.options.spec import JoinSpec, RowSpec
@@ -97,10 +97,10 @@ def places_of(now: Array, then: Array) -> Array | None:
     """
     xp = module_of(now)
     if len(now) == len(then):
-        if bool((now == then).all()):
+        if all_of(now == then):
             return None
         new, old = xp.argsort(now, kind="stable"), xp.argsort(then, kind="stable")
-        if bool((now[new] == then[old]).all()):
+        if all_of(now[new] == then[old]):
             places = xp.empty(len(now), np.int64)
             places[new] = old
             return places

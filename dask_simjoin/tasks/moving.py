@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for, host_kernels, joiner_for
-from dask_simjoin.engine.compat import module_of, to_host, values_of
+from dask_simjoin.engine.compat import module_of, tally, to_host, values_of
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.engine.protocols import Layout, SearchLayout
@@ -92,7 +92,7 @@ def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
         order = np.empty(len(chunk), np.int64)
         host_kernels("regions").deal(chunk, ends, order)
         return order, ends
-    np.cumsum(to_host(xp.bincount(chunk, minlength=chunks)), out=ends[1:])
+    np.cumsum(to_host(tally(chunk, chunks)), out=ends[1:])
     return xp.argsort(chunk, kind="stable"), ends
 
 

@@ -13,7 +13,7 @@ from typing import cast
 
 import numpy as np
 
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import tally, to_host
 from dask_simjoin.engine.protocols import Layout, Rows
 from dask_simjoin.metrics.norms import Norm, box_gap
 from dask_simjoin.metrics.types import Array, ArrayModule, Index
@@ -71,7 +71,7 @@ def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
     radius = (limit / largest) ** (1.0 if norm in (1, math.inf) else 1 / norm)
     steps = -xp.log(xp.maximum(radius, RATIO**-CLASSES)) / math.log(RATIO)
     number = xp.minimum(steps.astype(xp.int64), CLASSES - 1)
-    rows = to_host(xp.bincount(number, minlength=CLASSES))
+    rows = to_host(tally(number, CLASSES))
     # as in a plane: in more dimensions classes save more
     candidates = float(rows @ RATIO ** (-2.0 * np.arange(CLASSES)))
     return number if candidates * GAIN < len(limit) else None

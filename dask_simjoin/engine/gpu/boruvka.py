@@ -7,6 +7,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.engine.compat import all_of, count_of, tally
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.metrics.types import Array
 
@@ -90,7 +91,7 @@ def who_asks(sizes: Array, every: int) -> Array:
     """Choose the components that search: at least half of them; `every`: how many there are at first."""
     number = len(sizes)
     asked = sizes <= FEW * cupy.sort(sizes)[(number - 1) // 2]
-    if number > 1 and bool(asked.all()):
+    if number > 1 and all_of(asked):
         asked[int(cupy.argmax(sizes))] = number == every
     return asked
 
@@ -113,5 +114,5 @@ def join_components(component: Array, asked: Array, starts: Array, ends: Array,
         above = above[above]
     root = above == own
     above = (cupy.cumsum(root.astype(cupy.int64)) - 1)[above]
-    sizes = cupy.bincount(above, weights=sizes, minlength=int(root.sum()))
+    sizes = tally(above, count_of(root), sizes)
     return found & ~first, above.astype(cupy.int32)[component], sizes

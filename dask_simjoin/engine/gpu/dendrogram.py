@@ -17,7 +17,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import all_of, count_of, to_host
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.spanner import Clusters
 from dask_simjoin.metrics.types import Array
@@ -35,7 +35,7 @@ def followed(to: Array) -> Array:
     """Follow from each place where it leads, and on, to where that leads to itself."""
     while True:
         further = to[to]
-        if bool((further == to).all()):
+        if all_of(further == to):
             return to
         to = further
 
@@ -48,7 +48,7 @@ def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
     root = followed(cupy.where((to[to] == own) & (own < to), own, to))
     kept = root == own
     number = cupy.cumsum(kept.astype(cupy.int32), dtype=cupy.int32) - 1
-    return number[root], int(kept.sum())
+    return number[root], count_of(kept)
 
 
 class Dendrogram:

@@ -8,6 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from dask_simjoin.engine.compat import tally
 from dask_simjoin.engine.gpu import nearest
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
 from dask_simjoin.engine.gpu.kernels import load
@@ -133,10 +134,10 @@ class GpuJoiner:
         def add(left: Array, right: Array, totals: Array) -> None:
             steps = cupy.searchsorted(device, totals)  # the first limit that is not below
             if not by_row:
-                found[0] += cupy.bincount(steps, minlength=many)
+                found[0] += tally(steps, many)
                 return
             for places, numbers in ((left, found[0]), (right, found[-1])):
-                numbers += cupy.bincount(places.astype(cupy.int64) * many + steps, minlength=len(numbers))
+                numbers += tally(places.astype(cupy.int64) * many + steps, len(numbers))
 
         self.visit(q, d, layout, add, same=same, rows=rows)
         return [cupy.cumsum(numbers.reshape(-1, many), axis=1) for numbers in found]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import module_of, to_host
+from dask_simjoin.engine.compat import all_of, module_of, to_host
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.engine.lists import extremes, lists_of
 from dask_simjoin.errors import ListError
@@ -190,7 +190,7 @@ def _embedded(columns: Array, spec: JoinSpec) -> tuple[Array, Array | None]:
     if not spec.dropna:
         return x, None
     kept = xp.isfinite(x).all(axis=1)
-    return x, None if bool(kept.all()) else kept
+    return x, None if all_of(kept) else kept
 
 
 def _bad(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import tally, to_host
 from dask_simjoin.engine.index.clusters import KMeansLayout, labels_of
 from dask_simjoin.engine.protocols import Joiner, Layout
 from dask_simjoin.metrics.types import Array
@@ -145,9 +145,9 @@ def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joine
         left, right = left[other], right[other]
         if not len(left):
             return
-        true[:] += xp.bincount(left, minlength=len(few))
+        true[:] += tally(left, len(few))
         kept = labels[rows[left]] == labels[right]
-        found[:] += xp.bincount(left, kept.astype(np.float64), minlength=len(few))
+        found[:] += tally(left, len(few), kept.astype(np.float64))
 
     every = joiner.build(x, exact)
     joiner.visit(joiner.build(x[rows], exact), every, exact, add, same=False)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import module_of, on_gpu, to_host, values_of
+from dask_simjoin.engine.compat import count_of, module_of, on_gpu, tally, to_host, values_of
 from dask_simjoin.engine.ids import _is_range, _remedy, as_id_keys, check_indexable, describe_ids
 from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.metrics.types import Array, Ids
@@ -45,7 +45,7 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
     check_indexable(ids.dtype, id)
     if _is_range(ids) or (not ids.hasnans and ids.is_monotonic_increasing):
         return IdSummary(n, 0, ids[0], ids[-1], _first_again(ids))
-    missing = int(ids.isna().sum())
+    missing = count_of(ids.isna())
     if missing:
         return IdSummary(n, missing, None, None, None)
     if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM" and not on_gpu(ids):
@@ -117,7 +117,7 @@ def key_buckets(ids: Ids, buckets: int) -> list[Array]:
     # numbers of 16 bits are sorted by radix: many times as fast
     bucket = bucket.astype(np.uint16 if buckets <= 2**16 else np.int64)
     keys = keys[xp.argsort(bucket, kind="stable")]
-    counts = to_host(xp.bincount(bucket, minlength=buckets))
+    counts = to_host(tally(bucket, buckets))
     return xp.split(keys, np.cumsum(counts)[:-1].tolist())
 
 

@@ -93,13 +93,13 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> Walks:
         if walk != "full":  # places tell a row's own, where keys are equal
             after = cupy.empty(len(x), cupy.int32)
             after[order] = cupy.arange(1, len(x) + 1, dtype=cupy.int32)
-            total = int((stops - after).sum(dtype=cupy.int64))
+            total = int((stops - after).astype(cupy.int64).sum())
             if half is None or total < half[0]:
                 one = cupy.full(len(x), number, cupy.int32)
                 half = total, Walks(after, stops.copy(), one, orders, True)
     full = Walks(best[0], best[1], best[2].astype(cupy.int32), orders, False)
     if half is None or (
-        walk == "auto" and FULL_SHARE * int((full.stops - full.starts).sum(dtype=cupy.int64)) <= half[0]
+        walk == "auto" and FULL_SHARE * int((full.stops - full.starts).astype(cupy.int64).sum()) <= half[0]
     ):
         return full
     return half[1]
@@ -161,7 +161,7 @@ class Launch:
 def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) -> float:
     q, d = ({"y": cupy.ascontiguousarray(cupy.asarray(x, np.float64))} for x in (queries, points))
     walks = intervals(q, d, layout, False)
-    return float((walks.stops - walks.starts).mean())
+    return float((walks.stops - walks.starts).astype(cupy.float64).mean())
 
 
 def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,

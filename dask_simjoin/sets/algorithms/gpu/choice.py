@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cupy
 
+from dask_simjoin.engine.compat import tally
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.sets.algorithms.gpu.bitmaps import listed
 from dask_simjoin.sets.algorithms.gpu.index import Entries
@@ -45,4 +46,4 @@ def _meetings(join: Operands, pairs: int) -> float:
 
 def _frequencies(entries: Entries) -> Array:
     tokens = (entries.keys >> 32).astype(cupy.int64) & (TOKENS - 1)
-    return cupy.bincount(tokens, minlength=TOKENS).astype(cupy.float64)
+    return tally(tokens, TOKENS).astype(cupy.float64)
