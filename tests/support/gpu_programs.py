@@ -66,7 +66,8 @@ def spanning_programs(dims, exact, norm=2):
         ("spanning", "search_others", {"DIMS": d, "EXACT": e} | norm_constant(norm))
         for d, e in itertools.product(dims, exact)
     ]
-    return [*found, ("boruvka", "list_edges", {"DIMS": 1, "EXACT": True})]
+    rounds = [("boruvka", "list_edges"), ("dendrogram", "first_edges")]
+    return found + [(*one, {"DIMS": 1, "EXACT": True}) for one in rounds]
 
 
 def search_programs(dims, engines=("float32",), norm=2, lists=(True,)):

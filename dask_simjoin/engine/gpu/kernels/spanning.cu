@@ -20,15 +20,14 @@
 #define LEVELS 6                       // of a tree: 64**6 tiles are more than there are numbers for
 #define NONE 0xffffffffu
 #define SMALL (DIMS <= 16)             // queries fit into registers
-#define AT_ONCE 4
 #define NO_NAME 0x7fffffff
 #if SMALL
-constexpr int UNROLL = DIMS;
+constexpr int UNROLL = DIMS, AT_ONCE = 4;
 #else
-constexpr int UNROLL = 4;
+constexpr int UNROLL = 4, AT_ONCE = 8; // queries are read again for so many points
 #endif
 
-struct alignas(16) Four { real v[AT_ONCE]; };
+struct alignas(16) Some { real v[AT_ONCE]; };
 
 struct Best {              // of a row
     double weight;
@@ -182,7 +181,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                 real sums[2][AT_ONCE] = {};
 #pragma unroll UNROLL
                 for (int j = 0; j < DIMS; j++) {
-                    const Four four = *(const Four*)(tile + j * TILE + c);
+                    const Some some = *(const Some*)(tile + j * TILE + c);
 #if SMALL
                     const real x0 = q0[j], x1 = q1[j];
 #else
@@ -190,8 +189,8 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
 #endif
 #pragma unroll
                     for (int m = 0; m < AT_ONCE; m++) {
-                        sums[0][m] = add_term(sums[0][m], minus(x0, four.v[m]));
-                        sums[1][m] = add_term(sums[1][m], minus(x1, four.v[m]));
+                        sums[0][m] = add_term(sums[0][m], minus(x0, some.v[m]));
+                        sums[1][m] = add_term(sums[1][m], minus(x1, some.v[m]));
                     }
                 }
 #pragma unroll
