@@ -24,7 +24,6 @@ class Parcel(TypedDict):
     position: np.ndarray
     """Their numbers in the frame (rows,), int64."""
     ids: Ids
-    example: Frame
     kept: NotRequired[Frame]
 
 
@@ -59,7 +58,6 @@ def _some(read: ReadRows, sets: CodedSets, rows: np.ndarray, first: int) -> Parc
         missing=missing if whole or missing is None else missing[rows],
         position=rows + first,
         ids=read["ids"] if whole else read["ids"].take(there),
-        example=read["example"],
     )
     if "kept" in read:
         parcel["kept"] = read["kept"] if whole else read["kept"].iloc[there]
