@@ -25,6 +25,9 @@ from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
 LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"
 """What a column may hold, as far as its dtype tells."""
 
+NO_UTF8 = "whose bytes are no UTF-8 (read them in the encoding that they are in, such as encoding='latin-1')"
+"""What is wrong with texts that Arrow was given, in messages."""
+
 
 def held_by(dtype: DType) -> str | None:
     """Return what a column of this dtype may hold; None: neither lists of tokens nor texts."""
@@ -65,7 +68,9 @@ def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
     """Tell which rows have a set (rows,), bool; raises `ListError` of a row that holds something else."""
     values = _objects(column)
     if values is None:
-        return _validity(_arrow(column))
+        found = _arrow(column)
+        _check_unicode(found)
+        return _validity(found)
     return _present_lists(values) if tokenizer is None else _present_texts(values)
 
 
@@ -86,6 +91,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
     if values is not None:
         return _of_objects(values)
     lists = _arrow(column)
+    _check_unicode(lists)
     if _is_list(lists.type) and pa.types.is_string_view(lists.type.value_type):
         lists = cast_arrow(lists, pa.large_list(pa.large_string()))  # Arrow filters no lists of views
     present = _validity(lists)
@@ -186,6 +192,7 @@ def _texts(column: Series) -> tuple[np.ndarray, Any]:
             row = next(row for row in np.flatnonzero(present) if not is_unicode(values[row]))
             raise ListError(int(row), f"{shown(values[row])}, {NO_UNICODE}") from None
     texts = _arrow(column)
+    _check_unicode(texts)
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()
     texts = cast_arrow(texts, pa.large_string())
@@ -210,6 +217,44 @@ def _arrow(column: Series) -> Any:
     if pa.types.is_dictionary(found.type) and found.dictionary.null_count:
         found = found.dictionary_decode()
     return found
+
+
+def _check_unicode(found: Any) -> None:
+    """Refuse texts, or lists of texts, of bytes that are no UTF-8: Arrow takes any bytes it is given."""
+    row = _first_broken(found)
+    if row is None:
+        return
+    one, holds = found.slice(row, 1), ""
+    if _is_list(found.type):
+        one, holds = one.flatten(), "a list with the token "
+        one = one.slice(_first_broken(one), 1)
+    if pa.types.is_dictionary(one.type):
+        one = one.dictionary_decode()
+    raise ListError(row, f"{holds}{shown(one[0].as_buffer().to_pybytes())}, {NO_UTF8}")
+
+
+def _first_broken(found: Any) -> int | None:
+    """Return the first of Arrow's texts, or of lists of them, with bytes that are no UTF-8."""
+
+    def sound(start: int, stop: int) -> bool:
+        some = found.slice(start, stop - start)
+        if _is_list(some.type):
+            some = some.flatten()
+        if pa.types.is_dictionary(some.type):
+            some = some.dictionary_decode()
+        try:
+            some.validate(full=True)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    start, stop = 0, len(found)
+    if sound(start, stop):
+        return None
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        start, stop = (middle, stop) if sound(start, middle) else (start, middle)
+    return start
 
 
 def _validity(found: Any) -> np.ndarray:

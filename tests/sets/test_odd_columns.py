@@ -2,6 +2,8 @@
 
 from decimal import Decimal
 
+import dask
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -81,6 +83,26 @@ def test_half_of_a_surrogate_pair():
         objects(["a"], ["\udfff"]).simjoin.set_self_join("sets", 0.5)
     with pytest.raises(TokenError, match=r"^tokenizer=.* gave the token '.ud800', which is no Unicode text"):
         objects("a").simjoin.set_self_join("sets", 0.5, tokenizer=lambda text: ["\ud800"])
+
+
+@pytest.mark.parametrize("kind", ["text", "categories", "list"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_bytes_that_are_no_utf8(kind, lazy):
+    """Arrow takes what files and buffers hold as it is, and fails later or never."""
+    ends = pa.py_buffer(np.array([0, 4, 8, 12], np.int32))
+    texts = pa.Array.from_buffers(pa.string(), 3, [None, ends, pa.py_buffer(b"a bcd \xffef gh")])
+    broken, how = r"b'd ..ffe', whose bytes are no UTF-8 \(.*encoding=", {"tokenizer": "words"}
+    if kind == "categories":
+        texts = texts.dictionary_encode()
+    if kind == "list":
+        texts = pa.ListArray.from_arrays(pa.array([0, 1, 3, 3], pa.int32()), texts)
+        broken, how = "a list with the token " + broken, {}
+    frame = pd.DataFrame({"sets": pd.Series(pd.arrays.ArrowExtensionArray(texts))})
+    held = dd.from_pandas(frame, npartitions=1) if lazy else frame
+    for verb in ("set_plan", "count_set_pairs"):
+        with pytest.raises(TokenError, match=rf"row 1( of partition 0)? \(label 1\) holds {broken}"):
+            dask.compute(getattr(held.simjoin, verb)("sets", 0.5, **how))
+    assert frame.iloc[[0, 2]].simjoin.count_set_pairs("sets", 0.5, **how) == 0
 
 
 def test_a_signaling_nan():

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 import click
 import dask.dataframe as dd
+import pandas as pd
 from fsspec.core import url_to_fs
 
 from dask_simjoin.metrics.types import Frame
@@ -16,6 +17,9 @@ PARQUET, CSV = FORMATS = ("parquet", "csv")
 
 SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".txt": CSV}
 """What names of files end in."""
+
+HEADER = 1 << 16
+"""Bytes that a file of a header only has at most: larger ones are not looked into."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 """Endings of files that are read as a whole."""
@@ -32,6 +36,7 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
         if len(kinds) > 1:
             raise click.UsageError(f"{', '.join(paths)} are of several formats: {', '.join(sorted(kinds))}.")
         if kinds == {CSV}:
+            found = _with_rows(found)
             parts = [_csv(list(some), *how) for how, some in itertools.groupby(found, _written)]
             return parts[0] if len(parts) == 1 else dd.concat(parts)
         return dd.read_parquet(found if len(found) > 1 else found[0], index=False)
@@ -52,6 +57,39 @@ def separator_of(path: str) -> str:
 def _written(path: str) -> tuple[str, str]:
     """How a file was written: what parts its columns, and how it is packed."""
     return separator_of(path), next((one for one in PACKED if path.endswith(one)), "")
+
+
+def _with_rows(paths: list[str]) -> list[str]:
+    """Leave out files of a header and no rows: they tell nothing of what columns hold, and add nothing."""
+    filled: list[str] = []
+    bare: list[str] = []
+    for path in paths:
+        fs, name = url_to_fs(path)
+        size = fs.info(name).get("size")
+        alone = size is not None and size <= HEADER and not len(_head(path))
+        (bare if alone else filled).append(path)
+    if not filled:
+        raise click.ClickException(
+            f"{', '.join(bare)}: there is a header and no row, so what the columns hold is not known; leave "
+            "this table out, or write it as parquet, which tells."
+        )
+    columns = list(_head(filled[0]).columns) if bare else []
+    for path in bare:
+        own = list(_head(path).columns)
+        if own != columns:
+            raise click.ClickException(
+                f"{path} has the columns {', '.join(own)}, and {filled[0]} has {', '.join(columns)}; tables "
+                "that follow each other have the same columns."
+            )
+    return filled
+
+
+def _head(path: str) -> Frame:
+    """The first row of a file of CSV, if it has one."""
+    try:
+        return pd.read_csv(path, sep=separator_of(path), nrows=1)
+    except pd.errors.EmptyDataError:
+        raise click.ClickException(f"{path} is empty: it has not even a header.") from None
 
 
 def _csv(paths: list[str], separator: str, packed: str) -> Frame:
