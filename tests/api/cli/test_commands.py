@@ -65,26 +65,15 @@ def test_tables_of_a_header_only(points):
         points[:0].to_csv(name, index=False, sep=separator)
     points[["y", "x"]][:0].to_csv("other.csv", index=False)
     open("empty.csv", "w").close()
-    run(
-        "self-join",
-        "bare.csv",
-        "a.csv",
-        "bare.tsv",
-        "b.tsv",
-        "bare.csv.gz",
-        "--eps",
-        "0.1",
-        "-o",
-        "out.csv",
-        *ON,
-    )
+    tables = "bare.csv", "a.csv", "bare.tsv", "b.tsv", "bare.csv.gz"
+    run("self-join", *tables, "--eps", "0.1", "-o", "out.csv", *ON)
     pd.testing.assert_frame_equal(in_order(pd.read_csv("out.csv")), pairs_of(points))
     for tables, said in (
         (["bare.csv", "bare.tsv"], "bare.csv, bare.tsv: there is a header and no row.*write it as parquet"),
         (["a.csv", "other.csv"], "other.csv has the columns y, x, and a.csv has x, y, name; tables that"),
         (["a.csv", "empty.csv"], "empty.csv is empty: it has not even a header"),
     ):
-        assert re.search(said, run("self-join", *tables, "--eps", "0.1", *ON, code=1).output)
+        assert re.search(said, run("self-join", *tables, "--eps", "0.1", "-o", "n.csv", *ON, code=1).output)
 
 
 @pytest.mark.parametrize(("tables", "output"), READ + WRITTEN)
