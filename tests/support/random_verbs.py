@@ -316,7 +316,8 @@ class Verbs:
         if len(one.x):
             edges, far = tree_by_definition(one.x, samples, how["metric"])
             ends = np.array(edges, np.int64).reshape(-1, 2)
-            found = told_of_all(condense(ends[:, 0], ends[:, 1], far, least), Choice())
+            tree = condense(ends[:, 0], ends[:, 1], far, least, pd.DataFrame())
+            found = told_of_all(tree, Choice())
         names = ("label", "probability", "outlier_score")
         value = pd.DataFrame(dict(zip(names, found, strict=True)), one.frame.index[one.used])
         return Want("aligned", one.lazy.simjoin.hdbscan(least, min_samples=samples, **how), value)
