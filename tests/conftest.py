@@ -11,6 +11,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import dask
 import pytest
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from hypothesis import settings
 
 pytest.register_assert_rewrite("tests.support")
@@ -21,6 +22,12 @@ from tests.support import profiles  # noqa: F401  (registers them)
 from tests.support.gates import Gate
 
 settings.load_profile("quick")
+
+# fork workers from a process that has loaded what they need but for the package itself: it takes each 2 s
+dask.config.set(
+    {"distributed.worker.multiprocessing-method": "forkserver", "multiprocessing.context": "forkserver"}
+)
+get_mp_context().set_forkserver_preload(["dask.dataframe", "distributed", "numba", "pandas", "pyarrow"])
 
 COMPILED = pytest.StashKey()
 """What was compiled for the tests of a GPU."""
