@@ -27,7 +27,7 @@ SHARED = {
     "vectors": (),
     "nearest": ("reach.cuh", "nearest.cuh"),
     "nearest_tensor": ("tensor.cuh", "reach.cuh", "nearest.cuh", "blocks.cuh", "query_term.cuh"),
-    "spanning": ("reach.cuh",),
+    "spanning": ("reach.cuh", "balls.cuh"),
     "boruvka": (),
     "dendrogram": (),
 }
