@@ -13,6 +13,9 @@ from dask_simjoin.sets.coded import Occurrences
 FEWEST = 1 << 12
 """Places of the first table of tokens; it grows fourfold."""
 
+TOGETHER = 32
+"""Tokens of a text that are looked up side by side."""
+
 
 def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
     """Tell what each byte is (256,), uint8; `leads`: first ones of what may be white space."""
@@ -45,9 +48,21 @@ def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occ
     keys, pool = np.empty(most, np.uint64), np.empty(len(data), np.uint8)
     pool_ends, codes = np.zeros(most + 1, np.int64), np.empty(most, np.int32)
     offsets, done = np.zeros(texts + 1, np.int64), np.zeros(4, np.int64)
+    heads, hashed = np.empty((TOGETHER, 3), np.int64), np.empty(TOGETHER, np.uint64)
     size, number_tokens = FEWEST, splitting_kernels().number_tokens
     while not number_tokens(
-        data, ends, kinds, np.full(size, -1, np.int32), keys, pool, pool_ends, codes, offsets, done
+        data,
+        ends,
+        kinds,
+        np.full(size, -1, np.int32),
+        keys,
+        pool,
+        pool_ends,
+        codes,
+        offsets,
+        heads,
+        hashed,
+        done,
     ):
         size *= 4
     _, _, number, differ = done.tolist()

@@ -274,3 +274,18 @@ def test_tokenizers_travel():
         assert pickle.loads(pickle.dumps(tokenizer)) == tokenizer
         assert tokenize(tokenizer) == tokenize(pickle.loads(pickle.dumps(tokenizer)))
     assert tokenize(QGrams(2)) != tokenize(QGrams(3))
+
+
+def test_more_tokens_than_lie_near_a_core():
+    """They are read some at a time, and told apart where they share a slot, or all but their ends."""
+    random = np.random.default_rng(3)
+    words = np.array(
+        [f"{k:x}" if k % 2 else f"longer than a word {k}".replace(" ", "-") for k in range(90_000)]
+    )
+    places = np.concatenate([random.permutation(90_000), random.integers(0, 90_000, 60_000)])
+    cuts = np.sort(random.integers(0, len(places), 2000))
+    texts = [" ".join(some) for some in np.split(words[places], cuts)]
+    found = Whitespace().split(pa.array(texts, pa.large_string()))
+    codes, tokens = pd.factorize(words[places])
+    assert found.codes.tolist() == codes.tolist() and found.tokens.to_pylist() == tokens.tolist()
+    assert found.offsets.tolist() == [0, *cuts.tolist(), len(places)]

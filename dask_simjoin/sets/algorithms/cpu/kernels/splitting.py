@@ -13,6 +13,9 @@ TOKEN, SEPARATOR, LEAD = 0, 1, 2
 WORD = 8
 """Bytes of a token that are hashed at a time."""
 
+FAR = 1 << 17
+"""Slots from which what they name is read side by side, too: less is near a core anyway."""
+
 STEP = np.uint64(0x9E3779B97F4A7C15)
 """Of splitmix64."""
 
@@ -52,8 +55,12 @@ def put(slots: Array, key: np.uint64, code: int) -> None:
 
 @kernel
 def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Array, pool: Array,
-                  pool_ends: Array, codes: Array, offsets: Array, done: Array) -> bool:  # fmt: skip
+                  pool_ends: Array, codes: Array, offsets: Array, heads: Array, hashed: Array,
+                  done: Array) -> bool:  # fmt: skip
     """Go on splitting texts; whether all are, or `slots` must be more.
+
+    Tokens of a text are split some at a time and then looked up side by side: what is looked up for one lies
+    anywhere in memory, and a core waits for many places at once if none tells which is the next.
 
     Parameters
     ----------
@@ -68,59 +75,82 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
     keys, pool, pool_ends, codes, offsets : arrays
         What was found: hashes of tokens that differ, their bytes, where those end, from the second on;
         the tokens of texts by their numbers, and where each text's end, from the second on.
+    heads, hashed : array (some, 3), int64; array (some,), uint64
+        Room for tokens that are looked up together.
     done : array (4,), int64
         Texts that are split, where to go on, tokens found, and how many of these differ.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask = np.uint64(len(slots) - 1)
+    far = len(slots) >= FAR
     for code in range(differ):
         put(slots, keys[code], code)
     while text < len(ends) - 1:
         end = ends[text + 1]
         while at < end:
-            kind = kinds[data[at]]
-            if kind != TOKEN:
-                wide = space_bytes(data, at, end) if kind == LEAD else 1
-                if wide:
-                    at += wide
-                    continue
-            first, key, word = at, np.uint64(0), np.uint64(0)
-            while at < end:
-                byte = data[at]
-                kind = kinds[byte]
-                if kind != TOKEN and (kind == SEPARATOR or space_bytes(data, at, end)):
-                    break
-                word = (word << np.uint64(8)) | np.uint64(byte)
-                at += 1
-                if (at - first) % WORD == 0:
-                    key, word = mixed(key, word), np.uint64(0)
-            size = at - first
-            key = mixed(key ^ np.uint64(size), word)
-            place = key & mask
-            code = slots[place]
-            while code >= 0:
-                if keys[code] == key and pool_ends[code + 1] - pool_ends[code] == size:
-                    begin = pool_ends[code]
-                    same = size if size <= WORD else 0  # of one word hashes differ where it does
-                    while same < size and pool[begin + same] == data[first + same]:
-                        same += 1
-                    if same == size:
+            some = 0
+            while at < end and some < hashed.size:
+                kind = kinds[data[at]]
+                if kind != TOKEN:
+                    wide = space_bytes(data, at, end) if kind == LEAD else 1
+                    if wide:
+                        at += wide
+                        continue
+                first, key, word = at, np.uint64(0), np.uint64(0)
+                while at < end:
+                    byte = data[at]
+                    kind = kinds[byte]
+                    if kind != TOKEN and (kind == SEPARATOR or space_bytes(data, at, end)):
                         break
-                place = (place + np.uint64(1)) & mask
-                code = slots[place]
-            if code < 0:
-                if 2 * differ >= len(slots):
-                    done[0], done[1], done[2], done[3] = text, first, number, differ
-                    return False
-                code = differ
-                slots[place], keys[code] = code, key
-                begin = pool_ends[code]
-                for k in range(size):
-                    pool[begin + k] = data[first + k]
-                pool_ends[code + 1] = begin + size
-                differ += 1
-            codes[number] = code
-            number += 1
+                    word = (word << np.uint64(8)) | np.uint64(byte)
+                    at += 1
+                    if (at - first) % WORD == 0:
+                        key, word = mixed(key, word), np.uint64(0)
+                size = at - first
+                key = mixed(key ^ np.uint64(size), word)
+                hashed[some], heads[some, 0], heads[some, 1] = key, first, size
+                if not far:
+                    heads[some, 2] = slots[key & mask]
+                some += 1
+            if far:
+                for k in range(some):
+                    heads[k, 2] = slots[hashed[k] & mask]
+                for k in range(some):
+                    one = heads[k, 2]
+                    if one >= 0 and (
+                        keys[one] != hashed[k] or pool_ends[one + 1] - pool_ends[one] != heads[k, 1]
+                    ):
+                        heads[k, 2] = -1  # another one has its slot
+            for k in range(some):
+                key, size, code = hashed[k], heads[k, 1], heads[k, 2]
+                # of one word hashes differ where it does
+                known = code >= 0 and keys[code] == key and size <= WORD
+                if not (known and pool_ends[code + 1] - pool_ends[code] == size):
+                    first, place = heads[k, 0], key & mask
+                    code = int(slots[place])
+                    while code >= 0:
+                        if keys[code] == key and pool_ends[code + 1] - pool_ends[code] == size:
+                            begin = pool_ends[code]
+                            same = size if size <= WORD else 0
+                            while same < size and pool[begin + same] == data[first + same]:
+                                same += 1
+                            if same == size:
+                                break
+                        place = (place + np.uint64(1)) & mask
+                        code = int(slots[place])
+                    if code < 0:
+                        if 2 * differ >= len(slots):
+                            done[0], done[1], done[2], done[3] = text, first, number, differ
+                            return False
+                        code = differ
+                        slots[place], keys[code] = code, key
+                        begin = pool_ends[code]
+                        for byte in range(size):
+                            pool[begin + byte] = data[first + byte]
+                        pool_ends[code + 1] = begin + size
+                        differ += 1
+                codes[number] = code
+                number += 1
         text += 1
         offsets[text] = number
     done[0], done[1], done[2], done[3] = text, at, number, differ
