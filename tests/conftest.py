@@ -23,11 +23,13 @@ from tests.support.gates import Gate
 
 settings.load_profile("quick")
 
-# fork workers from a process that has loaded what they need but for the package itself: it takes each 2 s
-dask.config.set(
-    {"distributed.worker.multiprocessing-method": "forkserver", "multiprocessing.context": "forkserver"}
-)
-get_mp_context().set_forkserver_preload(["dask.dataframe", "distributed", "numba", "pandas", "pyarrow"])
+# fork workers from a process that has loaded what they need but for the package itself: it takes each 2 s;
+# not where they use GPUs, of which no process may know that others are forked from
+if importlib.util.find_spec("cupy") is None:
+    dask.config.set(
+        {"distributed.worker.multiprocessing-method": "forkserver", "multiprocessing.context": "forkserver"}
+    )
+    get_mp_context().set_forkserver_preload(["dask.dataframe", "distributed", "numba", "pandas", "pyarrow"])
 
 COMPILED = pytest.StashKey()
 """What was compiled for the tests of a GPU."""
