@@ -59,12 +59,12 @@ class CalleeLibrary(JITCodeLibrary):
 class ApartLibrary(CalleeLibrary):
     """The code of what kernels call seldom: it stays a function of its own, of which there is one."""
 
-    def finalize(self) -> None:
-        """Mark it, and link what it calls."""
-        for function in self._final_module.functions:
+    def add_ir_module(self, ir_module: Any) -> None:
+        """Take in functions, and mark them."""
+        for function in ir_module.functions:
             if not function.is_declaration:
-                function.add_function_attribute("noinline")
-        super().finalize()
+                function.attributes.add("noinline")
+        super().add_ir_module(ir_module)
 
 
 class KernelCompiler(Compiler):
