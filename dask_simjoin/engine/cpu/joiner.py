@@ -116,7 +116,7 @@ class CpuJoiner:
     def _connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
                  taking: tuple[np.ndarray, np.ndarray], offset: int, same: bool) -> None:  # fmt: skip
         nodes = [
-            np.where(some[order], order + first, np.int64(-1))
+            np.where(some[order], order.astype(np.int64) + first, -1)
             for some, order, first in zip(taking, _orders(q, d), (0, offset), strict=True)
         ]
         sides = nodes[0], nodes[0] if same else nodes[1]

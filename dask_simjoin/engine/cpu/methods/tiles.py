@@ -182,6 +182,7 @@ def _note(q: Index, d: Index, layout: TilesLayout, same: bool, task: int, values
           low: Sides = (_NONE, _NONE), parent: np.ndarray = _NO_NODES,
           enough: int = ENDLESS) -> np.ndarray:  # fmt: skip
     """Do what a task does with pairs, none of which is kept; `values`: by place.  The `more` of its notes."""
+    assert all(each.dtype == np.int64 for each in (*values, *low)) and parent.dtype == np.int32
     q, d = _align(q, d)
     tiles = len(d["z"])
     d_marks = np.zeros(tiles + len(d["lower"]), np.int64)
