@@ -47,22 +47,21 @@ def count_of(flags: Array) -> int:
 
 def tally(places: Array, number: int, weights: Array | None = None) -> Array:
     """Count how often each of so many places is named (number,), int64, or add up weights, float64."""
-    xp = module_of(places)
+    xp, kind = module_of(places), np.int64 if weights is None else np.float64
     if xp is np:
-        return np.bincount(places, weights, minlength=number)
-    found = xp.zeros(number, np.int64 if weights is None else np.float64)
+        return np.bincount(places, weights, minlength=number).astype(kind, copy=False)
+    found = xp.zeros(number, kind)
     if len(places):
-        _adder()(places, np.int64(1) if weights is None else weights, found)
+        _adder(weights is not None)(places, *(() if weights is None else (weights,)), found)
     return found
 
 
 @cache
-def _adder() -> Any:
+def _adder(weighted: bool) -> Any:
     """Make what `bincount` of CuPy is without its looking for negative numbers, an `any`."""
-    cupy = sys.modules["cupy"]
-    return cupy.ElementwiseKernel(
-        "S place, T weight", "raw U sum", "atomicAdd(&sum[place], U(weight))", "simjoin_tally"
-    )
+    given, added = ("S place, T weight", "weight") if weighted else ("S place", "U(1)")
+    adding = f"atomicAdd(&sum[place], {added})"
+    return sys.modules["cupy"].ElementwiseKernel(given, "raw U sum", adding, "simjoin_tally")
 
 
 def on_gpu(values: Ids | Series) -> bool:
