@@ -35,6 +35,42 @@ def _graph(found: Found, pairs: int) -> str:
     return f"{seconds(found['median'])} ({found['found'] - pairs:,} more)"
 
 
+def hdbscan(run: Found) -> Rows:
+    """HDBSCAN beside cuML's."""
+    table = [
+        [
+            "points",
+            "hdbscan",
+            "core distances + tree",
+            "cuML",
+            "",
+            "its tree is heavier by",
+            "its other labels",
+        ]
+    ]
+    for row in run["one_gpu"]:
+        own, other = row["ours"], row["cuml"]
+        steps = f"{seconds(own['stages']['core distances'])} + {seconds(own['stages']['tree'])}"
+        theirs = (
+            [f"{seconds(other['clock']['median'])} s", times(other["times_faster"])]
+            if "clock" in other
+            else [other["failed"], ""]
+        )
+        wrong = (
+            [f"{other['tree_heavier']:.1e}", count(other["rows_differ"])] if "clock" in other else ["", ""]
+        )
+        table.append(
+            [
+                f"{count(row['rows'])} x {row['dims']}",
+                f"{seconds(own['clock']['median'])} s",
+                steps,
+                *theirs,
+                *wrong,
+            ]
+        )
+    return table
+
+
 def columns(run: Found) -> Rows:
     """Columns of unlike scales beside cuML."""
     table = [
@@ -121,6 +157,6 @@ def nearest(run: Found) -> Rows:
 
 
 TABLES = {
-    "gpu-joins": joins, "gpu-columns": columns, "gpu-wide": wide, "gpu-clusters": clusters,
-    "gpu-nearest": nearest,
+    "gpu-joins": joins, "gpu-columns": columns, "gpu-hdbscan": hdbscan, "gpu-wide": wide,
+    "gpu-clusters": clusters, "gpu-nearest": nearest,
 }  # fmt: skip
