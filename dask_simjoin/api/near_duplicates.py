@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.components import no_edges
 from dask_simjoin.cluster.algorithms.dbscan import components_within
 from dask_simjoin.cluster.algorithms.greedy import stays_of_chunk
 from dask_simjoin.cluster.algorithms.group_best import best_rows, stays_of_groups
@@ -21,6 +20,7 @@ from dask_simjoin.options.near_duplicates import NearDuplicated
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.options.typed import frame_verb, series_verb
 from dask_simjoin.planning.goal import CLUSTERS
+from dask_simjoin.tasks.components import no_edges
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.fingerprints import kept_rows
 from dask_simjoin.tasks.meeting import Meeting, whole_meeting

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.components import components_of_ids, forest_of_ids, no_components
 from dask_simjoin.cluster.algorithms.dbscan import core_rows, dbscan_of_chunk
 from dask_simjoin.cluster.algorithms.edges import SpillLimits
 from dask_simjoin.cluster.algorithms.forest import forest_of_chunk
@@ -32,6 +31,7 @@ from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.options.typed import frame_verb, series_verb
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.planning.goal import CLUSTERS, COUNTS
+from dask_simjoin.tasks.components import components_of_ids, forest_of_ids, no_components
 from dask_simjoin.tasks.meeting import whole_meeting
 from dask_simjoin.tasks.whole import whole_chunk
 

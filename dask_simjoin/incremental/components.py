@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dask_simjoin.cluster.algorithms.components import Edges, new_nodes, no_edges, spanning_forest
 from dask_simjoin.engine.base import frames_for, host_joiner, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.errors import VersionGoneError
@@ -33,6 +32,7 @@ from dask_simjoin.incremental.stored import parts_of
 from dask_simjoin.incremental.types import SEQ, Part, Snapshot
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.tasks.components import Edges, new_nodes, no_edges, spanning_forest
 
 LOOKED_AT = 1 << 17
 """Rows of which a task tells whether their groups are looked through again."""

@@ -14,12 +14,11 @@ from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.incremental.schema import check_names
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.groups import Coordinates, Distance, Kept, Size, about
-from dask_simjoin.options.messages import shown
+from dask_simjoin.options.messages import NO_UNICODE, is_unicode, shown
 from dask_simjoin.options.requests import DISTANCE, SelfJoin
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.options.units import parsed
 from dask_simjoin.options.validate import as_number, check_choice, check_eps, check_whole, is_number
-from dask_simjoin.sets.coded import NO_UNICODE, is_unicode
 
 Policy = Literal["auto", "always", "never"]
 IfExists = Literal["fail", "replace", "ignore"]

@@ -130,3 +130,15 @@ def did_you_mean(name: object, known: Iterable[object], cutoff: float = 0.6) -> 
     names = [other for other in known if isinstance(other, str)]
     close = get_close_matches(name, names, n=1, cutoff=cutoff) if isinstance(name, str) else []
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+NO_UNICODE = (
+    "which is no Unicode text, as it has half of a surrogate pair (put another character there, such as by "
+    ".encode(errors='replace').decode())"
+)
+"""What is wrong with texts that Arrow does not take, in messages."""
+
+
+def is_unicode(text: str) -> bool:
+    """Tell whether a text has no lone surrogate."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)

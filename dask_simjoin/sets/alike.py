@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from dask.utils import format_bytes
 
-from dask_simjoin.cluster.algorithms.components import Edges, new_nodes
 from dask_simjoin.cluster.algorithms.greedy import PAIR_BYTES, HostPairs, concatenated
 from dask_simjoin.cluster.algorithms.group_best import Candidates, GroupRows, best_rows, stays_of_groups
 from dask_simjoin.cluster.algorithms.preference import best_of, preferences
@@ -25,6 +24,7 @@ from dask_simjoin.sets.chunks import SetChunk
 from dask_simjoin.sets.found import matches_in_parts, matching_groups, rows_of_matches
 from dask_simjoin.sets.meeting import SetMeeting
 from dask_simjoin.sets.spec import SetSpec
+from dask_simjoin.tasks.components import Edges, new_nodes
 
 
 class Standing(NamedTuple):

@@ -31,18 +31,6 @@ class Occurrences(NamedTuple):
     tokens: Tokens
 
 
-NO_UNICODE = (
-    "which is no Unicode text, as it has half of a surrogate pair (put another character there, such as by "
-    ".encode(errors='replace').decode())"
-)
-"""What is wrong with texts that Arrow does not take, in messages."""
-
-
-def is_unicode(text: str) -> bool:
-    """Tell whether a text has no lone surrogate."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
 class Vocabulary(TypedDict):
     """Hold tokens, each once, and in how many rows each of them is."""
 

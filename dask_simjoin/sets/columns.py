@@ -17,9 +17,9 @@ from dask_simjoin.engine.lists import a_value, arrow_type
 from dask_simjoin.errors import ColumnError, ListError, TokenError
 from dask_simjoin.metrics.types import DType, Series
 from dask_simjoin.options.inputs import cast_arrow
-from dask_simjoin.options.messages import shown
+from dask_simjoin.options.messages import NO_UNICODE, is_unicode, shown
 from dask_simjoin.options.wrong_columns import of_dask
-from dask_simjoin.sets.coded import NO_UNICODE, Occurrences, is_unicode, of_integers, of_strings
+from dask_simjoin.sets.coded import Occurrences, of_integers, of_strings
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
 
 LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dask_simjoin.errors import OptionError, OptionTypeError, TokenError
-from dask_simjoin.options.messages import did_you_mean, shown
-from dask_simjoin.sets.coded import NO_UNICODE, Occurrences, is_unicode, of_integers, of_strings
+from dask_simjoin.options.messages import NO_UNICODE, did_you_mean, is_unicode, shown
+from dask_simjoin.sets.coded import Occurrences, of_integers, of_strings
 from dask_simjoin.sets.splitting import NO_WORDS, SPACES, byte_kinds, bytes_of, split_at_bytes
 from dask_simjoin.sets.texts import code_points, grams_of
 

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.components import Edges, new_nodes, no_edges, spanning_forest
 from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.metrics.types import Array
+from dask_simjoin.tasks.components import Edges, new_nodes, no_edges, spanning_forest
 from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers, row_numbers
 

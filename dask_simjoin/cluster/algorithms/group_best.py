@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.components import Edges
 from dask_simjoin.cluster.algorithms.dbscan import standing
 from dask_simjoin.cluster.algorithms.preference import best_of
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.metrics.types import Array
+from dask_simjoin.tasks.components import Edges
 from dask_simjoin.tasks.row_numbers import RowNumbers, row_numbers
 
 

@@ -13,7 +13,6 @@ import cupy
 import numpy as np
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
-from dask_simjoin.cluster.algorithms.components import component_roots, new_nodes
 from dask_simjoin.engine.cpu.spanning import SPANNER
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.methods import tiles as gpu_tiles
@@ -27,6 +26,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.kmeans import KMeans
 from dask_simjoin.engine.nested import NestedLoop
 from dask_simjoin.engine.zorder import ZOrder
+from dask_simjoin.tasks.components import component_roots, new_nodes
 from tests.support.oracle import brute_force, squared_distances
 from tests.support.points import a_distance, frame_of, make_points
 
