@@ -50,18 +50,20 @@ def tally(places: Array, number: int, weights: Array | None = None) -> Array:
     xp, kind = module_of(places), np.int64 if weights is None else np.float64
     if xp is np:
         return np.bincount(places, weights, minlength=number).astype(kind, copy=False)
-    found = xp.zeros(number, kind)
+    if weights is None:
+        return xp.bincount(places, minlength=number)
+    found = xp.zeros(number)
     if len(places):
-        _adder(weights is not None)(places, *(() if weights is None else (weights,)), found)
+        _adder()(places, weights, found)
     return found
 
 
 @cache
-def _adder(weighted: bool) -> Any:
-    """Make what `bincount` of CuPy is without its looking for negative numbers, an `any`."""
-    given, added = ("S place, T weight", "weight") if weighted else ("S place", "U(1)")
-    adding = f"atomicAdd(&sum[place], {added})"
-    return sys.modules["cupy"].ElementwiseKernel(given, "raw U sum", adding, "simjoin_tally")
+def _adder() -> Any:
+    """Make what `bincount` of CuPy is with weights, without its looking for negative numbers, an `any`."""
+    return sys.modules["cupy"].ElementwiseKernel(
+        "S place, T weight", "raw U sum", "atomicAdd(&sum[place], U(weight))", "simjoin_tally"
+    )
 
 
 def on_gpu(values: Ids | Series) -> bool:
