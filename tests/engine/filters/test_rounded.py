@@ -87,8 +87,9 @@ def test_all_pairs_are_found(seed, metric, dims, step):
     """Of lattices, where most pairs are at the threshold, but for rounding."""
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 3, (rng.integers(20, 200), dims)) * step + rng.choice([0.0, 1.7])
-    eps = float(rng.choice(totals(x[:5], x, metric).ravel()))
-    eps = float(np.nextafter(eps, rng.choice([0, np.inf, eps]))) or step
+    away = totals(x[:5], x, metric)
+    eps = float(rng.choice(away[away > 0]))  # at none the filter is not taken
+    eps = float(np.nextafter(eps, rng.choice([0, np.inf, eps])))
     layout = JOINER.layout("tiles", x.min(0), x.max(0), x.mean(0), x.var(0), eps, METRICS[metric])
     assert layout.rounded is not None and layout.kind is np.float32
     index = JOINER.build(x, layout)
