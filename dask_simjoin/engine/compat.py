@@ -50,19 +50,20 @@ def tally(places: Array, number: int, weights: Array | None = None) -> Array:
     xp, kind = module_of(places), np.int64 if weights is None else np.float64
     if xp is np:
         return np.bincount(places, weights, minlength=number).astype(kind, copy=False)
-    if weights is None:
-        return xp.bincount(places, minlength=number)
-    found = xp.zeros(number)
+    found = xp.zeros(number, kind)
     if len(places):
-        _adder()(places, weights, found)
+        _adder(weights is not None)(places, *([] if weights is None else [weights]), found)
     return found
 
 
 @cache
-def _adder() -> Any:
-    """Make what `bincount` of CuPy is with weights, without its looking for negative numbers, an `any`."""
+def _adder(weighted: bool) -> Any:
+    """Make what `bincount` of CuPy is, without its looking for negative numbers, an `any`."""
     return sys.modules["cupy"].ElementwiseKernel(
-        "S place, T weight", "raw U sum", "atomicAdd(&sum[place], U(weight))", "simjoin_tally"
+        "S place, T weight" if weighted else "S place",
+        "raw U sum",
+        f"atomicAdd(&sum[place], U({'weight' if weighted else '1'}))",
+        "simjoin_tally" if weighted else "simjoin_count",
     )
 
 

@@ -63,33 +63,43 @@ Fingerprint = tuple[int, tuple[int, str]]
 """A partition's number, and, as it was planned, its rows and the digest of its box."""
 
 
-def read_points(frame: Frame, fingerprint: Fingerprint | None, spec: JoinSpec) -> ReadRows:
-    """Read coordinates and ids of a partition; refuse one that is not like the plan knows it.
+def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> ReadRows:
+    """Read coordinates and ids of a partition; refuse one that is not like the plan knows it."""
+    return _read_kept(frame, *_planned_points(frame, fingerprint, spec), spec)
 
-    `fingerprint`: None of a piece of one that `as_planned` has passed on.
-    """
-    rows = len(frame)
-    try:
-        x, kept = points(frame, spec)
-    except ListError:
-        if fingerprint is not None:
-            check_source(fingerprint[0], rows, fingerprint[1][0], False)
-        raise
-    places = None
-    if kept is not None:
-        places = module_of(x).flatnonzero(kept)
-        frame, x = frame[spec.columns][kept], x[kept]
-    if fingerprint is not None:
-        number, (planned, planned_box) = fingerprint
-        check_source(number, rows, planned, box(x) == planned_box)
-    own = limits(radii(frame, spec), spec) if spec.radius is not None else None
-    return _read(x, frame, places, rows, own, spec)
+
+def read_piece(frame: Frame, spec: JoinSpec) -> ReadRows:
+    """Read coordinates and ids of some rows of a partition that `as_planned` has passed on."""
+    return _read_kept(frame, *points(frame, spec), spec)
 
 
 def as_planned(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
     """Pass a partition on; refuse one that is not like the plan knows it."""
-    read_points(frame, fingerprint, spec)
+    _planned_points(frame, fingerprint, spec)
     return frame
+
+
+def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> tuple[Array, Array | None]:
+    """Read the coordinates of a partition that is like the plan knows it, and which rows take part."""
+    number, (planned, planned_box) = fingerprint
+    try:
+        x, kept = points(frame, spec)
+    except ListError:
+        check_source(number, len(frame), planned, False)
+        raise
+    taking_part = x if kept is None else x[kept]
+    check_source(number, len(frame), planned, box(taking_part) == planned_box)
+    return x, kept
+
+
+def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec) -> ReadRows:
+    """Read what else is told of the rows that take part; `x`, `kept`: see `points`."""
+    rows, places = len(frame), None
+    if kept is not None:
+        places = module_of(x).flatnonzero(kept)
+        frame, x = frame[spec.columns][kept], x[kept]
+    own = limits(radii(frame, spec), spec) if spec.radius is not None else None
+    return _read(x, frame, places, rows, own, spec)
 
 
 def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array | None,

@@ -21,6 +21,7 @@ from dask_simjoin.tasks.chunks import (
     ReadRows,
     indexed,
     joined,
+    read_piece,
     read_points,
     some_rows,
     stacked,
@@ -166,7 +167,7 @@ def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, wit
     number, start, stop = piece
     some = frame.iloc[start:stop]
     first = int(chunks.offsets[number]) + start
-    parcel = _packed(some, read_points(some, None, spec), first, chunks, spec, with_ids)
+    parcel = _packed(some, read_piece(some, spec), first, chunks, spec, with_ids)
     return _sent(some, parcel, chunks, spec)
 
 

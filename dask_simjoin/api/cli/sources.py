@@ -62,20 +62,22 @@ def _written(path: str) -> tuple[str, str]:
 def _with_rows(paths: list[str]) -> list[str]:
     """Leave out files of a header and no rows: they tell nothing of what columns hold, and add nothing."""
     filled: list[str] = []
-    bare: list[str] = []
+    bare: dict[str, list[str]] = {}
     for path in paths:
         fs, name = url_to_fs(path)
         size = fs.info(name).get("size")
-        alone = size is not None and size <= HEADER and not len(_head(path))
-        (bare if alone else filled).append(path)
+        head = _head(path) if size is not None and size <= HEADER else None
+        if head is not None and not len(head):
+            bare[path] = list(head.columns)
+        else:
+            filled.append(path)
     if not filled:
         raise click.ClickException(
             f"{', '.join(bare)}: there is a header and no row, so what the columns hold is not known; leave "
             "this table out, or write it as parquet, which tells."
         )
     columns = list(_head(filled[0]).columns) if bare else []
-    for path in bare:
-        own = list(_head(path).columns)
+    for path, own in bare.items():
         if own != columns:
             raise click.ClickException(
                 f"{path} has the columns {', '.join(own)}, and {filled[0]} has {', '.join(columns)}; tables "

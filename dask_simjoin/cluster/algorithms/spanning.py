@@ -74,12 +74,10 @@ def _known(totals: Array, near: Array, min_samples: int, rows: int) -> Known:
 
 def _no_more(values: Array) -> Array:
     """Round numbers of at least -1 down to float32: what is a bound from below stays one."""
+    xp = module_of(values)
     with np.errstate(over="ignore", under="ignore"):
         found = values.astype(np.float32)
-        below = module_of(values).nextafter(found, np.float32(-1))
-    rounded_up = found > values
-    found[rounded_up] = below[rounded_up]
-    return found
+        return xp.where(found > values, xp.nextafter(found, np.float32(-1)), found)
 
 
 def _listed(totals: Array) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba import types
 from numba.extending import intrinsic
 
 from dask_simjoin.engine.cpu.kernels.annotations import (
     Builder,
     Intrinsic,
+    LLVMType,
     NumbaType,
     Signature,
     TargetContext,
@@ -18,89 +21,42 @@ from dask_simjoin.engine.cpu.kernels.annotations import (
 from dask_simjoin.engine.cpu.kernels.vectors import F32, F64, I32, I64, const, load, store
 
 
-@intrinsic
-def mask_at(typingctx: TypingContext, address: NumbaType, i: NumbaType) -> Intrinsic:
-    """Number `i` of the uint64 at an address."""
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        return load(builder, builder.add(args[0], builder.mul(args[1], const(8))), I64, 8)
-
-    return types.uint64(types.int64, types.int64), codegen
+def _where(builder: Builder, args: Values, size: int) -> Value:
+    """Find number `args[1]` of those of so many bytes each at the address `args[0]`."""
+    return builder.add(args[0], builder.mul(args[1], const(size)))
 
 
-@intrinsic
-def put_mask(typingctx: TypingContext, address: NumbaType, i: NumbaType, mask: NumbaType) -> Intrinsic:
-    """Write number `i` of the uint64 at an address."""
+def _reader(number: NumbaType, kind: LLVMType, size: int) -> Any:
+    """Make what reads number `place` of those of a kind at an address; integers become 64 bits wide."""
 
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        store(builder, args[2], builder.add(args[0], builder.mul(args[1], const(8))), 8)
-        return context.get_dummy_value()
+    def read(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
+        def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
+            value = load(builder, _where(builder, args, size), kind, size)
+            return builder.sext(value, I64) if kind == I32 else value
 
-    return types.void(types.int64, types.int64, types.uint64), codegen
+        return number(types.int64, types.int64), codegen
 
-
-@intrinsic
-def float32_at(typingctx: TypingContext, address: NumbaType, i: NumbaType) -> Intrinsic:
-    """Number `i` of the float32 at an address."""
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        return load(builder, builder.add(args[0], builder.mul(args[1], const(4))), F32, 4)
-
-    return types.float32(types.int64, types.int64), codegen
+    return intrinsic(read)
 
 
-@intrinsic
-def int32_at(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
-    """Number `place` of the int32 at an address, as a 64-bit integer."""
+def _writer(number: NumbaType, kind: LLVMType, size: int) -> Any:
+    """Make what writes number `place` of those of a kind at an address."""
 
-    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-        where = builder.add(args[0], builder.mul(args[1], const(4)))
-        return builder.sext(load(builder, where, I32, 4), I64)
+    def write(typingctx: TypingContext, address: NumbaType, place: NumbaType, value: NumbaType) -> Intrinsic:
+        def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
+            value = builder.trunc(args[2], I32) if kind == I32 else args[2]
+            store(builder, value, _where(builder, args, size), size)
+            return context.get_dummy_value()
 
-    return types.int64(types.int64, types.int64), codegen
+        return types.void(types.int64, types.int64, number), codegen
 
-
-@intrinsic
-def float64_at(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
-    """Number `place` of the float64 at an address."""
-
-    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-        return load(builder, builder.add(args[0], builder.mul(args[1], const(8))), F64, 8)
-
-    return types.float64(types.int64, types.int64), codegen
+    return intrinsic(write)
 
 
-@intrinsic
-def put_int32(typingctx: TypingContext, address: NumbaType, place: NumbaType, value: NumbaType) -> Intrinsic:
-    """Write number `place` of the int32 at an address."""
-
-    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-        where = builder.add(args[0], builder.mul(args[1], const(4)))
-        store(builder, builder.trunc(args[2], I32), where, 4)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
-
-
-@intrinsic
-def long_at(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
-    """Number `place` of the int64 at an address."""
-
-    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-        return load(builder, builder.add(args[0], builder.mul(args[1], const(8))), I64, 8)
-
-    return types.int64(types.int64, types.int64), codegen
-
-
-@intrinsic
-def put_long(typingctx: TypingContext, address: NumbaType, place: NumbaType, value: NumbaType) -> Intrinsic:
-    """Write number `place` of the int64 at an address."""
-
-    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-        store(builder, args[2], builder.add(args[0], builder.mul(args[1], const(8))), 8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+mask_at, put_mask = _reader(types.uint64, I64, 8), _writer(types.uint64, I64, 8)
+long_at, put_long = _reader(types.int64, I64, 8), _writer(types.int64, I64, 8)
+int32_at, put_int32 = _reader(types.int64, I32, 4), _writer(types.int64, I32, 4)
+float32_at, float64_at = _reader(types.float32, F32, 4), _reader(types.float64, F64, 8)
 
 
 @intrinsic
@@ -108,7 +64,7 @@ def add_long(typingctx: TypingContext, address: NumbaType, place: NumbaType, val
     """Add to number `place` of the int64 at an address."""
 
     def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-        where = builder.add(args[0], builder.mul(args[1], const(8)))
+        where = _where(builder, args, 8)
         store(builder, builder.add(load(builder, where, I64, 8), args[2]), where, 8)
         return context.get_dummy_value()
 
@@ -121,7 +77,7 @@ def number_at(typingctx: TypingContext, address: NumbaType, place: NumbaType, li
 
     def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
         kind, size = (F32, 4) if signature.args[2] == types.float32 else (F64, 8)
-        value = load(builder, builder.add(args[0], builder.mul(args[1], const(size))), kind, size)
+        value = load(builder, _where(builder, args, size), kind, size)
         return builder.fpext(value, F64) if kind == F32 else value
 
     return types.float64(types.int64, types.int64, like), codegen
