@@ -59,8 +59,10 @@ def write_part(frame: pd.DataFrame, folder: Path, number: int) -> None:
 
 
 def write_uniform(folder: Path, rows: int, parts: int, seed: int, scattered: bool = False,
-                  narrow: int = 0, width: float = 0.0) -> None:  # fmt: skip
+                  narrow: int = 0, width: float = 0.0, first: int = 0) -> None:  # fmt: skip
     """Points of the unit square (id, x, y), partition by partition, so each covers all of space.
+
+    Ids are row numbers, from `first` on.
 
     `scattered`: ids are no row numbers, but numbers from everywhere, so that partitions' ranges of
     ids meet.  `narrow`: so many more columns n0, n1, ..., uniform in [0, width].
@@ -69,7 +71,7 @@ def write_uniform(folder: Path, rows: int, parts: int, seed: int, scattered: boo
     for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
         random = np.random.default_rng((seed, k))
         x, y = random.random((2, stop - start))
-        id = np.arange(start, stop, dtype=np.int64)
+        id = np.arange(first + start, first + stop, dtype=np.int64)
         if scattered:  # times an odd number: every int64 once
             id *= np.int64(-7046029254386353131)
         more = {f"n{c}": random.random(stop - start) * width for c in range(narrow)}

@@ -29,6 +29,9 @@ MOST_SMALL = 8
 
 SMALL = 1 << 20
 
+JOINED = 1 << 22
+"""Keys of a file that is made of several, at most: they are in the memory of this process as it is made."""
+
 MOSTLY = 0.75
 """Share of a key file's keys that are to be of row files that there are, else it is written anew."""
 
@@ -57,13 +60,29 @@ def ids_in(table: pa.Table, row_id: str) -> pd.Index:
 
 
 def merged(keys: tuple[KeyFile, ...], root: Path, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
-    """Make one of small key files, if they are many, without keys of other row files; tells its bytes."""
+    """Make few of small key files, if they are many, without keys of other row files; tells their bytes."""
     small = [one for one in keys if one.rows < SMALL]
     if len(small) <= MOST_SMALL:
         return keys, 0
-    rest = tuple(one for one in keys if one not in small)
-    made, size = _joined(small, root, files)
-    return rest + made, size
+    found, total = [one for one in keys if one not in small], 0
+    for some in _bunches(sorted(small, key=lambda one: one.low)):
+        made, size = _joined(some, root, files) if len(some) > 1 else (tuple(some), 0)
+        found += made
+        total += size
+    return tuple(found), total
+
+
+def _bunches(keys: Sequence[KeyFile]) -> list[list[KeyFile]]:
+    """Cut key files, in their order, into bunches of no more than `JOINED` keys."""
+    found: list[list[KeyFile]] = []
+    room = 0
+    for one in keys:
+        if one.rows > room:
+            found.append([])
+            room = JOINED
+        found[-1].append(one)
+        room -= one.rows
+    return found
 
 
 def without_stale(keys: tuple[KeyFile, ...], root: Path,
@@ -85,19 +104,18 @@ def without_stale(keys: tuple[KeyFile, ...], root: Path,
 
 def _joined(keys: Sequence[KeyFile], root: Path, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
     """Make one key file of some, without keys of other row files; none if none are left."""
-    every = pa.concat_tables([_decoded(pq.read_table(root / "keys" / one.name)) for one in keys])
-    every = every.filter(pc.is_in(every[FILE], pa.array(sorted(files), pa.string())))
-    if not len(every):
+    every = pa.concat_tables([pq.read_table(root / "keys" / one.name) for one in keys])
+    every = every.unify_dictionaries().combine_chunks().sort_by(KEY).combine_chunks()
+    names = every[FILE].chunk(0) if len(every) else pa.array([], pa.string()).dictionary_encode()
+    of = names.indices.to_numpy()
+    live = np.asarray(pc.is_in(names.dictionary, pa.array(sorted(files), pa.string())), bool)[of]
+    if not live.any():
         return (), 0
-    every = every.sort_by(KEY).combine_chunks()
-    columns = [every[name].to_numpy() for name in (KEY, SEQ, POSITION)]
-    names = every[FILE].combine_chunks().dictionary_encode()
-    file, size = _write(root, columns[0], columns[1], names, columns[2])
+    columns = [every[name].to_numpy()[live] for name in (KEY, SEQ, POSITION)]
+    used, of = np.unique(of[live], return_inverse=True)
+    own = pa.DictionaryArray.from_arrays(of.astype(np.int32), names.dictionary.take(pa.array(used)))
+    file, size = _write(root, columns[0], columns[1], own, columns[2])
     return (file,), size
-
-
-def _decoded(table: pa.Table) -> pa.Table:
-    return table.set_column(2, FILE, table[FILE].cast(pa.string()))
 
 
 @dataclass(frozen=True, eq=False)

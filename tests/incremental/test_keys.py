@@ -39,9 +39,11 @@ def test_ids_that_follow_each_other_read_few_groups(reads, tmp_path):
     assert sorted(index.rows().compute()["key"]) == [*range(1000), *range(1100, 8192), *range(10_000, 10_100)]
 
 
-@pytest.mark.parametrize("kind", ["numbers", "texts"])
-def test_small_files_become_one(kind, reads, tmp_path):
+@pytest.mark.parametrize(("kind", "most"), [("numbers", keys.JOINED), ("texts", 12)])
+def test_small_files_become_few(kind, most, tmp_path, monkeypatch):
     """After more than eight updates, without those of rows that were written anew; look-ups stay the same."""
+    monkeypatch.setattr(keys, "JOINED", most)
+    monkeypatch.setattr(keys, "MOST_SMALL", 4)
     names = np.arange(40) if kind == "numbers" else np.array([f"row {k}" for k in range(40)], object)
     rows = frame(names)
     index = rows.iloc[:4].simjoin.index(
@@ -49,10 +51,11 @@ def test_small_files_become_one(kind, reads, tmp_path):
     )
     for start in range(4, 40, 4):
         index.update(rows.iloc[start : start + 4])
-        if start == 20:
+        if start == 8:
             index.optimize("all")
     manifest = index._now().manifest
-    assert len(manifest.keys) < 8 and sum(one.rows for one in manifest.keys) == 40  # none is there twice
+    assert 1 < len(manifest.keys) < 8 and sum(one.rows for one in manifest.keys) == 40  # none is there twice
+    assert max(one.rows for one in manifest.keys) <= most
     index.update(rows.iloc[::3].assign(x=100.0), delete=names[1::3], if_exists="replace")
     left = index.rows().compute().set_index("key")["x"]
     assert left.to_dict() == {

@@ -1,0 +1,236 @@
+"""``python -m benchmarks dask.growing_out_of_core``: an index larger than the workers' memory, which grows.
+
+Uniform points of the unit square lie in parquet files, each of which covers all of space.  Two workers
+write them as an index, and then take in one batch after the other, scattered over all of space; the pairs
+of each go to parquet.  The rows are about as much as both workers' memory limits together, unless --rows
+says otherwise.  Afterwards number and checksum of the pairs that each update told, and of all pairs in the
+end, are compared with one independent join by SciPy, strip by strip.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+import psutil
+from dask.utils import format_bytes, parse_bytes
+from distributed import default_client
+
+from benchmarks.dask.out_of_core import PART_ROWS, ROW_BYTES, WORKERS
+from benchmarks.harness.growing import size_of
+from benchmarks.harness.lazy import eps_for, known, progress, quiet, save, scratch, table, write_uniform
+from benchmarks.harness.watch import KINDS, watched
+from benchmarks.oracles.strips import Digest, digest_of_files
+from benchmarks.oracles.strips_growing import NEVER, Grown, independent_changes
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.growing_out_of_core", description=__doc__
+    )
+    parser.add_argument("--limit", default="700 MB", help="memory of each of the two workers")
+    parser.add_argument("--rows", type=int, default=60_000_000, help="of the first load")
+    parser.add_argument("--batches", type=int, default=20)
+    parser.add_argument("--share", type=float, default=0.01, help="of the first rows, how many a batch has")
+    parser.add_argument("--deleted", type=float, default=0.0,
+                        help="of the first rows, how many each batch deletes, from everywhere")  # fmt: skip
+    parser.add_argument("--pairs-per-row", type=float, default=1.0, help="of the first rows, about")
+    parser.add_argument("--recluster", default="auto", choices=("auto", "always", "never"))
+    parser.add_argument("--part-rows", type=int, default=PART_ROWS, help="rows of a file, at most")
+    parser.add_argument("--patience", type=float, default=3600, help="seconds until the run is given up")
+    parser.add_argument("--seed", type=int, default=12345)
+    parser.add_argument("--folder", type=Path, help="for temporary files: on a disk, not in memory")
+    parser.add_argument("--no-check", action="store_true", help="leave out the independent join")
+    parser.add_argument("--output", type=Path, help="JSON file")
+    return parser.parse_args()
+
+
+class Growth:
+    """The rows of a first load and of batches, in files.
+
+    Attributes
+    ----------
+    first : array (batches + 1,), int64
+        The number of the first row of each, which is its id; 0 of the first load.
+    gone : array (rows,), int16
+        The batch with which each row is deleted, or `NEVER`.
+    """
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options, self.folder = options, folder
+        rows, batches = options.rows, options.batches
+        size = max(1, round(rows * options.share))
+        self.first = np.concatenate([[0], rows + size * np.arange(batches)])
+        self.rows = rows + size * batches
+        self.eps = eps_for(rows, 2 * options.pairs_per_row)
+        self.gone = np.full(self.rows, NEVER, np.int16)
+        random = np.random.default_rng((options.seed, batches))
+        each = round(rows * options.deleted)
+        for number in range(1, batches + 1):
+            # those that are drawn once more, or for the second time, are a few less
+            drawn = random.integers(0, rows, each)
+            self.gone[drawn[self.gone[drawn] == NEVER]] = number
+        ends = [*self.first[1:].tolist(), self.rows]
+        for number, (start, stop) in enumerate(zip(self.first.tolist(), ends, strict=True)):
+            parts = max(1, -(-(stop - start) // options.part_rows))
+            write_uniform(self.part(number), stop - start, parts, options.seed + number, first=start)
+
+    def part(self, number: int) -> Path:
+        """The folder of the files of a batch; 0: of the first load."""
+        return self.folder / f"{number:04}"
+
+    @property
+    def files(self) -> list[Path]:
+        """All files, in the order of their rows."""
+        return sorted(self.folder.glob("*/*.parquet"))
+
+
+def grow(growth: Growth, out: Path, found: dict[str, Any]) -> None:
+    """Make the index, and take in the batches."""
+    options = growth.options
+    rows, seconds = dd.read_parquet(growth.part(0)), _clock()
+    index = rows.simjoin.index(
+        growth.eps, out / "index", on=["x", "y"], id="id", recluster=options.recluster
+    )  # fmt: skip
+    found["first_load"] = {"seconds": seconds(), "bytes": size_of(index.path), "rss": _resident()}
+    progress(f"first load: {found['first_load']}")
+    found["updates"] = []
+    for number in range(1, options.batches + 1):
+        gone = np.flatnonzero(growth.gone == number)
+        new, seconds = dd.read_parquet(growth.part(number)), _clock()
+        changes = index.update(new, delete=gone if len(gone) else None, batch=f"{number}")
+        told: dict[str, Any] = {"commit": seconds()}
+        for name in ("added", "removed") if len(gone) else ("added",):
+            getattr(changes, name).to_parquet(out / name)
+            told[f"{name}_seconds"] = seconds()
+            told[name] = dataclasses.asdict(_digest_and_remove(out / name))
+            seconds()
+        told |= {"written": changes.report.bytes_written, "upkeep": changes.upkeep.numbers} | {
+            name: changes.work.numbers[name] for name in ("row_groups_read", "row_groups", "bytes_read")
+        }
+        told["rss"] = _resident()
+        found["updates"].append(told)
+        progress(f"batch {number}: {told}")
+    seconds = _clock()
+    index.pairs().to_parquet(out / "pairs")
+    found["pairs_seconds"] = seconds()
+    found["pairs"] = dataclasses.asdict(_digest_and_remove(out / "pairs"))
+    found["bytes"], found["quality"] = size_of(index.path), index.quality().numbers
+    progress(f"all pairs: {found['pairs']}, {found['pairs_seconds']:.1f} s")
+
+
+def _clock() -> Callable[[], float]:
+    """Give what tells the seconds since it was last asked, or made."""
+    asked = [time.perf_counter()]
+
+    def seconds() -> float:
+        asked.append(time.perf_counter())
+        return round(asked[-1] - asked[-2], 3)
+
+    return seconds
+
+
+def _resident() -> list[int]:
+    """Resident bytes of each worker now."""
+    return list(default_client().run(lambda: psutil.Process().memory_info().rss).values())
+
+
+def _digest_and_remove(folder: Path) -> Digest:
+    found = digest_of_files(sorted(folder.glob("*.parquet")))
+    shutil.rmtree(folder)
+    return found
+
+
+def agrees(run: dict[str, Any], expected: Grown) -> bool:
+    """Tell whether the pairs of each update, and all in the end, are those of the independent join."""
+    changes = [("added", expected.added), ("removed", expected.removed)]
+    own = [
+        run_of.get(name, dataclasses.asdict(Digest())) == dataclasses.asdict(digests[number])
+        for number, run_of in enumerate(run["updates"], 1)
+        for name, digests in changes
+    ]
+    return all(own) and run["pairs"] == dataclasses.asdict(expected.last)
+
+
+def _print(run: dict[str, Any], limit: int) -> None:
+    lines = []
+    for number, one in enumerate(run.get("updates", ()), 1):
+        sizes = one["bytes_read"], one["written"], one["upkeep"]["bytes_written"]
+        lines.append(
+            [
+                f"{number}", one["commit"], one["added_seconds"], one["added"]["pairs"],
+                one.get("removed_seconds"), one.get("removed", {}).get("pairs"),
+                f"{one['row_groups_read']:,} of {one['row_groups']:,}", *map(format_bytes, sizes),
+            ]
+        )  # fmt: skip
+    names = ["commit s", "added s", "pairs", "removed s", "pairs", "row groups read", "read", "written"]
+    print(table(["batch", *names, "in order"], lines))
+    if "first_load" in run:
+        print(f"First load: {run['first_load']['seconds']:.1f} s")
+    if lines:
+        whole = [
+            sum(v for k, v in one.items() if k.endswith("_seconds")) + one["commit"] for one in run["updates"]
+        ]
+        print(
+            f"An update with its pairs: {statistics.median(whole):.1f} s (median), at most {max(whole):.1f} s"
+        )
+    if "pairs" in run:
+        print(f"All pairs in the end: {run['pairs']['pairs']:,} in {run['pairs_seconds']:.1f} s")
+    peaks = " ".join(f"{peak / 1e6:.0f}" for peak in run["peak_rss"])
+    files = ", ".join(f"{kind} {format_bytes(run['files_peak'][kind])}" for kind in KINDS)
+    print(f"{run.get('failed', 'done')}; workers' peak RSS {peaks} of {limit / 1e6:.0f} MB, "
+          f"client {run['client_peak_rss'] / 1e6:.0f} MB, restarts {run['restarts']}, "
+          f"paused {run['paused_share']:.0%}, files: {files}")  # fmt: skip
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if it failed, a worker was restarted or pairs are wrong."""
+    quiet()
+    options = arguments()
+    limit = parse_bytes(options.limit)
+    where = known()
+    expected = None
+    with scratch(options.folder) as folder:
+        growth = Growth(options, folder / "data")
+        times = options.rows * ROW_BYTES / (WORKERS * limit)
+        progress(
+            f"{options.rows:,} rows, {times:.2f} times the memory of {WORKERS} workers of "
+            f"{format_bytes(limit)}, and {options.batches} batches; eps = {growth.eps!r}"
+        )
+        out = folder / "out"
+        run = watched(
+            lambda found: grow(growth, out, found), WORKERS, limit, options.patience, folder / "dask"
+        )
+        progress(run.get("failed", "done"))
+        shutil.rmtree(out, ignore_errors=True)
+        if not options.no_check and "pairs" in run:
+            began = time.perf_counter()
+            expected = independent_changes(
+                growth.files, growth.eps, growth.first, growth.gone, folder / "strips"
+            )
+            run["exact"] = agrees(run, expected)
+            progress(f"independently: {expected.last}, {time.perf_counter() - began:.0f} s")
+    _print(run, limit)
+    print(f"Pairs as independently found: {run.get('exact', 'not checked')}")
+    report = {
+        "rows": options.rows, "batch_rows": math.ceil((growth.rows - options.rows) / max(1, options.batches)),
+        "eps": growth.eps, "limit": limit, "times_memory": times, "run": run,
+        "expected": None if expected is None else dataclasses.asdict(expected),
+    }  # fmt: skip
+    save("growing-out-of-core", where, options, report, options.output)
+    return 0 if "failed" not in run and not run["restarts"] and run.get("exact", True) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
