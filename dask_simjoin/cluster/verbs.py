@@ -8,7 +8,13 @@ from dataclasses import replace
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.dbscan import core_rows, dbscan_of_chunk
+from dask_simjoin.cluster.algorithms.dbscan_alone import (
+    cores_by_place,
+    counts_by_place,
+    dbscan_alone,
+    order_of,
+    rows_of_places,
+)
 from dask_simjoin.cluster.algorithms.edges import SpillLimits
 from dask_simjoin.cluster.algorithms.forest import forest_of_chunk
 from dask_simjoin.cluster.algorithms.optics import COLUMNS, optics_of_chunk
@@ -105,12 +111,13 @@ def labels_and_cores(frame: Frame, asked: Dbscan, weights: np.ndarray | None = N
     if not plan.meets:
         return series_example(meta, LABELS), frames_for(meta).xp.zeros(0, bool)
     meeting = whole_meeting(chunk, spec, plan.layout)
+    order = order_of(chunk)
     if weights is None:
-        core = core_rows(meeting, samples)
+        core = cores_by_place(samples, counts_by_place(meeting, samples))
     else:
-        core = weighted_cores(meeting, weights_of_kept(weights, frame, asked), samples)
-    labels = dbscan_of_chunk(meeting, core)
-    return frames_for(meta).series(labels, chunk["ids"], LABELS), core
+        core = weighted_cores(meeting, weights_of_kept(weights, frame, asked), samples)[order]
+    labels = dbscan_alone(meeting, core)
+    return frames_for(meta).series(labels, chunk["ids"], LABELS), rows_of_places(core, order)
 
 
 @frame_verb(Optics)

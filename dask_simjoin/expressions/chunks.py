@@ -71,7 +71,7 @@ class Chunks(LabelledExpr):
 
 
 class ReadChunks(LabelledExpr):
-    """Index chunks of whole partitions that workers hold: what is read of them is no task's, and stays there.
+    """Index chunks of whole partitions that are held: what is read of them is no task's, and stays there.
 
     `each`: what the plan knows of each partition.  `copies`: workers for which each chunk is made.
     """
@@ -149,7 +149,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
         made = map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)
         return Chunks(FrozenSource(made), run=run)
     frame = source.inner.simplify()  # of all its columns, it is itself
-    if spec.settings.cluster and is_held(frame) and _once(chunks.pieces):
+    if is_held(frame) and _once(chunks.pieces):
         return ReadChunks(FrozenSource(frame), each, chunks.pieces, spec, layout, threads, copies, run)
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
     return Chunks(FrozenSource(read), chunks.pieces, layout, threads, copies, run)

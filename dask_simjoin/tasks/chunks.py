@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict, cast
 
@@ -11,6 +12,7 @@ from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.ids import as_id_keys, row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
+from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.errors import ListError, SourceChangedError
 from dask_simjoin.metrics.types import Array, Frame, Ids, Index
 from dask_simjoin.options.spec import JoinSpec
@@ -161,7 +163,7 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
         ids.append(part["ids"][start:stop])
         for name, some in extra.items():
             some.append(some_rows(part[name], start, stop))  # type: ignore[literal-required]
-    whole = {name: stacked(some, parts[0]["example"]) for name, some in [("x", x), *extra.items()]}
+    whole = {name: stacked(some, parts[0]["example"], threads) for name, some in [("x", x), *extra.items()]}
     chunk = indexed(whole.pop("x"), joined(ids), layout, parts[0]["example"], whole, threads)
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
 
@@ -169,8 +171,18 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
 def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], fingerprints: list[Fingerprint],
                spec: JoinSpec, threads: int, *frames: Frame) -> Chunk:  # fmt: skip
     """Read partitions, and index those of their rows as one chunk: see `gather_chunk`."""
-    parts = [read_points(frame, known, spec) for frame, known in zip(frames, fingerprints, strict=True)]
+
+    def read(first: int, last: int) -> list[ReadRows]:
+        some = zip(frames[first:last], fingerprints[first:last], strict=True)
+        return [read_points(frame, known, spec) for frame, known in some]
+
+    most = sum(map(len, frames)) // LEAST_READ
+    parts = itertools.chain.from_iterable(shared_out(read, len(frames), min(threads, most), least=1))
     return gather_chunk(layout, rows, *parts, threads=threads)
+
+
+LEAST_READ = 1 << 18
+"""Rows of partitions that are worth a thread to read them."""
 
 
 EXTRA = ("kept", "own_limit")
@@ -180,13 +192,26 @@ def some_rows(values: Array | Frame, start: int, stop: int) -> Array | Frame:
     return (values.iloc if hasattr(values, "columns") else values)[start:stop]
 
 
-def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
-    """Put arrays or frames one after the other."""
+def stacked(parts: list[Array | Frame], example: Frame, threads: int = 1) -> Array | Frame:
+    """Put arrays or frames one after the other; `threads`: that share the work on the host."""
     if len(parts) == 1:
         return parts[0]
     if hasattr(parts[0], "columns"):
         return frames_for(example).stacked(parts)
-    return module_of(parts[0]).concatenate(parts)
+    xp = module_of(parts[0])
+    if xp is not np or threads == 1 or parts[0].ndim == 1:
+        return xp.concatenate(parts)
+    ends = np.cumsum([0, *map(len, parts)])
+    order = "F" if parts[0].flags.f_contiguous else "C"
+    out = np.empty((ends[-1], *parts[0].shape[1:]), parts[0].dtype, order=order)  # type: ignore[call-overload]
+
+    def copy(start: int, stop: int) -> None:
+        first, last = np.searchsorted(ends, [start, stop], side="left")
+        for part, at in zip(parts[first:last], ends[first:last].tolist(), strict=True):
+            out[at : at + len(part)] = part
+
+    shared_out(copy, len(out), threads)
+    return out
 
 
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,

@@ -11,9 +11,19 @@ from hypothesis import strategies as st
 
 import dask_simjoin
 from dask_simjoin.cluster import DBSCAN
+from dask_simjoin.cluster.algorithms.dbscan_alone import (
+    border_by_place,
+    components_by_place,
+    cores_by_place,
+    counts_by_place,
+    labels_by_place,
+    labels_of_rows,
+)
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.tasks.chunks import make_chunk
+from dask_simjoin.tasks.meeting import Meeting
 from tests.support.density import SETS, labels_of_neighbours
-from tests.support.frames import split
+from tests.support.frames import planned, split
 from tests.support.oracle import brute_force, squared_distances
 from tests.support.points import cases, frame_of
 from tests.support.profiles import chosen, examples, in_turns
@@ -51,6 +61,20 @@ def test_any_points(case, min_samples, rows, partitioning):
     labels = split(frame, case.cuts).simjoin.dbscan(case.eps, min_samples, **how)
     with dask.config.set(scheduler="sync"):
         assert labels.compute().tolist() == want
+
+
+@settings(max_examples=examples(100))
+@given(cases(max_dims=9, max_points=150), st.integers(1, 8), st.integers(1, 5))
+def test_parts_of_one_chunk_give_its_labels(case, min_samples, parts):
+    """Whatever part of the work finds a neighbour, and however few rows are core rows."""
+    spec, layout, source = planned(frame_of(case.x), case.eps)
+    chunk = make_chunk(frame_of(case.x), (0, source), spec, layout)
+    whole = Meeting(chunk, chunk, True, spec, layout)
+    some = [whole._replace(part=(k, parts)) for k in range(parts)]
+    core = cores_by_place(min_samples, *(counts_by_place(one, min_samples) for one in some))
+    labels = labels_by_place(chunk, core, *(components_by_place(one, core) for one in some))
+    found = labels_of_rows(chunk, 2, labels, *(border_by_place(one, labels) for one in some))
+    assert found.tolist() == by_definition(case.x, case.eps, min_samples)
 
 
 @in_turns(1, name=list(SETS), partitions=chosen([7, 1, 40], [7, 1]), partitioning=["entity", "spatial"])

@@ -17,7 +17,7 @@ from dask_simjoin.tasks.chunks import make_chunk
 from dask_simjoin.tasks.meeting import Meeting, equal_work
 from dask_simjoin.tasks.pairs import cut_block, cut_weighed, weigh_block
 from tests.support.density import labels_of_neighbours
-from tests.support.frames import split
+from tests.support.frames import planned, split
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
@@ -97,7 +97,7 @@ def test_pieces_of_radii_and_of_two_tables(fine, partitioning):
 @given(cases(max_dims=9, max_points=200), st.integers(2, 7))
 def test_parts_of_a_meeting_are_the_whole(case, parts):
     frame = frame_of(case.x)
-    spec, layout, source = _planned(frame, case.eps)
+    spec, layout, source = planned(frame, case.eps)
     chunk = make_chunk(frame, (0, source), spec, layout)
     whole = Meeting(chunk, chunk, True, spec, layout)
     joiner = whole.joiner
@@ -114,18 +114,12 @@ def test_parts_of_a_meeting_are_the_whole(case, parts):
         assert cuts.tolist() == cut_block(whole, outputs).tolist() == sorted(cuts)
 
 
-def _planned(frame, eps):
-    with dask.config.set(scheduler="sync"):
-        expr = split(frame, ()).simjoin.count_pairs(eps).expr
-        return expr.operand("spec"), expr.plan.layout, expr.plan.sources[0][0]
-
-
 @pytest.mark.parametrize("dims", [6, 16])
 def test_parts_are_even(dims):
     """Of points all of which meet, and of such as meet few others: no part does half more than its share."""
     x = np.random.default_rng(0).uniform(size=(30_000, dims))
     frame = frame_of(x)
-    spec, layout, source = _planned(frame, 0.25 if dims == 6 else 1.0)
+    spec, layout, source = planned(frame, 0.25 if dims == 6 else 1.0)
     chunk = make_chunk(frame, (0, source), spec, layout)
     whole = Meeting(chunk, chunk, True, spec, layout)
     work = np.repeat(whole.joiner.work(*whole.operands, same=True), 100)

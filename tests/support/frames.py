@@ -35,6 +35,13 @@ def itself(part):
     return part
 
 
+def planned(frame, eps):
+    """What was asked for by a count of a frame's pairs, its layout, and its rows and box as planned."""
+    with dask.config.set(scheduler="sync"):
+        expr = split(frame, ()).simjoin.count_pairs(eps).expr
+        return expr.operand("spec"), expr.plan.layout, expr.plan.sources[0][0]
+
+
 def computed(result):
     """The result, whether it is lazy or not."""
     return result.compute() if is_dask_collection(result) else result

@@ -90,8 +90,12 @@ def join_components(library: str, *parts: Array) -> Array:
     parent = joiner.xp.where(core, parts[0], alone)  # components are trees that can be gone on with
     for part in parts[1:]:
         rows = joiner.xp.flatnonzero(core & (part != alone))
-        joiner.link(parent, rows, part[rows])
-    joiner.roots(parent)
+        free = parent[rows] == rows  # most are in one part only: such a root is tied to a smaller one at once
+        tied, rest = rows[free], rows[~free]
+        parent[tied] = part[tied]
+        joiner.link(parent, rest, part[rest])
+    if len(parts) > 1:
+        joiner.roots(parent)
     parent[~core] = -1
     return parent
 
@@ -212,18 +216,3 @@ def final_labels(labels: Array, *borders: Border) -> Array:
         so_far = final[rows]
         final[rows] = xp.where(so_far < 0, low, xp.minimum(so_far, low))
     return final
-
-
-def core_rows(meeting: Meeting, min_samples: int) -> Array:
-    """Tell which rows (n,) bool of one chunk that is all there is, and meets itself, are core rows."""
-    counts = meeting.joiner.counts(*meeting.operands, same=True, enough=min_samples - 1)[0]
-    return counts + 1 >= min_samples
-
-
-def dbscan_of_chunk(meeting: Meeting, core: Array) -> Array:
-    """Label the rows of one chunk that is all there is, and meets itself; `core`: which are core rows."""
-    within = components_within(meeting, core.astype(np.int64), 2)
-    forest = no_edges(meeting.xp)
-    numbering = number_clusters(True, begun_clusters(within, 0, forest))
-    labels = label_cores(within, 0, forest, numbering)
-    return final_labels(labels, border_labels(meeting, (labels, labels))[0])

@@ -17,6 +17,14 @@ from dask_simjoin.cluster.algorithms.dbscan import (
     merge_edges,
     number_clusters,
 )
+from dask_simjoin.cluster.algorithms.dbscan_alone import (
+    border_by_place,
+    components_by_place,
+    cores_by_place,
+    counts_by_place,
+    labels_by_place,
+    labels_of_rows,
+)
 from dask_simjoin.expressions.aligned import add_counts
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks
@@ -43,7 +51,8 @@ class Labels(FoundByChunk):
     _goal = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        return ChunkLabels(chunks, plan, self.operand("spec"), self.operand("min_samples"))
+        kind = ChunkLabels if len(plan.chunks) > 1 else AloneLabels
+        return kind(chunks, plan, self.operand("spec"), self.operand("min_samples"))
 
 
 class ChunkLabels(LabelledExpr):
@@ -83,6 +92,25 @@ class ChunkLabels(LabelledExpr):
         for c, met in enumerate(blocks_of_chunks(plan)):
             parts = (picked(some, side) for b, side, _ in met for some in low[b])
             steps.layer[(self._name, c)] = Task((self._name, c), final_labels, cores[c], *parts)
+        return steps.layer
+
+
+class AloneLabels(ChunkLabels):
+    """Label the rows of the one chunk that there is: tasks share out its places, and nothing is merged."""
+
+    def _layer(self) -> dict[Any, Any]:
+        plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
+        steps = Steps("simjoin_dbscan", self.deterministic_token)
+        add, chunk = steps.add, chunk_ref(self.chunks, 0)
+        parts = [part for _, _, _, part in plan.pieces()] or [(0, 1)]  # it may have no points
+        meetings = {p[0]: meeting_of(self.chunks, 0, 0, spec, plan.layout, p) for p in parts}
+        counts = [add("count", n, counts_by_place, one, samples) for n, one in meetings.items()]
+        core = add("core", 0, cores_by_place, samples, *counts)
+        within = [add("within", n, components_by_place, one, core) for n, one in meetings.items()]
+        labels = add("number", 0, labels_by_place, chunk, core, *within)
+        low = [add("border", n, border_by_place, one, labels) for n, one in meetings.items()]
+        key = (self._name, 0)
+        steps.layer[key] = Task(key, labels_of_rows, chunk, plan.threads, labels, *low)
         return steps.layer
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from dask_simjoin.engine.base import HOME, method_module
+from dask_simjoin.engine.cpu import connecting, zorder_nearest
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
-from dask_simjoin.engine.cpu import zorder_nearest
+from dask_simjoin.engine.cpu.connecting import rows_of_places
 from dask_simjoin.engine.cpu.kernels import components, finish
 from dask_simjoin.engine.cpu.kernels.regions import find_regions
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
-from dask_simjoin.engine.cpu.methods import one_by_one
-from dask_simjoin.engine.cpu.methods.method import CpuMethod, ManyAtOnce, OneSided, Tallying
+from dask_simjoin.engine.cpu.methods.method import CpuMethod, OneSided, Tallying
 from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Named, Positions, Shown
 from dask_simjoin.engine.cpu.parts import comparisons
 from dask_simjoin.engine.cpu.remembered import Remembered
@@ -111,20 +111,7 @@ class CpuJoiner:
                 rows: Rows | None = None) -> None:  # fmt: skip
         for one, other, within in comparisons(_module(layout.method), q, d, layout, same, rows):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
-                self._connect(one, other, layout, parent, taking, offset, within)
-
-    def _connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
-                 taking: tuple[np.ndarray, np.ndarray], offset: int, same: bool) -> None:  # fmt: skip
-        nodes = [
-            np.where(some[order], order.astype(np.int64) + first, -1)
-            for some, order, first in zip(taking, _orders(q, d), (0, offset), strict=True)
-        ]
-        sides = nodes[0], nodes[0] if same else nodes[1]
-        module = _module(layout.method)
-        if isinstance(module, ManyAtOnce) and parent.dtype == np.int32:
-            module.connect(q, d, layout, same, sides, parent)
-        else:
-            one_by_one.connect(module, q, d, layout, same, sides, parent)
+                connecting.connect(_module(layout.method), one, other, layout, parent, taking, offset, within)
 
     def link(self, parent: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
         every = np.arange(len(parent))
@@ -138,22 +125,7 @@ class CpuJoiner:
                rows: Rows | None = None) -> None:  # fmt: skip
         for one, other, within in comparisons(_module(layout.method), q, d, layout, same, rows):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
-                self._lowest(one, other, layout, labels, low, within)
-
-    def _lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
-                low: tuple[np.ndarray, np.ndarray], same: bool) -> None:  # fmt: skip
-        orders = _orders(q, d)
-        by_place = [[some[order] for some, order in zip(each, orders, strict=True)] for each in (labels, low)]
-        if same:
-            by_place = [[each[0], each[0]] for each in by_place]
-        names, found = ((each[0], each[1]) for each in by_place)
-        module = _module(layout.method)
-        if isinstance(module, ManyAtOnce):
-            module.lowest(q, d, layout, same, names, found)
-        else:
-            one_by_one.lowest(module, q, d, layout, same, names, found)
-        for some, order, own in zip(low, orders, found, strict=True):
-            some[order] = own
+                connecting.lowest(_module(layout.method), one, other, layout, labels, low, within)
 
     def counts(self, q: Index, d: Index, layout: Layout, *, same: bool, enough: int | None = None,
                rows: Rows | None = None) -> list[np.ndarray]:  # fmt: skip
@@ -165,6 +137,9 @@ class CpuJoiner:
             by_position = []
             for side, count in zip((q, d), counts, strict=False):
                 n = len(count) - SWEEP_LANES
+                if isinstance(rows_of_places(side), slice):
+                    by_position.append(count[:n])
+                    continue
                 out = np.empty(n, np.int64)
                 finish.scatter(side["order"], count, out)
                 by_position.append(out)
@@ -176,7 +151,7 @@ class CpuJoiner:
             if len(found) > SWEEP_LANES:
                 module.one_sided(some, q, layout, found)
                 n = len(found) - SWEEP_LANES
-                by_position[0][some["order"][:n]] = found[:n] - 1  # which itself is near
+                by_position[0][rows_of_places(some)] = found[:n] - 1  # which itself is near
             return by_position
         for one, other, within in comparisons(module, q, d, layout, same, rows):
             counts = [np.zeros(len(s["order"]), np.int64) for s in ((one,) if within else (one, other))]

@@ -275,3 +275,17 @@ def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) ->
         "keys": index["keys"][first:last],
         "starts": rows,
     }
+
+
+def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index:
+    """The index of the points at some places of an index, ascending: its "order" are the places."""
+    n = len(places)
+    order = xp.zeros(n + pad, xp.int32)
+    order[:n] = places
+    cols = xp.zeros((len(index["cols"]), n + pad))
+    for column, out in zip(index["cols"], cols, strict=True):
+        column.take(places, out=out[:n], **UNCHECKED.get(xp.__name__, {}))
+    return {
+        "order": order, "cols": cols, "keys": index["keys"],
+        "starts": xp.searchsorted(places, index["starts"]),
+    }  # fmt: skip

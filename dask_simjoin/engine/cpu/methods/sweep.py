@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels import rows_order, seen, sweep
+from dask_simjoin.engine.cpu.kernels import components, rows_order, seen, sweep
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.deciding import Deciding
+from dask_simjoin.engine.cpu.methods.method import Sides
 from dask_simjoin.engine.cpu.methods.sinks import Shown, Sink, fill
 from dask_simjoin.engine.index import sweep as grid
 from dask_simjoin.engine.index.screen import Drawn
@@ -172,6 +174,50 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, same: bool, names: list
         return n, int(state[5])
 
     fill(sink, write)
+
+
+def _chosen(index: Index, places: np.ndarray) -> Index:
+    """The index of the points at some places, which are its "order"."""
+    found = grid.chosen(index, places, SWEEP_LANES)
+    if "x" in index:
+        found["x"] = grid.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]
+    return found
+
+
+def connect(q: Index, d: Index, layout: SweepLayout, same: bool, nodes: Sides, parent: np.ndarray) -> None:
+    """Join the sets of both ends of pairs: only points that have nodes meet."""
+    one = _chosen(q, np.flatnonzero(nodes[0] >= 0))
+    other = one if same else _chosen(d, np.flatnonzero(nodes[1] >= 0))
+
+    def link(left: np.ndarray, right: np.ndarray) -> None:
+        components.link(parent, left, right, *nodes)
+
+    _show_pairs(one, other, layout, same, link)
+
+
+def lowest(q: Index, d: Index, layout: SweepLayout, same: bool, labels: Sides, low: Sides) -> None:
+    """Lower what points without a label have in `low`: only they meet those that have one."""
+    sides = (q, d), labels, low
+
+    def meet(first: int, second: int) -> None:
+        """Let those of one side without a label meet those of the other with one: the fewer look them up."""
+        places = [np.flatnonzero(labels[first] < 0), np.flatnonzero(labels[second] >= 0)]
+        turns = (first, 0), (second, 1)
+        a, b = turns if len(places[0]) <= len(places[1]) else turns[::-1]
+        one, other = (_chosen(sides[0][side], places[k]) for side, k in (a, b))
+        named = [each[side] for each in sides[1:] for side, _ in (a, b)]
+        _show_pairs(one, other, layout, False, lambda *pair: components.lowest(*pair, *named))
+
+    meet(0, 1)
+    if not same:
+        meet(1, 0)
+
+
+def _show_pairs(q: Index, d: Index, layout: SweepLayout, same: bool,
+                visit: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
+    """Show the places of all pairs of chosen points."""
+    if all(len(side["order"]) > SWEEP_LANES for side in (q, d)):
+        pairs(q, d, layout, same, [q["order"], d["order"]], Shown(visit), False)
 
 
 def tell(index: Index, layout: SweepLayout) -> Numbers:
