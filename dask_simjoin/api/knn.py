@@ -114,6 +114,7 @@ def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
     approximate : bool
         With ``method="zorder"``: whether to look only at rows next to a row in each list.  What is told
         is near, but nearer rows may be missed; which ones depends on how rows are divided into chunks.
+        ``profile(k=...)`` with the same options measures how many are found.
 
     Returns
     -------

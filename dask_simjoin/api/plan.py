@@ -22,6 +22,9 @@ from dask_simjoin.planning.goal import PAIRS, Goal, nearest_goal
 from dask_simjoin.planning.plan import Plan as MadePlan
 from dask_simjoin.planning.report import PlanReport
 from dask_simjoin.planning.report_nearest import NearestReport
+from dask_simjoin.planning.statistics.recall import Recall
+from dask_simjoin.planning.statistics.recall_nearest import PLANNED, measured_neighbors
+from dask_simjoin.tasks.chunks import read_piece
 from dask_simjoin.tasks.whole import plan_whole
 
 
@@ -33,7 +36,8 @@ def plan(frame: Frame, asked: Plan) -> PlanReport:
 
     Unlike the other verbs it computes at the call: the one pass over the columns that planning
     takes, with a sample of the rows, and only that is joined, to estimate by.  On a pandas
-    DataFrame the plan is that of one chunk.
+    DataFrame the plan is that of one chunk.  There, with `k` and `approximate=True`, the nearest rows of
+    1,000 rows are sought among all besides, to tell the recall: of a sample it would be another.
 
     Parameters are those of `self_join`, `join` and `knn_join`.
 
@@ -105,6 +109,9 @@ def plan(frame: Frame, asked: Plan) -> PlanReport:
     most = wanted.most(spec) if isinstance(wanted, KnnJoin) else math.inf
     goal = PAIRS if k is None else nearest_goal(k, with_ids=True, max_total=most)
     made = _planned(frame, other, spec, goal)
+    if goal.k is not None and spec.approximate and not is_dask_collection(frame):
+        every = [frame] if other is None else [frame, other]
+        made = replace(made, recall=_neighbor_recall(every, made, spec, goal))
     return PlanReport(made, spec) if k is None else NearestReport(made, spec, k, most)
 
 
@@ -117,3 +124,13 @@ def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, goal: Goal) -> M
     size = round(made.rows * made.row_bytes)
     budget = replace(made.budget, chunk=size, output=size, origin="the whole frame, as it is in memory")
     return replace(made, budget=budget, slices=np.ones_like(made.slices))
+
+
+def _neighbor_recall(frames: list[Frame], made: MadePlan, spec: JoinSpec, goal: Goal) -> Recall:
+    """Measure which share of the nearest rows a search of plain frames finds that may miss some."""
+    specs = [spec] if len(frames) == 1 else [spec, spec.right]
+    sides = [
+        read_piece(one, replace(own, dims=made.dims))["x"] for one, own in zip(frames, specs, strict=True)
+    ]
+    assert goal.k is not None
+    return measured_neighbors(sides[0], sides[-1], made.layout, goal.k, spec.library, goal.max_total, PLANNED)

@@ -10,26 +10,30 @@ from dask_simjoin.engine.base import joiner_of_library, profiler_of_library
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
-from dask_simjoin.options.requests import Profile
-from dask_simjoin.planning.goal import COUNTS
+from dask_simjoin.options.planned import Profile, ProfiledKnnJoin
+from dask_simjoin.planning.goal import COUNTS, nearest_goal
 from dask_simjoin.planning.report import PlanReport
-from dask_simjoin.planning.report_profile import ProfileReport
+from dask_simjoin.planning.report_profile import NearestProfile, ProfileReport
 from dask_simjoin.planning.statistics.recall import ALL, measured_recall
+from dask_simjoin.planning.statistics.recall_nearest import measured_neighbors
 from dask_simjoin.tasks.chunks import read_points
+from dask_simjoin.tasks.profile_nearest import profile_search
 from dask_simjoin.tasks.whole import plan_whole
 
 
 @verb(Profile)
 def profile(frame: Frame, asked: Profile) -> ProfileReport:
-    """Run a self-join, keep none of its pairs, and tell what it did.
+    """Run a self-join, or with `k` a search for nearest rows, keep nothing of it, and tell what it did.
 
     It runs at the call, on one core or one GPU, with all rows as one chunk.  Of a Dask DataFrame the
     columns that it needs are computed first, and must fit memory: take a sample of a larger one.
 
-    Parameters are those of `self_join`; counters are made by a run of their own, so that seconds are those
+    Parameters are those of `self_join`, or with `k` those of `knn_join` without another table, whose
+    `max_distance` is `eps`; counters are made by a run of their own, so that seconds are those
     of the usual kernels, which are compiled before.  With `approximate=True` up to 10,000 rows, drawn at
-    random, are joined exactly with all, too: ``numbers`` then have the measured ``recall``, between
-    ``recall_low`` and ``recall_high`` with a chance of 95 %, unless there are less than 1,000 true pairs.
+    random, are joined exactly with all, or their nearest rows are found: ``numbers`` then have the measured
+    ``recall``, between ``recall_low`` and ``recall_high`` with a chance of 95 %, unless there are less than
+    1,000 true pairs or neighbours.
 
     Returns
     -------
@@ -47,6 +51,9 @@ def profile(frame: Frame, asked: Profile) -> ProfileReport:
     >>> int(found.numbers["pairs"]), int(found.numbers["comparisons"])
     (1935, 9000)
     """
+    search = asked.nearest()
+    if search is not None:
+        return _nearest(frame, search)
     spec = asked.spec(example_of(frame))
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
@@ -59,3 +66,18 @@ def profile(frame: Frame, asked: Profile) -> ProfileReport:
         told = measured_recall(read["x"], plan.layout, exact.layout, joiner_of_library(spec.library))
     counters.numbers.update(told.numbers())
     return ProfileReport(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
+
+
+def _nearest(frame: Frame, asked: ProfiledKnnJoin) -> ProfileReport:
+    """Run a search for the nearest rows of each row."""
+    number, spec = asked.number(), asked.spec(example_of(frame))
+    most = asked.most(spec)
+    if is_dask_collection(frame):
+        frame = frame[spec.columns].compute()
+    plan = plan_whole([frame], spec, nearest_goal(number))
+    x = read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))["x"]
+    counters, told = profile_search(x, plan.layout, number, most, spec.library), ALL
+    if spec.approximate:
+        told = measured_neighbors(x, x, plan.layout, number, spec.library, most)
+    counters.numbers.update(told.numbers())
+    return NearestProfile(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)

@@ -22,7 +22,7 @@ from dask_simjoin.incremental.requests import MakeIndex
 from dask_simjoin.options import cluster_requests, requests
 from dask_simjoin.options.groups import Coordinates
 from dask_simjoin.options.near_duplicates import NearDuplicated
-from dask_simjoin.options.planned import Plan
+from dask_simjoin.options.planned import Plan, Profile
 from dask_simjoin.sets import requests as sets
 from dask_simjoin.sets.duplicates import drop_set_near_duplicates, set_near_duplicated
 from dask_simjoin.sets.reports import set_plan, set_profile
@@ -76,7 +76,7 @@ VERBS = {
         Verb(sets.SetProfile, set_profile),
         Verb(MakeIndex, index),
         Verb(Plan, plan),
-        Verb(requests.Profile, profile),
+        Verb(Profile, profile),
         Verb(requests.RowId, with_row_id),
     )
 }

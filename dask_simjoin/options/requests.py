@@ -7,7 +7,7 @@ from the fields that are no keywords.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, get_args
 
 from dask_simjoin.engine.methods import LOSSY_NEAREST, NEAREST
@@ -15,7 +15,6 @@ from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.columns import ROW_ID
 from dask_simjoin.options.groups import (
-    Coordinates,
     Distance,
     Engine,
     Kept,
@@ -31,7 +30,7 @@ from dask_simjoin.options.groups import (
     about,
 )
 from dask_simjoin.options.messages import did_you_mean, shown
-from dask_simjoin.options.resolve import keeping, losing, resolve, searched
+from dask_simjoin.options.resolve import keeping, resolve, searched
 from dask_simjoin.options.resolve_two import check_one_table, resolve_two
 from dask_simjoin.options.several import check_once, several_of, within_several
 from dask_simjoin.options.spec import JoinSpec, without_ids
@@ -59,19 +58,6 @@ class CountPairs(Paired):
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve it for frames like `meta`."""
         return _paired(self, _counted(self, meta, self.eps))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Profile(Coordinates, MayLose):
-    """Ask what a self-join does."""
-
-    eps: Distance = field(kw_only=False, metadata=DISTANCE)
-
-    def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve it for frames like `meta`."""
-        same = {option.name: getattr(self, option.name) for option in fields(self)}
-        approximate = same.pop("approximate")
-        return losing(NeighborGraph(**same).spec(meta), approximate)
 
 
 @dataclass(frozen=True, kw_only=True)

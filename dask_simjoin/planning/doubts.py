@@ -89,8 +89,8 @@ def _approximate(side: TableSummary) -> list[Doubt]:
         return []
     if name_of(side.spec.method) in LOSSY_NEAREST:
         return [Doubt(ApproximateWarning(
-            "approximate=True tells rows that are near, and may miss nearer ones; approximate=False finds "
-            "the nearest."
+            "approximate=True tells rows that are near, and may miss nearer ones. profile(k=...) with the "
+            "same options measures how many it finds; approximate=False finds the nearest."
         ))]  # fmt: skip
     text = (
         "approximate=True leaves out pairs of rows of two clusters. profile() with the same options measures "

@@ -46,7 +46,8 @@ class PlanReport(BlockReport):
         sample, and where the true number lies with a chance of 95 %.
     recall, recall_low, recall_high : float
         The share of the true pairs that the join finds, of which `pairs` are the number: 1.0 but with
-        `approximate=True`, where it is expected from the sample; NaN where that has too few pairs.
+        `approximate=True`, where it is expected from the sample; NaN where that has too few pairs.  With
+        `k` it is measured by some of the rows of a plain frame, and NaN of others.
     result_bytes : int
         Memory of the whole result, expected.
     partitioning : {"entity", "spatial"}

@@ -13,6 +13,7 @@ from dask.utils import format_bytes
 from dask_simjoin.options.messages import shown
 from dask_simjoin.planning.checks import NEED, RANK_BYTES
 from dask_simjoin.planning.report import PlanReport
+from dask_simjoin.planning.statistics.recall import UNKNOWN
 from dask_simjoin.planning.task_counts import describe_tasks, making_tasks
 
 
@@ -94,7 +95,7 @@ class NearestReport(PlanReport):
         return [
             *self._what(),
             *(fewer if every < self.k else []),
-            *([("recall", "not told")] if self.spec.approximate else []),
+            *([("recall", self._recall())] if self.spec.approximate else []),
             ("block pairs", f"{self.block_pairs:,} visited at most, of {queries * data:,} possible"),
             ("result", f"{at_most}{self.pairs:,.0f} rows, {format_bytes(self.result_bytes)}"),
             ("partitions", f"{self.partitions:,}"),
@@ -102,6 +103,13 @@ class NearestReport(PlanReport):
             ("budget", f"{format_bytes(budget.chunk)} a chunk ({budget.origin})"),
             ("tasks", describe_tasks(self._tasks(), budget.chunk)),
         ]
+
+    def _recall(self) -> str:
+        if self.plan.recall is UNKNOWN:
+            return (
+                f"not told by a sample, in which rows are less dense; profile(k={shown(self.k)}) measures it"
+            )
+        return self.plan.recall.in_words("neighbours")
 
     def _tasks(self) -> int:
         return (

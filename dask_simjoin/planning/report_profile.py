@@ -18,7 +18,7 @@ BAR, TEXT, LINE = 300, 150, 18
 
 COUNTED = (
     "lookups", "found", "tile_pairs", "near_queries", "candidates", "comparisons", "decided", "refused",
-    "pairs",
+    "pairs", "neighbours",
 )  # fmt: skip
 """Numbers that the picture compares."""
 
@@ -139,6 +139,12 @@ class ProfileReport:
         ax.barh([name.replace("_", " ") for name, _ in bars], [value for _, value in bars], color="#2676b4")
         ax.set(xscale="symlog", xlabel="number", title=f"Profile of {self.rows:,} rows, {self.method}")
         return ax
+
+
+class NearestProfile(ProfileReport):
+    """What one search for the nearest rows of a frame's rows did; see `ProfileReport`."""
+
+    title: ClassVar[str] = "Profile of a join with nearest neighbours"
 
 
 def shown(name: str, value: float) -> str:

@@ -73,7 +73,7 @@ def test_choices_are_all_that_is_taken(verb):
     known = {field.name: field for field in dataclasses.fields(verb.request)}
     given["path"] = "never-made"  # all choices of what takes a path are those of `metric`
     options = {name: value for name, value in given.items() if name in known}
-    if verb.name == "plan":
+    if verb.name in ("plan", "profile"):
         options = {"eps": 1.0, "on": "x"}
     if verb.name == "set_plan":
         del options["other"]

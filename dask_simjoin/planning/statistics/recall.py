@@ -44,12 +44,12 @@ class Recall(NamedTuple):
         told = {"recall": self.share, "recall_low": self.low, "recall_high": self.high}
         return ({} if math.isnan(self.share) else told) | {"recall_pairs": self.pairs}
 
-    def in_words(self) -> str:
+    def in_words(self, what: str = "pairs") -> str:
         """Describe it in a report."""
         if math.isnan(self.share):
-            return f"not told by {self.pairs:,.0f} true pairs, which are too few"
+            return f"not told by {self.pairs:,.0f} true {what}, which are too few"
         interval = f"95 % interval {self.low:.4f} to {self.high:.4f}"
-        return f"{self.share:.4f} of the true pairs, {interval}, by {self.pairs:,.0f} of them"
+        return f"{self.share:.4f} of the true {what}, {interval}, by {self.pairs:,.0f} of them"
 
 
 ALL = Recall(1.0, 1.0, 1.0, math.inf)
