@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from dask_simjoin.incremental.blocks import Blocks, Side, blocks_of, read_side, sizes
 from dask_simjoin.incremental.lazy import lazy_pairs, spec_of
+from dask_simjoin.incremental.pair_frames import stored_pairs
 from dask_simjoin.incremental.parts import NOTHING, Held, loaded
 from dask_simjoin.incremental.replaced import Replaced, put_replaced, replaced_of
 from dask_simjoin.incremental.report import ChangeReport
@@ -53,6 +54,9 @@ class Changes:
     @functools.cached_property
     def added(self) -> Frame:
         """A lazy frame of the pairs that came."""
+        if self.delta.pairs is not None:
+            rows = self.delta.same
+            return stored_pairs(self.delta.pairs, rows, spec_of(rows, None, self.distance, self.numbered))
         return lazy_pairs(self.blocks[0], self.delta.same)
 
     @functools.cached_property
@@ -65,11 +69,14 @@ class Changes:
         """What finding them takes."""
         came, went = self.blocks
         rows = self.delta.same
-        near, read = (np.union1d(*some) for some in ((came.touched, went.touched), (came.read, went.read)))
+        sides = (came, went) if self.delta.pairs is None else (went,)  # pairs that are stored are there
+        none = np.zeros(0, np.int64)
+        near = np.unique(np.concatenate([none, *(side.touched for side in sides)]))
+        read = np.unique(np.concatenate([none, *(side.read for side in sides)]))
         return ChangeReport(
             came.moved_rows, went.moved_rows, len(read), len(near) - len(read), len(rows.groups),
-            int(rows.groups.rows[read].sum()), bytes_of(rows, came.read) + bytes_of(rows, went.read),
-            len(came) + len(went),
+            int(rows.groups.rows[read].sum()), sum(bytes_of(rows, side.read) for side in sides),
+            sum(map(len, sides)),
         )  # fmt: skip
 
 

@@ -12,12 +12,15 @@ import pyarrow.parquet as pq
 
 from dask_simjoin.errors import IndexFormatError
 from dask_simjoin.incremental.batches import with_batch
-from dask_simjoin.incremental.files import FOLDERS, sync_folder
+from dask_simjoin.incremental.entries import DeletedFile, RowFile
+from dask_simjoin.incremental.files import FOLDERS, PAIRS, sync_folder
 from dask_simjoin.incremental.keys import merged, without_stale
 from dask_simjoin.incremental.manifests import versions, write_manifest
+from dask_simjoin.incremental.pair_files import taken_in, tidied
+from dask_simjoin.incremental.parts import NOTHING, Held
 from dask_simjoin.incremental.rows import Written
-from dask_simjoin.incremental.snapshots import read_deleted, write_boxes, write_deleted
-from dask_simjoin.incremental.types import DeletedFile, Manifest, RowFile
+from dask_simjoin.incremental.snapshots import Version, read_deleted, write_boxes, write_deleted
+from dask_simjoin.incremental.types import Manifest
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,10 @@ class Change:
         Sequence numbers that were given out.
     counters : mapping
         Numbers that take the place of those of these names.
+    gone : array (n,), int64
+        The numbers of the rows that go.
+    again : bool
+        Whether some of them come back with it, with other values.
     """
 
     kind: str
@@ -48,6 +55,8 @@ class Change:
     batch: str | None = None
     taken: int = 0
     counters: dict[str, float] = field(default_factory=dict)
+    gone: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    again: bool = False
 
 
 def next_version(root: Path, manifest: Manifest) -> int:
@@ -55,10 +64,12 @@ def next_version(root: Path, manifest: Manifest) -> int:
     return max([manifest.version, *versions(root)]) + 1
 
 
-def commit(root: Path, parent: Manifest, version: int, change: Change) -> tuple[Manifest, int] | None:
+def commit(root: Path, parent: Manifest, version: int, change: Change, library: str,
+           held: Held = NOTHING) -> tuple[Manifest, int] | None:  # fmt: skip
     """Make a version of what was written; None: another writer has made one of that number.
 
-    Tells the manifest, and the bytes that were written besides the rows.
+    `library`: of the frames by which pairs are found, if they are stored; `held`: what is in memory of the
+    version before.  Tells the manifest, and the bytes that were written besides the rows.
     """
     check_written(root, change.written)
     files = [one for one in parent.files if one.name not in change.dropped]
@@ -87,6 +98,13 @@ def commit(root: Path, parent: Manifest, version: int, change: Change) -> tuple[
         batches=batches.last, earlier=batches.earlier,
         counters=dict(parent.counters) | change.counters,
     )  # fmt: skip
+    if parent.options.store_pairs:
+        made = Version(root, library, manifest, held)
+        whole = not {one.name for one in files} & {one.name for one in parent.files}
+        rewrite = change.kind == "rewrite"
+        pairs, size = tidied(made, whole) if rewrite else taken_in(made, change.gone, change.again)
+        manifest, bytes_written = replace(manifest, pairs=pairs), bytes_written + size
+        sync_folder(root / PAIRS)
     for name in FOLDERS[1:]:
         sync_folder(root / name)
     return (manifest, bytes_written + batches.size) if write_manifest(root, manifest) else None

@@ -20,12 +20,13 @@ from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.expressions.dask_private import Task
 from dask_simjoin.expressions.source import gather
-from dask_simjoin.incremental.blocks import all_blocks, sizes, snapshot_token
+from dask_simjoin.incremental.blocks import sizes, snapshot_token
 from dask_simjoin.incremental.changes import Changes
 from dask_simjoin.incremental.compare import Comparison, pairs_within
 from dask_simjoin.incremental.groupings import Grouping, grouping_frame, known_grouping, write_grouping
-from dask_simjoin.incremental.lazy import example_of_pairs, lazy_pairs, spec_of
+from dask_simjoin.incremental.lazy import example_of_pairs, spec_of
 from dask_simjoin.incremental.loaded import Loaded, load, some
+from dask_simjoin.incremental.pair_frames import all_pairs
 from dask_simjoin.incremental.rows import example_table, read_part, read_tables
 from dask_simjoin.incremental.snapshots import Version
 from dask_simjoin.incremental.stored import parts_of
@@ -57,10 +58,8 @@ def grouping_of(version: Version) -> Grouping:
 
 def _anew(version: Version) -> Grouping:
     """Tell the groups of all rows."""
-    rows = version.rows
-    spec = spec_of(rows, None, False, numbered=True)
-    seq, ids = _numbers(rows)
-    edges = _forest(lazy_pairs(all_blocks(rows, spec, sizes(rows, spec)), rows))
+    seq, ids = _numbers(version.rows)
+    edges = _forest(all_pairs(version, numbered=True))
     return Grouping(version.number, seq, ids, _united(np.arange(len(seq)), seq, edges), len(seq))
 
 

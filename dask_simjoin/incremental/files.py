@@ -18,6 +18,9 @@ from dask_simjoin.incremental.types import VERSION
 FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
 """What an index has: manifests, rows, their boxes, deletions, keys of ids."""
 
+PAIRS = "pairs"
+"""What it has besides, if pairs are stored."""
+
 
 REPEATED = (VERSION,)
 """Columns of numbers of which many are equal."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from dask_simjoin.errors import VersionGoneError
-from dask_simjoin.incremental.files import FOLDERS
+from dask_simjoin.incremental.files import FOLDERS, PAIRS
 from dask_simjoin.incremental.manifests import manifest_path, read_manifest, versions
 from dask_simjoin.incremental.types import Manifest
 
@@ -47,7 +47,7 @@ def vacuumed(root: Path, manifest: Manifest, keep: int) -> int:
     for version in versions(root):
         if version < kept[-1].version:
             freed += _removed(manifest_path(root, version))
-    for folder in FOLDERS:
+    for folder in (*FOLDERS, *([PAIRS] if manifest.options.store_pairs else ())):
         for path in (root / folder).iterdir():
             name = (folder, path.name)
             unnamed = folder != FOLDERS[0] or path.name.startswith(".") or path.suffix == ".parquet"
@@ -71,5 +71,7 @@ def _files(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
         found |= {("boxes", file.boxes) for file in one.files}
         found |= {("deleted", file.name) for file in one.deleted}
         found |= {("keys", file.name) for file in one.keys}
+        found |= {(PAIRS, file.name) for file in one.pairs.files}
+        found |= {(PAIRS, file.name) for file in one.pairs.marks}
         found |= {(FOLDERS[0], name) for name in one.earlier}
     return found

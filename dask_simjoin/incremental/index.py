@@ -21,11 +21,13 @@ from dask_simjoin.incremental.loading import FILE_ROWS, coordinates_of
 from dask_simjoin.incremental.manifests import read_manifest
 from dask_simjoin.incremental.opened import TRIES, Opened, changes_to
 from dask_simjoin.incremental.outcome import Changes
+from dask_simjoin.incremental.pair_frames import all_pairs
 from dask_simjoin.incremental.quality import Quality, quality_of
 from dask_simjoin.incremental.reclustering import worn
 from dask_simjoin.incremental.report import UpdatePlan
 from dask_simjoin.incremental.requests import IF_EXISTS, check_batch, check_version
 from dask_simjoin.incremental.restoring import restored
+from dask_simjoin.incremental.snapshots import Version
 from dask_simjoin.incremental.stored import stored_rows
 from dask_simjoin.incremental.types import Manifest
 from dask_simjoin.incremental.updating import (
@@ -96,7 +98,7 @@ class Index(Opened):
             version = next_version(self._root, now.manifest)
             change, report = changed_by(asked, now, version)
             change = replace(change, counters=worn(now, [one.groups for one in change.written]))
-            size = self._commit(now.manifest, version, change)
+            size = self._commit(now, version, change)
             if size is not None:
                 done = replace(report, bytes_written=report.bytes_written + size)
                 made = self._now()  # what is held of it serves its changes, whatever is put in order now
@@ -110,13 +112,15 @@ class Index(Opened):
     def pairs(self, eps: float | str | None = None) -> Frame:
         """All pairs of rows, lazily; `eps`: within another distance than that of the index.
 
+        They are found, or read, where `store_pairs` stored them and `eps` is none larger.
+
         Returns
         -------
         DataFrame
             Columns ``left``, ``right`` (ids), ``distance`` and what is kept, if the index was asked for it.
             `left` is the row that came first; a row that was replaced keeps its place.
         """
-        return joins.self_pairs(self._now().rows, self._far(eps), self.options.return_distance)
+        return all_pairs(self._now(), self._far(eps))
 
     def changes(self, since: int, until: int | None = None) -> Frame:
         """Tell how pairs changed from one version to another (by default the last), lazily.
@@ -135,8 +139,7 @@ class Index(Opened):
         first, to = check_whole("since", since, 0), None if until is None else check_version(until, "until")
         last = self._now() if to is None else self._at(to)
         if not first:
-            pairs = joins.self_pairs(last.rows, self.options.eps, self.options.return_distance)
-            return pairs.assign(diff=np.int8(1))
+            return all_pairs(last).assign(diff=np.int8(1))
         found = changes_to(last)(first, last.number)
         return dd.concat([found.removed.assign(diff=np.int8(-1)), found.added.assign(diff=np.int8(1))])
 
@@ -186,7 +189,7 @@ class Index(Opened):
             now = self._latest("restore")
             number = next_version(self._root, now.manifest)
             change, report = restored(now, wanted, number)
-            size = self._commit(now.manifest, number, change)
+            size = self._commit(now, number, change)
             if size is not None:
                 done = replace(report, bytes_written=report.bytes_written + size)
                 return Changes(self._changed, now.number, number, done)
@@ -237,9 +240,9 @@ class Index(Opened):
         """
         return vacuumed(self._root, self._latest("vacuum").manifest, check_whole("keep", keep, 1))
 
-    def _commit(self, parent: Manifest, version: int, change: Change) -> int | None:
+    def _commit(self, now: Version, version: int, change: Change) -> int | None:
         """Make a version; tells the bytes that were written, or None if another writer was faster."""
-        done = commit(self._root, parent, version, change)
+        done = commit(self._root, now.manifest, version, change, self._library, now.held)
         return None if done is None else done[1]
 
     def _known_batch(self, manifest: Manifest, version: int) -> Changes:

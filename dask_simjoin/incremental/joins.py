@@ -5,21 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from dask_simjoin.expressions.examples import pairs_example
-from dask_simjoin.incremental.blocks import all_blocks, sizes
+from dask_simjoin.incremental.blocks import sizes
 from dask_simjoin.incremental.changes import Changes
 from dask_simjoin.incremental.expected import expect
 from dask_simjoin.incremental.foreign import pairs_of_partition, spec_with
-from dask_simjoin.incremental.lazy import example_of_rows, lazy_pairs, spec_of
+from dask_simjoin.incremental.lazy import example_of_rows, spec_of
 from dask_simjoin.incremental.parts import NOTHING, Held
 from dask_simjoin.incremental.report import UpdatePlan
 from dask_simjoin.incremental.types import Delta, Snapshot
 from dask_simjoin.metrics.types import Frame
-
-
-def self_pairs(rows: Snapshot, eps: float, distance: bool) -> Frame:
-    """Make a lazy frame of all pairs of rows, each once, the row with the smaller number left."""
-    spec = spec_of(rows, eps, distance)
-    return lazy_pairs(all_blocks(rows, spec, sizes(rows, spec)), rows)
 
 
 def changes(delta: Delta, distance: bool, held: Held = NOTHING) -> Changes:

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from dask.tokenize import tokenize
 
+from dask_simjoin.incremental.entries import KeyFile
 from dask_simjoin.incremental.files import new_name, write_new, write_table
 from dask_simjoin.incremental.schema import as_frame
-from dask_simjoin.incremental.types import SEQ, KeyFile
+from dask_simjoin.incremental.types import SEQ
 from dask_simjoin.planning.statistics.unique_ids import id_keys
 
 GROUP = 1 << 16

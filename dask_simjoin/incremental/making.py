@@ -10,7 +10,7 @@ from dask_simjoin.engine.base import LIBRARIES
 from dask_simjoin.engine.index.kdorder import dims_to_cut
 from dask_simjoin.errors import CoordinateError, IndexConflictError, OptionError
 from dask_simjoin.incremental.commits import Change, commit, now
-from dask_simjoin.incremental.files import FOLDERS, check_links, sync_folder
+from dask_simjoin.incremental.files import FOLDERS, PAIRS, check_links, sync_folder
 from dask_simjoin.incremental.index import Index
 from dask_simjoin.incremental.loading import Incoming, Numbering, look_at, schema_for, write_frame
 from dask_simjoin.incremental.manifests import versions
@@ -41,6 +41,9 @@ def index(frame: Frame, asked: MakeIndex) -> Index:
         hard links.
     on, id, metric, p, keep, suffixes, return_distance, dropna
         As of `self_join`.  Columns must be named by strings, and ids stay unique as the index grows.
+    store_pairs : bool
+        Write pairs to the folder too, with the version that they come with: `pairs` and the changes of an
+        update read them then, and each update finds its pairs before it makes its version.
     recluster : {"auto", "always", "never"} or float
         When rows are put in order anew after updates.
     row_group : int
@@ -90,23 +93,24 @@ def index(frame: Frame, asked: MakeIndex) -> Index:
     spec = asked.spec(meta)
     example_ids(meta, spec)
     root, policy, group = asked.root, asked.policy, asked.group
+    stored = asked.stored(spec.names)
     _check_free(root)
     id, on, keep = (None if spec.id is None else str(spec.id)), named(spec.on), named(spec.keep)
     columns = list(dict.fromkeys([ID if id is None else id, *on, *keep]))
     incoming = look_at(lazy_frame(frame), spec, id, columns)
     schema = schema_for(incoming)
-    for name in FOLDERS:
+    for name in (*FOLDERS, *([PAIRS] if stored else ())):
         (root / name).mkdir(parents=True, exist_ok=True)
     check_links(root / FOLDERS[0])
     options = Options(
         spec.eps, on, id, spec.metric, spec.p, _dims(incoming), spec.lists, keep, spec.names, spec.dropna,
-        spec.return_distance, _cut(incoming), group, policy, write_example(root, schema),
+        spec.return_distance, _cut(incoming), group, policy, write_example(root, schema), stored,
     )  # fmt: skip
     first = Numbering(1, incoming.table.offsets[:-1], NO_SEQ, NO_IDS)
     written = write_frame(incoming, options, root, schema, first)
     nothing = Manifest(0, None, "index", None, now(), options, (), (), (), 0, 0)
     change = Change("index", written, taken=int(incoming.table.offsets[-1]))
-    if commit(root, nothing, 1, change) is None:
+    if commit(root, nothing, 1, change, spec.library) is None:
         raise IndexConflictError(
             f"Another process made an index at {str(root)!r} meanwhile; open it, or use another folder."
         )
@@ -162,7 +166,9 @@ def _check_free(root: Path) -> None:
         raise OptionError(
             f"path={str(root)!r} holds an index already; use dask_simjoin.open_index(path), or another."
         )
-    others = [one.name for one in root.iterdir() if one.name not in FOLDERS] if root.exists() else []
+    others = (
+        [one.name for one in root.iterdir() if one.name not in (*FOLDERS, PAIRS)] if root.exists() else []
+    )
     if others:
         raise OptionError(
             f"path={str(root)!r} has something else in it ({listed(others, 3)}); use a folder that is not "

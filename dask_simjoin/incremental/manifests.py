@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
+from dask_simjoin.incremental.entries import DeletedFile, KeyFile, MarkFile, PairFile, RowFile, StoredPairs
 from dask_simjoin.incremental.files import publish
-from dask_simjoin.incremental.types import DeletedFile, KeyFile, Manifest, Options, RowFile
+from dask_simjoin.incremental.types import Manifest, Options
 
 FORMAT = 1
 """Of the files; readers refuse those of larger numbers."""
@@ -114,5 +115,11 @@ def _read(root: Path, version: int) -> Manifest | None:
         "files": tuple(RowFile(**one) for one in body["files"]),
         "deleted": tuple(DeletedFile(**one) for one in body["deleted"]),
         "keys": tuple(KeyFile(**one) for one in body["keys"]),
+        "pairs": _stored(body.get("pairs", {})),
     }
     return Manifest(**body | files | {"options": options, "earlier": tuple(body.get("earlier", ()))})
+
+
+def _stored(body: dict[str, Any]) -> StoredPairs:
+    files, marks = body.get("files", ()), body.get("marks", ())
+    return StoredPairs(tuple(PairFile(**one) for one in files), tuple(MarkFile(**one) for one in marks))

@@ -8,10 +8,11 @@ are.  So at most twice is paid of what the best schedule, which knows the future
 from __future__ import annotations
 
 from dask_simjoin.incremental.blocks import boxes_of
+from dask_simjoin.incremental.entries import RowFile
 from dask_simjoin.incremental.quality import EXCESS, SMALL_PART, quality_of
 from dask_simjoin.incremental.scans import excess
 from dask_simjoin.incremental.snapshots import Version
-from dask_simjoin.incremental.types import Groups, RowFile
+from dask_simjoin.incremental.types import Groups
 
 REWRITE = 8.0
 """Rows that are read and compared in the time in which one is put in order and written, as measured."""

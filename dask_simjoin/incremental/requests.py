@@ -12,10 +12,12 @@ from fsspec.core import url_to_fs
 
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.incremental.schema import check_names
+from dask_simjoin.incremental.types import SEQ
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.groups import Coordinates, Distance, Kept, Size, about
-from dask_simjoin.options.messages import NO_UNICODE, is_unicode, shown
+from dask_simjoin.options.messages import NO_UNICODE, is_unicode, listed, shown
 from dask_simjoin.options.requests import DISTANCE, SelfJoin
+from dask_simjoin.options.resolve import check_flag
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.options.units import parsed
 from dask_simjoin.options.validate import as_number, check_choice, check_eps, check_whole, is_number
@@ -25,6 +27,9 @@ IfExists = Literal["fail", "replace", "ignore"]
 
 POLICIES = get_args(Policy)
 IF_EXISTS = get_args(IfExists)
+
+STORED = (f"{SEQ}_left", f"{SEQ}_right")
+"""Columns of files of pairs, besides those that pairs have: the rows' numbers."""
 
 ROW_GROUP = 16_384
 LARGEST_GROUP = 65_536
@@ -39,6 +44,7 @@ class MakeIndex(Coordinates, Kept):
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
     path: PathLike = field(kw_only=False, metadata=about("folder of the index"))
     return_distance: bool = field(default=False, metadata=about("add each pair's distance"))
+    store_pairs: bool = field(default=False, metadata=about("write pairs to the folder, too"))
     recluster: Policy | float = field(
         default="auto", metadata=about("when rows are put in order anew: a policy, or a scan ratio")
     )
@@ -58,6 +64,17 @@ class MakeIndex(Coordinates, Kept):
     def root(self) -> Path:
         """The folder."""
         return check_path(self.path)
+
+    def stored(self, names: tuple[str, ...]) -> bool:
+        """Whether pairs are stored; refuses `names` of kept columns that files of pairs have of their own."""
+        stored = check_flag("store_pairs", self.store_pairs)
+        taken = [name for name in names if name in STORED]
+        if stored and taken:
+            raise OptionError(
+                f"store_pairs=True writes columns {listed(STORED)} of its own, and keep= makes others called "
+                f"{listed(taken)}; use other suffixes=, such as ('_left', '_right'), or rename the column."
+            )
+        return stored
 
     @property
     def policy(self) -> str | float:

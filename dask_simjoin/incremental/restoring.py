@@ -23,12 +23,15 @@ def restored(now: Version, wanted: int, version: int) -> tuple[Change, Report]:
     done, found = dask.compute(back, away)
     written: list[Written] = [one for one in done if one is not None]
     places: dict[str, list[np.ndarray]] = {}
-    for name, at in (one for some in found for one in some):
+    numbers = [np.zeros(0, np.int64)]
+    for name, at, seq in (one for some in found for one in some):
         places.setdefault(name, []).append(at)
+        numbers.append(seq)
     gone = {name: np.sort(np.concatenate(parts)) for name, parts in places.items()}
     came, went = sum(one.rows for one in written), sum(map(len, gone.values()))
     size = sum(one.size + one.keys_size for one in written)
-    change = Change("restore", written, {name: at for name, at in gone.items() if len(at)})
+    places_of = {name: at for name, at in gone.items() if len(at)}
+    change = Change("restore", written, places_of, gone=np.concatenate(numbers))
     return change, Report(came, 0, 0, went, len(written), size)
 
 
@@ -39,6 +42,6 @@ def _again(part: Part, version: int, schema: object) -> Written | None:
     return write_rows(rows, part.options, part.root, schema, part.library)
 
 
-def _places(part: Part) -> list[tuple[str, np.ndarray]]:
-    """Where rows are."""
-    return [(name, places) for name, places, _ in read_places(part, [SEQ])]
+def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """Where rows are, and their numbers."""
+    return [(name, places, table[SEQ].to_numpy()) for name, places, table in read_places(part, [SEQ])]

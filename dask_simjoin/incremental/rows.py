@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.incremental.entries import KeyFile
 from dask_simjoin.incremental.files import new_name, read_whole, write_new, write_table
 from dask_simjoin.incremental.keys import write_keys
 from dask_simjoin.incremental.schema import as_frame, as_written
-from dask_simjoin.incremental.types import SEQ, VERSION, Groups, KeyFile, Options, Part
+from dask_simjoin.incremental.types import SEQ, VERSION, Groups, Options, Part
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.planning.statistics.moments import moments
 

@@ -179,7 +179,11 @@ def rows_at(slab: Slab, rows: Array, spec: JoinSpec, points: bool = True) -> Loa
     x = points_at(slab, rows) if points else xp.empty((len(rows), 0))
     ids = frames_for(slab["example"]).index(seq) if spec.id == SEQ else slab["ids"].take(rows)
     found = Loaded(x=x, seq=seq, ids=ids, example=slab["example"])
-    if spec.keep:
+    if SEQ in spec.keep:  # it is no column of a slab
+        frames, kept = frames_for(slab["example"]), [name for name in spec.keep if name != SEQ]
+        columns = {name: frames.values(slab["kept"], name, rows) for name in kept}
+        found["kept"] = frames.result(columns | {SEQ: seq}, len(rows))
+    elif spec.keep:
         found["kept"] = slab["kept"].take(rows)
     return found
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from dask_simjoin.incremental.entries import DeletedFile, RowFile, StoredPairs
 from dask_simjoin.incremental.files import new_name, read_whole, write_new, write_table
 from dask_simjoin.incremental.keys import Finder
 from dask_simjoin.incremental.manifests import back_to, latest, read_manifest
 from dask_simjoin.incremental.parts import NOTHING, Held
-from dask_simjoin.incremental.types import DeletedFile, Delta, Groups, Manifest, Options, RowFile, Snapshot
+from dask_simjoin.incremental.types import Delta, Groups, Manifest, Options, Snapshot
 
 FILE, POSITION = "file", "position"
 LOW, HIGH = "low", "high"
@@ -153,7 +154,21 @@ class Version:
             if own and step.parent is not None:
                 files |= {one.name: one for one in read_manifest(self.root, step.parent).files}
         named = read_deleted(self.root, deletions)
-        return Delta(version, self.number, inserted, self._named(named, version, files), same)
+        gone = self._named(named, version, files)
+        return Delta(version, self.number, inserted, gone, same, self._pairs_of(steps))
+
+    def _pairs_of(self, steps: Sequence[Manifest]) -> StoredPairs | None:
+        """The pairs that came with some versions; None: they are not stored, or not without others.
+
+        Rows that came back, with other values or as they were, are in pairs that were there before.
+        """
+        files = [one for step in steps for one in step.pairs.files if one.version == step.version]
+        marks = [one for step in steps for one in step.pairs.marks if one.version == step.version]
+        back = any(step.kind == "restore" for step in steps) or any(one.again for one in marks)
+        if back or not self.manifest.options.store_pairs:
+            return None
+        made = {step.version for step in steps if step.kind != "rewrite"}
+        return StoredPairs(tuple(one for one in files if one.version in made), tuple(marks))
 
     def _named(self, named: dict[str, np.ndarray], to: int, files: dict[str, RowFile]) -> Snapshot:
         """Rows at these places of files, of versions up to one."""

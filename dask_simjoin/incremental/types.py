@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dask_simjoin.incremental.entries import DeletedFile, KeyFile, RowFile, StoredPairs
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.options.spec import JoinSpec
 
@@ -60,6 +61,8 @@ class Options:
     recluster : str or float
     example : str
         The name of a file without rows, whose schema is that of all row files.
+    store_pairs : bool
+        Whether pairs are in files, too.
     """
 
     eps: float
@@ -77,6 +80,7 @@ class Options:
     group: int
     recluster: str | float
     example: str
+    store_pairs: bool = False
 
     @property
     def row_id(self) -> str:
@@ -95,34 +99,6 @@ class Options:
             dims=self.dims, lists=self.lists, return_distance=self.return_distance, library=library,
             keep=self.keep, names=self.names,
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class RowFile:
-    """A file of so many rows; `boxes`: the file of its boxes."""
-
-    name: str
-    rows: int
-    boxes: str
-
-
-@dataclass(frozen=True)
-class DeletedFile:
-    """A file of deletions, (file, position), that came with a version."""
-
-    name: str
-    rows: int
-    version: int
-
-
-@dataclass(frozen=True)
-class KeyFile:
-    """A file of the keys of ids, ascending, with their rows' places: so many, from `low` to `high`."""
-
-    name: str
-    rows: int
-    low: int
-    high: int
 
 
 @dataclass(frozen=True)
@@ -154,6 +130,8 @@ class Manifest:
         Files of those of earlier ones.
     counters : mapping
         Numbers that are carried from version to version, such as what reclustering would have saved.
+    pairs : StoredPairs
+        Where they are stored.
     """
 
     version: int
@@ -170,6 +148,7 @@ class Manifest:
     batches: Mapping[str, int] = field(default_factory=dict)
     earlier: tuple[str, ...] = ()
     counters: Mapping[str, float] = field(default_factory=dict)
+    pairs: StoredPairs = field(default_factory=StoredPairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,6 +270,8 @@ class Delta:
     inserted, deleted, same : Snapshot
         Rows, or values of replaced rows, that came, that went, and that stayed. Rows of `same` are never
         to be compared with each other.
+    pairs : StoredPairs or None
+        The pairs that came, if they are stored as such.
     """
 
     since: int
@@ -298,3 +279,4 @@ class Delta:
     inserted: Snapshot
     deleted: Snapshot
     same: Snapshot
+    pairs: StoredPairs | None = None

@@ -109,7 +109,10 @@ def changed_by(asked: Update, now: Version, version: int) -> tuple[Change, Repor
         written = write_frame(incoming, options, now.root, schema, numbering)
         taken = int(rows[-1])
     places = {name: np.sort(some[POSITION].to_numpy()) for name, some in leaving.groupby(FILE, sort=False)}
-    change = Change("update", written, places, batch=asked.batch, taken=taken)
+    change = Change(
+        "update", written, places, batch=asked.batch, taken=taken,
+        gone=leaving[SEQ].to_numpy(np.int64), again=len(replaced) > 0,
+    )  # fmt: skip
     came = sum(one.rows for one in written)
     size = sum(one.size + one.keys_size for one in written)
     report = Report(came - len(replaced), len(replaced), len(left_out), len(gone), len(written), size)

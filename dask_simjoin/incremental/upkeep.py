@@ -73,7 +73,7 @@ def _rewrite(version: Version, files: frozenset[str]) -> Upkeep | None:
         return Upkeep(version.number, 0, 0, 0, 0)
     number = next_version(version.root, version.manifest)
     change = rewritten(version, files, number, FILE_ROWS)
-    done = commit(version.root, version.manifest, number, change)
+    done = commit(version.root, version.manifest, number, change, version.library)
     if done is None:
         return None
     size = sum(one.size + one.keys_size for one in change.written) + done[1]

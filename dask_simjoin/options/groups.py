@@ -42,7 +42,7 @@ ORDER = (
     "left_id", "right_id", "metric", "p", "similarity", "comparison", "tokenizer",
     "allow_empty", "allow_missing", "pairs", "include_self", "return_distance", "return_similarity",
     "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
-    "recluster", "row_group", "blocksize",
+    "store_pairs", "recluster", "row_group", "blocksize",
 )  # fmt: skip
 """In which order options are listed: what is sought, the columns, the result, and how it is computed."""
 

@@ -23,7 +23,7 @@ GONE = [0, 7]
 
 def make(path):
     """Make the index, and a version more."""
-    FIRST.iloc[:10].simjoin.index(1.0, path, on="x", id="key", row_group=4)
+    FIRST.iloc[:10].simjoin.index(1.0, path, on="x", id="key", row_group=4, store_pairs=True)
 
 
 def grow(path):

@@ -5,9 +5,11 @@ import dask.dataframe as dd
 import numpy as np
 import pytest
 
-from dask_simjoin.incremental import blocks, changes, joins
+from dask_simjoin.incremental import blocks, changes, joins, pair_frames
 from dask_simjoin.incremental.blocks import Sizes
 from dask_simjoin.incremental.changes import Changes
+from dask_simjoin.incremental.lazy import spec_of
+from dask_simjoin.incremental.pair_frames import found_pairs
 from dask_simjoin.incremental.types import Part
 from tests.support.oracle import brute_force, distances
 from tests.support.stored import KEPT, Stored
@@ -25,7 +27,8 @@ def _in_this_thread():
 def small_tasks(monkeypatch):
     """Tasks of 100 rows, none of which are held."""
     monkeypatch.setattr(changes, "sizes", lambda *_: Sizes(100, 2, 0))
-    monkeypatch.setattr(joins, "sizes", lambda *_: Sizes(100, 2, 0))
+    for module in (joins, pair_frames):
+        monkeypatch.setattr(module, "sizes", lambda *_: Sizes(100, 2, 0))
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
 
 
@@ -102,7 +105,7 @@ def test_pairs_that_came_and_went(case, tmp_path, small_tasks):
         assert found_in(found.added, distance) == new - old
         assert found_in(found.removed, distance) == old - new
     assert old & new
-    every = joins.self_pairs(stored.first(), eps, True)
+    every = found_pairs(rows := stored.first(), spec_of(rows, eps, True))
     assert found_in(every, True) == old
 
 

@@ -4,44 +4,14 @@ import os
 import signal
 
 import dask
-import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client
 
 import dask_simjoin
 from dask_simjoin.incremental import compare_held, held, loading, rows
-from tests.support.frames import lay
+from tests.support.growing import CASES, made, table
 from tests.support.oracle import as_set, assert_same_pairs
-
-CASES = {
-    "2-D": (2, 1.0, {"return_distance": True}),
-    "20-D": (20, 7.0, {"keep": "name"}),
-    "cosine": (3, 0.01, {"metric": "cosine", "return_distance": True, "keep": "name"}),
-    "constant": (2, 0.0, {}),
-    "lists of texts": (5, 2.0, {"keep": "name"}),
-}
-
-
-def table(case, first, number, scale=1.0):
-    """Rows named from `first` on, on a lattice, so that many distances are ties."""
-    dims = CASES[case][0]
-    x = np.random.default_rng([dims, first]).integers(1, 12, (number, dims)) / 2 * scale
-    columns = {f"c{k}": x[:, k] for k in range(dims)}
-    if case == "constant":
-        columns["c1"] = np.full(number, 3.0)
-    if case == "lists of texts":
-        columns = {"v": list(x)}
-    keys = np.arange(first, first + number)
-    named = [f"row {key}" for key in keys] if case == "lists of texts" else keys
-    return pd.DataFrame({"key": named} | columns | {"name": [f"name {k % 7}" for k in keys]})
-
-
-def made(case, folder):
-    frame = table(case, 0, 500)
-    on = [name for name in frame.columns if name not in ("key", "name")]
-    eps, how = CASES[case][1:]
-    return lay(frame, "dask-3").simjoin.index(eps, folder, on=on, id="key", row_group=32, **how)
 
 
 def same(found, expected):

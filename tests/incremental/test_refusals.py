@@ -35,6 +35,12 @@ def made(tmp_path):
             "OptionError",
             r"recluster=0\.5 is not allowed; as a number it is the scan ratio",
         ),
+        ({"store_pairs": "yes"}, "OptionTypeError", r"store_pairs='yes'"),
+        (
+            {"store_pairs": True, "keep": "_seq_left", "suffixes": ("", "_of_right")},
+            "OptionError",
+            r"store_pairs=True writes columns '_seq_left', '_seq_right' .* called '_seq_left'; use other",
+        ),
         ({"method": "tiles"}, "OptionTypeError", r"index\(\) has no option 'method'"),
         ({"id": "none"}, "ColumnError", r"id='none' is not a column"),
     ],
@@ -42,7 +48,7 @@ def made(tmp_path):
 def test_options(options, error, message, tmp_path):
     asked = {"eps": 1.0, "path": tmp_path / "index", "on": "x", "id": "key"} | options
     with pytest.raises(getattr(errors, error), match=message):
-        FRAME.simjoin.index(**asked)
+        FRAME.assign(_seq_left=0.5).simjoin.index(**asked)
     assert not list(tmp_path.iterdir())
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import dask_simjoin
 from dask_simjoin.errors import DuplicateIdError, OptionError, VersionGoneError
@@ -20,7 +20,7 @@ from tests.support.growing import Model
 from tests.support.oracle import as_set, assert_same_pairs
 from tests.support.profiles import examples
 
-EPS = 1.0
+EPS, NEARER = 1.0, 0.5
 IDS = st.integers(0, 25)
 PLACES = st.integers(0, 6).map(lambda k: k / 2)
 ROWS = st.dictionaries(IDS, st.tuples(PLACES, PLACES), max_size=8)
@@ -41,8 +41,13 @@ class Growing(RuleBasedStateMachine):
         self.config = dask.config.set(scheduler="sync")
         self.most, batches.MOST = batches.MOST, 2
         self.folder = tempfile.mkdtemp()
+
+    @initialize(stored=st.booleans())
+    def make(self, stored):
+        self.stored = stored
         first = {0: (0.0, 0.0), 1: (0.0, 1.0), 2: (3.0, 3.0)}
-        self.index = frame(first).simjoin.index(EPS, self.folder, on=["x", "y"], id="key", row_group=4)
+        how = {"on": ["x", "y"], "id": "key", "row_group": 4, "store_pairs": stored}
+        self.index = frame(first).simjoin.index(EPS, self.folder, **how)
         self.model = Model(EPS, first)
         self.told = self.index.version, self.model.pairs()
         self.batches = {}
@@ -168,6 +173,8 @@ class Growing(RuleBasedStateMachine):
     @invariant()
     def is_what_brute_force_says(self):
         assert_same_pairs(as_set(self.index.pairs().compute()), self.model.pairs())
+        if self.stored:
+            assert_same_pairs(as_set(self.index.pairs(NEARER).compute()), self.model.pairs(NEARER))
         rows = self.index.rows().compute().set_index("key")
         assert {key: tuple(row) for key, row in zip(rows.index, rows.to_numpy().tolist(), strict=True)} == {
             key: place for key, (_, place) in self.model.rows.items()

@@ -1,0 +1,109 @@
+"""Pairs in files: what columns they have, and which of them are still there.
+
+A file has the ids of both rows, what is kept of them, their numbers, and the total that decided the pair: so
+it can be decided for a smaller distance as any join decides it, and its distance is what a join tells.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dask_simjoin.incremental.entries import MarkFile, PairFile, StoredPairs
+from dask_simjoin.incremental.files import PAIRS, new_name, read_whole, write_new
+from dask_simjoin.incremental.lazy import spec_of
+from dask_simjoin.incremental.requests import STORED
+from dask_simjoin.incremental.rows import example_table
+from dask_simjoin.incremental.schema import DTYPES, dtypes_in
+from dask_simjoin.incremental.types import SEQ, Options, Snapshot
+from dask_simjoin.metrics.distances import Metric
+from dask_simjoin.metrics.totals import Totals
+from dask_simjoin.options.spec import JoinSpec
+
+LEFT, RIGHT = STORED
+
+TOTAL = "distance"
+"""The column of totals, called as joins call it."""
+
+GROUP = 1 << 18
+"""Pairs of a row group."""
+
+
+@dataclass(frozen=True)
+class TotalsSpec(JoinSpec):
+    """What a join is asked for whose distances are totals."""
+
+    @property
+    def measure(self) -> Metric:
+        return Totals(super().measure)
+
+
+def stored_spec(rows: Snapshot) -> TotalsSpec:
+    """Make what the pairs of an index are asked for, as they are stored."""
+    spec, names, kept = spec_of(rows, None, True), rows.options.names, len(rows.options.keep)
+    asked = {one.name: getattr(spec, one.name) for one in fields(spec)}
+    asked["keep"] = (*spec.keep, SEQ)
+    asked["names"] = (*names[:kept], LEFT, *names[kept:], RIGHT)
+    return TotalsSpec(**asked)
+
+
+def pair_schema(root: Path, options: Options) -> pa.Schema:
+    """The schema of files of pairs."""
+    own = example_table(root, options).schema
+    told, ids = dtypes_in(own), options.row_id
+    of = {"left": ids, "right": ids} | dict(zip(options.names, options.keep * 2, strict=True))
+    columns = [pa.field(name, own.field(column).type) for name, column in of.items()]
+    numbers = [pa.field(TOTAL, pa.float64()), pa.field(LEFT, pa.int64()), pa.field(RIGHT, pa.int64())]
+    dtypes = {name: told[column] for name, column in of.items() if column in told}
+    return pa.schema([*columns, *numbers], {DTYPES: json.dumps(dtypes).encode()})
+
+
+def write_pairs(root: Path, tables: Iterator[pa.Table], schema: pa.Schema) -> tuple[str, int, int]:
+    """Write pairs as a file; tells its name, how many there are, and the bytes."""
+    name, rows = new_name(), 0
+    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal)
+    texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
+
+    def write(file: BinaryIO) -> None:
+        nonlocal rows
+        with pq.ParquetWriter(file, schema, compression="lz4", use_dictionary=texts or False) as writer:
+            for table in tables:
+                rows += len(table)
+                writer.write_table(table, GROUP)
+
+    size = write_new(root / PAIRS / name, write)
+    return name, rows, size
+
+
+def gone_after(root: Path, marks: Sequence[MarkFile], version: int) -> np.ndarray:
+    """The numbers of rows that went after a version, ascending."""
+    later = [read_whole(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks if one.version > version]
+    return np.unique(np.concatenate(later)) if later else np.zeros(0, np.int64)
+
+
+def read_live(root: Path, one: PairFile, marks: Sequence[MarkFile], columns: Sequence[str],
+              groups: Sequence[int] | None = None) -> Iterator[pa.Table]:  # fmt: skip
+    """Read the pairs of a file that are still there, some row groups or all, one after the other."""
+    gone = gone_after(root, marks, one.version)
+    wanted = list(dict.fromkeys([*columns, *((LEFT, RIGHT) if len(gone) else ())]))
+    with pq.ParquetFile(root / PAIRS / one.name) as file:
+        for group in range(file.num_row_groups) if groups is None else groups:
+            table = file.read_row_group(group, wanted)
+            if len(gone):
+                dead = [np.isin(table[name].to_numpy(), gone) for name in (LEFT, RIGHT)]
+                table = table.filter(pa.array(~(dead[0] | dead[1])))
+            yield table.select(list(columns))
+
+
+def needed(pairs: StoredPairs) -> StoredPairs:
+    """Leave out marks that are of no file any more."""
+    oldest = min((one.version for one in pairs.files), default=0)
+    marks = pairs.marks if pairs.files else ()
+    return StoredPairs(pairs.files, tuple(one for one in marks if one.version > oldest))
