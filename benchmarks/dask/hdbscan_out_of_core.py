@@ -1,10 +1,10 @@
 """``python -m benchmarks dask.hdbscan_out_of_core``: HDBSCAN of more data than memory, checked.
 
-Points lie in parquet files, each of which covers all of space, or, with --ordered, in the order of the first
-column, as of a time: blobs of different scales and noise between them in some wide columns, beside many
-narrow ones.  Two workers find their clusters and
-write them to parquet; the coordinates and ids are twice as large as both workers' memory limits together,
-unless --rows says otherwise.  What must meet in one worker is the tree, 64 bytes a row: so rows are wide.
+Points lie in parquet files, in the order of the first column, as of a time, or, with --no-ordered, so that
+each file covers all of space: blobs of different scales and noise between them in some wide columns, beside
+many narrow ones.  Two workers find their clusters and write them to parquet; the coordinates and ids are
+twice as large as both workers' memory limits together, unless --rows says otherwise.  What must meet in one
+worker is the tree, 64 bytes a row: so rows are wide.  Seconds are told by the names of tasks, too.
 Afterwards this process, in as much memory as there is, clusters the same rows as one frame, and
 labels, probabilities and outlier scores of all rows are compared with these.
 """
@@ -39,6 +39,9 @@ PART_BYTES = 16_000_000
 NARROW = 1e-3
 """Standard deviation of the narrow columns; blobs have one of 0.1 to 1 in a box of 10."""
 
+LONGEST = 12
+"""Names of tasks whose seconds are printed."""
+
 TOLD = ["label", "probability", "outlier_score"]
 
 
@@ -48,12 +51,15 @@ def arguments() -> argparse.Namespace:
         prog="python -m benchmarks dask.hdbscan_out_of_core", description=__doc__
     )
     parser.add_argument("--workers", type=int, default=2, help="processes of one thread (default 2)")
-    parser.add_argument("--limit", default="700 MB", help="memory of each (default 700 MB)")
-    parser.add_argument("--dims", type=int, default=64, help="columns (default 64)")
-    parser.add_argument("--wide", type=int, default=2, help="wide ones of them (default 2)")
-    parser.add_argument("--ordered", action="store_true", help="rows are in the order of the first column")
+    parser.add_argument("--limit", default="600 MB", help="memory of each (default 600 MB)")
+    parser.add_argument("--dims", type=int, default=256, help="columns (default 256)")
+    parser.add_argument("--wide", type=int, default=1, help="wide ones of them (default 1)")
+    parser.add_argument(
+        "--ordered", action=argparse.BooleanOptionalAction, default=True,
+        help="rows are in the order of the first column (default)",
+    )  # fmt: skip
     parser.add_argument("--rows", type=int, help="default: twice the workers' memory")
-    parser.add_argument("--partitioning", default="auto", choices=("auto", "entity", "spatial"))
+    parser.add_argument("--partitioning", default="entity", choices=("auto", "entity", "spatial"))
     parser.add_argument("--blocksize", help="bytes of a chunk (default: from the workers' memory)")
     parser.add_argument("--patience", type=float, default=3600, help="seconds until a run is given up")
     parser.add_argument("--folder", type=Path, help="for temporary files: on a disk, not in memory")
@@ -117,6 +123,14 @@ def compare(files: list[Path], out: list[Path], dims: int) -> dict[str, Any]:
     return found | {"differ": differ, "exact": not any(differ.values())}
 
 
+def spent(tasks: dict[str, dict[str, float]]) -> list[list[Any]]:
+    """Lines of a table: how many tasks of a name ran, and their seconds, the longest first."""
+    kinds = ("compute",), ("transfer", "deserialize"), ("disk-read", "disk-write")
+    lines = [[name, int(told["number"]), *(sum(told.get(one, 0.0) for one in kind) for kind in kinds)]
+             for name, told in tasks.items()]  # fmt: skip
+    return sorted(lines, key=lambda line: -sum(line[2:]))[:LONGEST]
+
+
 def main() -> int:
     """Run what the command line asks for; 1 if it failed or what it told is wrong."""
     quiet()
@@ -149,6 +163,7 @@ def main() -> int:
     head = ["planning s", "clustering s", "clusters", "exact", "workers' peak RSS", "spilled", "paused",
             *(f"files: {kind}" for kind in KINDS), "restarts"]  # fmt: skip
     print(table(head, [line]))
+    print(table(["tasks", "number", "computing s", "moving s", "disk s"], spent(run["tasks"])))
     print(f"{run.get('failed', 'done')}; {run.get('plan', 'not planned')}; {run.get('result')}")
     for message, times in run["messages"].items():
         print(f"   {times} times: {message}")

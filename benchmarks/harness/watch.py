@@ -158,7 +158,16 @@ class Watch:
             "files_peak": {kind: self.most(kind) for kind in KINDS},
             "paused_share": paused / max(1, len(self.looks) * len(self.pids)),
             "client_peak_rss": self.most("client_rss"),
+            "tasks": self._tasks(),
             "looks": self.looks[::step],
+        }
+
+    def _tasks(self) -> dict[str, dict[str, float]]:
+        """List by the names of tasks how many ran, and the seconds that workers computed, read and moved."""
+        return {
+            name: {"number": prefix.state_counts["memory"]} | dict(prefix.all_durations)
+            for name, prefix in self.cluster.scheduler.task_prefixes.items()
+            if prefix.all_durations
         }
 
     def _run(self) -> None:

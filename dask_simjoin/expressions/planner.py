@@ -116,7 +116,7 @@ def passed_over(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int
 
     def summaries() -> list[PartitionSummary]:
         expr = map_frozen("simjoin_summary", summarise, source, spec, with_ids, partitions, each=each)
-        return gather("simjoin_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
+        return gather(dict(expr.__dask_graph__()), expr.__dask_keys__())
 
     return KNOWN.find(source.inner, asked_of(spec, with_ids, first), summaries)
 
@@ -166,10 +166,10 @@ def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], bu
         check = (f"simjoin_ids_check-{token}", b)
         graph[check] = Task(check, _repeated, *(TaskRef(part) for part in parts))
         checks.append(check)
-    suspects = np.concatenate(gather("simjoin_ids_unique", graph, checks))
+    suspects = np.concatenate(gather(graph, checks))
     if len(suspects):
         found = map_frozen("simjoin_ids_repeated", _suspects, source, spec, suspects)
         keys = [found.__dask_keys__()[n] for n in partitions]
-        repeated = first_repeated(gather("simjoin_ids_compared", dict(found.__dask_graph__()), keys))
+        repeated = first_repeated(gather(dict(found.__dask_graph__()), keys))
         if repeated is not None:
             raise repeated_id(repeated[0], spec.id, "in several partitions")

@@ -156,4 +156,4 @@ def _each(rows: Snapshot, name: str, work: Any, *arguments: Any) -> list[Any]:
     for n, part in enumerate(parts_of(rows, LOOKED_AT)):
         key = f"{name}-{token}", n
         graph[key] = Task(key, work, part, *arguments)
-    return gather(f"{name}_of", graph, list(graph))
+    return gather(graph, list(graph))

@@ -155,7 +155,7 @@ def memory_of(version: Version, held: Held) -> Memory:
     rows, there = sum(slab.rows for slab in slabs), sum(name in held.slabs for name in files)
     return Memory(
         rows, sum(files.values()) - rows, there, len(files) - there, len(slabs),
-        sum(gather("simjoin_bytes_of", graph, keys)) + sum(table.nbytes for table in held.keys.values()),
+        sum(gather(graph, keys)) + sum(table.nbytes for table in held.keys.values()),
     )  # fmt: skip
 
 

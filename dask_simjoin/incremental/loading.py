@@ -95,7 +95,7 @@ def _gathered(expr: Expr, which: Iterable[int] | None = None) -> list[Any]:
     """Compute what is asked of partitions, of all or of some."""
     keys = expr.__dask_keys__()
     wanted = keys if which is None else [keys[n] for n in which]
-    return gather("simjoin_found", dict(expr.__dask_graph__()), list(wanted))
+    return gather(dict(expr.__dask_graph__()), list(wanted))
 
 
 def _schema(frame: Frame, id: str | None, columns: list[str]) -> pa.Schema:
@@ -228,7 +228,7 @@ def write_frame(incoming: Incoming, options: Options, root: Path, schema: pa.Sch
         key = f"simjoin_write-{token}", n
         graph[key] = Task(key, write, *(TaskRef(keys[part]) for part in group))
         made.append(key)
-    found: list[Written | None] = gather("simjoin_written", graph, made)
+    found: list[Written | None] = gather(graph, made)
     return [one for one in found if one is not None]
 
 

@@ -167,5 +167,5 @@ def loaded(part: Part | HeldPart | Loaded, spec: JoinSpec) -> Loaded:
         key = f"simjoin_taken-{slab.key}"
         graph[key] = Task(key, load_held, None, (chosen,), spec, slab.ref)
         keys.append(key)
-    found: Sequence[Loaded] = gather("simjoin_taken", graph, keys)
+    found: Sequence[Loaded] = gather(graph, keys)
     return joined_rows([*found, *([] if part.rest is None else [load(part.rest, spec)])])

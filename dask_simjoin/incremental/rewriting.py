@@ -56,7 +56,7 @@ def rewritten(version: Version, files: frozenset[str], number: int, full: int) -
         key = f"simjoin_rewrite-{token}", region
         graph[key] = Task(key, on_worker, write_region, rows.part(groups), TaskRef(shared), region)
         keys.append(key)
-    found: list[Written | None] = gather("simjoin_rewritten", graph, keys)
+    found: list[Written | None] = gather(graph, keys)
     whole = len(files) == len(version.manifest.files)
     counters = {EXCESS: 0.0, BASIS: float(number)} if whole else {EXCESS: 0.0}
     written = [one for one in found if one is not None]

@@ -52,7 +52,7 @@ def _known(source: FrozenSource, spec: SetSpec, with_ids: bool, first: int) -> K
         expr = map_frozen(
             "simjoin_set_summary", summarise_sets, source, spec, with_ids, partitions, first, each=each
         )
-        return gather("simjoin_set_plan", dict(expr.__dask_graph__()), expr.__dask_keys__())
+        return gather(dict(expr.__dask_graph__()), expr.__dask_keys__())
 
     asked = "sets", spec.on, spec.tokenizer, spec.id, str(spec.id_dtype), spec.keep, with_ids, first
     return KNOWN.find(source.inner, asked, summaries)

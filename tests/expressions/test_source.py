@@ -1,0 +1,41 @@
+"""What is gathered of a graph comes from where it is."""
+
+import os
+
+import dask
+import pytest
+
+from dask_simjoin.expressions.dask_private import Task, TaskRef
+from dask_simjoin.expressions.source import gather
+
+
+class Kept:
+    """A value that knows in which processes it was."""
+
+    def __init__(self, *processes):
+        self.processes = *processes, os.getpid()
+
+    def __reduce__(self):
+        return Kept, self.processes
+
+
+def test_values_do_not_meet_in_a_worker(client):
+    keys = [("kept", n) for n in range(8)]
+    found = gather({key: Task(key, Kept) for key in keys}, keys)
+    assert len({one.processes[0] for one in found}) == 2  # made by both workers
+    assert {one.processes[1:] for one in found} == {(os.getpid(),)}
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+def test_only_what_is_asked_for_is_computed(scheduler):
+    asked = []
+
+    def add(n, *others):
+        asked.append(n)
+        return n + sum(others)
+
+    graph = {n: Task(n, add, n, *([TaskRef(n - 1)] if n else [])) for n in range(4)}
+    with dask.config.set(scheduler=scheduler):
+        assert gather(graph, [2, 0, 2]) == [3, 0, 3]
+        assert gather(graph, []) == []
+    assert sorted(asked) == [0, 1, 2]
