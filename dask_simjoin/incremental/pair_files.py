@@ -78,7 +78,7 @@ def _written(version: Version) -> list[Pairs]:
         key = f"simjoin_store-{token}", n
         graph[key] = Task(key, on_worker, store, TaskRef(found), root, schema)
         keys.append(key)
-    done = gather("simjoin_stored", graph, keys)
+    done = gather(graph, keys)
     made = [one for one in done if isinstance(one, Pairs)]
     few = [one for one in done if isinstance(one, pa.Table) and len(one)]
     made += [
@@ -131,7 +131,7 @@ def tidied(version: Version, whole: bool) -> tuple[StoredPairs, int]:
         key = f"simjoin_tidy-{uuid.uuid4().hex}", n
         graph[key] = Task(key, on_worker, joined, version.root, tuple(some), pairs.marks, schema)
         keys.append(key)
-    found: list[Pairs | None] = gather("simjoin_tidied", graph, keys) if keys else []
+    found: list[Pairs | None] = gather(graph, keys) if keys else []
     size, files = 0, list(stay)
     for some, made in zip(bunches, found, strict=True):
         if made is None:
