@@ -110,7 +110,7 @@ def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
     metric, p, dropna, partitioning, blocksize
         As of `self_join`.
     method : {"auto", "tiles", "zorder"} or methods.ZOrder
-        The engine: tiles, or for comparison lists in Z-order, on CPUs.  Both find the same rows.
+        The engine: tiles, or for comparison lists in Z-order.  Both find the same rows.
     approximate : bool
         With ``method="zorder"``: whether to look only at rows next to a row in each list.  What is told
         is near, but nearer rows may be missed; which ones depends on how rows are divided into chunks.

@@ -79,7 +79,7 @@ DENSE = "tiles"
 """The name of the one that need not find each pair to count or to connect them."""
 
 NEAREST = (AUTO, DENSE, "zorder")
-"""What the option may be where nearest neighbours are sought; on GPUs the first two."""
+"""What the option may be where nearest neighbours are sought."""
 
 LOSSY, LOSSY_NEAREST = ("kmeans",), ("zorder",)
 """Those that can leave out pairs that are dear to find, where that is asked for."""
@@ -91,11 +91,6 @@ CHOICES = (AUTO, *METHODS)
 def choices_for(library: str) -> tuple[str, ...]:
     """Return what the option may be for frames of a library."""
     return (AUTO, *(name for name, method in METHODS.items() if library in method.modules))
-
-
-def nearest_for(library: str) -> tuple[str, ...]:
-    """Return what the option may be where nearest neighbours are sought in frames of a library."""
-    return NEAREST if library == "pandas" else NEAREST[:2]
 
 
 def choices_of(dims: int) -> tuple[str, ...]:

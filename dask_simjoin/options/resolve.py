@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.engine.base import library
 from dask_simjoin.engine.ids import check_indexable
 from dask_simjoin.engine.lists import lists_of
-from dask_simjoin.engine.methods import LOSSY, choices_for, is_method, name_of, nearest_for
+from dask_simjoin.engine.methods import LOSSY, NEAREST, choices_for, is_method, name_of
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.metrics.types import DType, Frame
 from dask_simjoin.options.by import code_column, names_of
@@ -90,12 +90,11 @@ def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY
 
 
 def searched(spec: JoinSpec) -> JoinSpec:
-    """Refuse a method that searches no nearest neighbours in frames of the library."""
-    asked, served = name_of(spec.method), nearest_for(spec.library)
-    if asked not in served:
+    """Refuse a method that searches no nearest neighbours."""
+    asked = name_of(spec.method)
+    if asked not in NEAREST:
         raise OptionError(
-            f"method={asked!r} searches no nearest neighbours in frames of {spec.library!r}; use one of "
-            f"{', '.join(map(repr, served))}."
+            f"method={asked!r} searches no nearest neighbours; use one of {', '.join(map(repr, NEAREST))}."
         )
     return spec
 

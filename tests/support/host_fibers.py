@@ -129,6 +129,7 @@ static float __double2float_ru(double a) { float b = (float)a; return b < a ? ne
 static double __dadd_rn(double a, double b) { return a + b; }
 static double __dsub_rn(double a, double b) { return a - b; }
 static double __dmul_rn(double a, double b) { return a * b; }
+static double __ddiv_rn(double a, double b) { return a / b; }
 template <class T> T atomicOr(T* at, T other) { T old = *at; *at |= other; return old; }
 template <class T> T atomicMin(T* at, T other) { T old = *at; if (other < old) *at = other; return old; }
 template <class T> T atomicCAS(T* at, T was, T now) { T old = *at; if (old == was) *at = now; return old; }

@@ -43,7 +43,7 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
     lists = []
     for shift in layout.keys.shifts:
         own = keys(d["y"], layout.keys, shift)
-        order = sort(own)
+        order = sort(own, stable=layout.approximate)
         lists.append((order, own[order]))
         here = keys(q["y"], layout.keys, shift)
         kernels.bounds(lists[-1][1], here, here, begins, ends)

@@ -46,10 +46,11 @@ def keys(x: np.ndarray, layout: ZOrderLayout, shift: float, corner: float = 0.0)
     return out
 
 
-def sort(found: np.ndarray) -> np.ndarray:
-    """Return the order (n,), int32, of keys."""
-    order = np.argsort(found[:, 0]) if found.shape[1] == 1 else np.lexsort(found.T[::-1])
-    return order.astype(np.int32)
+def sort(found: np.ndarray, stable: bool = False) -> np.ndarray:
+    """Return the order (n,), int32, of keys; `stable`: equal ones stay in theirs, which takes longer."""
+    if found.shape[1] > 1:
+        return np.lexsort(found.T[::-1]).astype(np.int32)
+    return np.argsort(found[:, 0], kind="stable" if stable else None).astype(np.int32)
 
 
 def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, same: bool) -> Walks:

@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import tally
-from dask_simjoin.engine.gpu import nearest
+from dask_simjoin.engine.gpu import nearest, zorder_nearest
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
@@ -19,6 +19,7 @@ from dask_simjoin.engine.index.gpu import MAX_DIMS
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.zorder_nearest import ZOrderSearch
 from dask_simjoin.engine.methods import Method, choose, options_of
 from dask_simjoin.engine.protocols import Kept, Measured, Pairs, Rows, Visitor
 from dask_simjoin.metrics.norms import Norm
@@ -60,9 +61,12 @@ class GpuJoiner:
         options = options_of(method, name)
         return method_of(name).layout(options, lower, upper, mean, variance, threshold, norm, drawn)
 
-    def build(self, x: Array, layout: GpuLayout | NearestDeviceLayout, threads: int = 1) -> Index:
+    def build(self, x: Array, layout: GpuLayout | NearestDeviceLayout | ZOrderSearch,
+              threads: int = 1) -> Index:  # fmt: skip
         with self._lock:
             self.built += 1
+        if isinstance(layout, ZOrderSearch):
+            return zorder_nearest.build(x)
         if isinstance(layout, NearestDeviceLayout):
             return nearest.build(x, layout)
         load.begin(finishing(layout, "name_pairs", labels=True))  # while the index is built

@@ -9,13 +9,16 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
+from dask_simjoin.engine.gpu import zorder_nearest
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import FANOUT, norm_constant
 from dask_simjoin.engine.index import gpu_nearest as device_nearest
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout, make_nearest_device_layout
 from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.engine.methods import AUTO, Method
+from dask_simjoin.engine.index.zorder_nearest import ZOrderSearch, make_zorder_search
+from dask_simjoin.engine.methods import AUTO, Method, name_of, options_of
+from dask_simjoin.engine.zorder import ZOrder
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Array, Index
 
@@ -76,8 +79,11 @@ class GpuSearcher:
     @staticmethod
     def layout(lower: Array, upper: Array, mean: Array, variance: Array, sample: Array,
                norm: Norm = 2, method: str | Method = AUTO,
-               approximate: bool = False) -> NearestDeviceLayout:  # fmt: skip
+               approximate: bool = False) -> NearestDeviceLayout | ZOrderSearch:  # fmt: skip
         """From moments (d,) of all points and some of them, all on the host."""
+        options = options_of(method, name_of(method)) if name_of(method) != AUTO else None
+        if isinstance(options, ZOrder):
+            return make_zorder_search(lower, upper, variance, norm, options, approximate)
         return make_nearest_device_layout(lower, upper, mean, variance, sample, shared=_shared(), norm=norm)
 
     @staticmethod
@@ -101,12 +107,15 @@ class GpuSearcher:
         return device_nearest.part(index, start, stop)
 
     @staticmethod
-    def nearest(q: Index, d: Index, layout: NearestDeviceLayout, best_d2: Array, best_name: Array, *,
-                same: bool, bound2: float = math.inf) -> None:  # fmt: skip
+    def nearest(q: Index, d: Index, layout: NearestDeviceLayout | ZOrderSearch, best_d2: Array,
+                best_name: Array, *, same: bool, bound2: float = math.inf) -> None:  # fmt: skip
         """Improve what is known of the rows of `q` by those of `d`, in place; see the CPU's.
 
         `best_d2`, `best_name`: C-contiguous.
         """
+        if isinstance(layout, ZOrderSearch):
+            zorder_nearest.nearest(q, d, layout, best_d2, best_name, same=same, bound2=bound2)
+            return
         k = best_d2.shape[1]
         if not (len(q["names"]) and len(d["names"]) and k):
             return

@@ -45,6 +45,21 @@ def search(x: np.ndarray, engine: str) -> None:
         assert (state[0].get() == np.sort(d2, axis=1)[:, :k]).all()
 
 
+def search_lists(x: np.ndarray, words: int) -> None:
+    """Search for nearest neighbours by lists in Z-order, with lists shorter and longer than a warp."""
+    about = x.min(0), x.max(0), x.mean(0), x.var(0), x
+    layout = SEARCHER.layout(*about, method=ZOrder(lists=3, words=words))
+    indexes = [JOINER.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
+    data = [SEARCHER.renamed(index, first) for index, first in zip(indexes, (0, 500), strict=True)]
+    d2 = squared_distances(x[:500], x)
+    np.fill_diagonal(d2, np.inf)
+    for k in (10, 150):
+        state = SEARCHER.fresh(500, k)
+        for other in data:
+            SEARCHER.nearest(data[0], other, layout, *state, same=True)
+        assert (state[0].get() == np.sort(d2, axis=1)[:, :k]).all()
+
+
 def span(x: np.ndarray, engine: str) -> None:
     """Find a spanning tree at once, and by two chunks, and clusters in it, and compare with the CPU's."""
     layout = make_nearest_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), None, engine)
@@ -101,6 +116,8 @@ def main(dimensions: list[int]) -> None:
             assert int(low[0][:250].min()) < 10**6 == int(low[0][250:].min())
             assert int(JOINER.counts(whole, whole, layout, same=True)[0].sum()) == 2 * len(expected)
             assert int(JOINER.counts(*parts, layout, same=False)[0].sum()) == len(across.left)
+        for words in (1, 2):
+            search_lists(x, words)
         seeds = (
             NestedLoop(buffer=1000),
             NestedLoop(schedule="triangle"),

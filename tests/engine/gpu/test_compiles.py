@@ -75,6 +75,10 @@ def variants(name):
             {"DIMS": d, "EXACT": 1, "COUNTING": 0} | keys[0] | norm
             for d, norm in itertools.product((2, 17), NORMS)
         ]
+    if name == "zorder_nearest":
+        shapes = [(1, 1, 1), (2, 2, 1), (17, 17, 4), (200, 64, 1), (2048, 256, 4)]
+        every = [{"DIMS": d, "COLUMNS": c, "WORDS": w, "EXACT": 1} for d, c, w in shapes]
+        return every + [every[k] | norm for k, norm in zip((1, 2, 1), NORMS, strict=True)]
     if name == "clusters":
         return [
             {"DIMS": d, "EXACT": 1} | norm for d, norm in itertools.product((1, 9, 200, 2048), ({}, *NORMS))

@@ -9,10 +9,9 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.methods.method import Found
 from dask_simjoin.engine.gpu.methods.one_kernel import OneKernel, bounds_for, filtered, is_none, limits
+from dask_simjoin.engine.gpu.zorder_lists import Keys, blocks, kernel
 from dask_simjoin.engine.index.grid_batches import Batch
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.zorder import ZOrderLayout, make_zorder_layout, shifts_of
@@ -21,9 +20,6 @@ from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.engine.zorder import ZOrder
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Array, Index
-
-THREADS = 256
-"""Of a block."""
 
 COSTS = Costs(entry=8.0, column=0.0, row=0.015, term=0.0, search=2e7)
 """With 65,536 to a million rows of 16 columns, on an H200; choosing takes some 20 ms."""
@@ -52,38 +48,25 @@ class Walks:
     half: bool
 
 
-def _kernel(layout: ZOrderLayout, function: str, **constants: int) -> Any:
-    shape = {"DIMS": layout.dims, "COLUMNS": len(layout.columns), "WORDS": layout.options.words}
-    told = {"EXACT": layout.bounds is None, "COUNTING": 0} | constants | norm_constant(layout.norm)
-    return load.kernel("zorder", function, **shape, **told)
-
-
-def _blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
-    return (-(-threads // THREADS),), (THREADS,)
+def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
+    return {"EXACT": layout.bounds is None, "COUNTING": 0} | constants
 
 
 def intervals(q: Index, d: Index, layout: ZOrderLayout, same: bool) -> Walks:
     """Choose what the rows of `q` walk through, building list after list of those of `d`."""
     x, y = q["y"], d["y"]
     walk = layout.options.walk if same else "full"
-    columns = cupy.asarray(np.array(layout.columns, np.int32))
-    low = cupy.asarray(np.array(layout.low))
+    made = Keys("zorder", layout, **_constants(layout))
     starts, stops = cupy.empty(len(x), cupy.int32), cupy.empty(len(x), cupy.int32)
     best = [cupy.zeros(len(x), cupy.int32) for _ in range(3)]
     best[1] += np.int32(2**31 - 1)
     orders = cupy.empty((len(layout.shifts), len(y)), cupy.int32)
     half: tuple[int, Walks] | None = None
     for number, shift in enumerate(layout.shifts):
-        told = (columns, low, np.float64(layout.extent), np.float64(layout.scale), np.float64(shift))
-        keys = cupy.empty((len(y), layout.options.words), cupy.uint64)
-        points = y, np.int32(len(y)), *told, np.int32(layout.bits), keys
-        _kernel(layout, "make_keys")(*_blocks(len(y)), points)
-        single = layout.options.words == 1
-        order = cupy.argsort(keys[:, 0]) if single else cupy.lexsort(cupy.ascontiguousarray(keys.T[::-1]))
+        order, keys = made.in_order(y, shift)
         orders[number] = order
-        keys = cupy.ascontiguousarray(keys[order])
-        limits = np.int32(layout.bits), np.float64(layout.corner), keys, np.int32(len(y)), starts, stops
-        _kernel(layout, "find_intervals")(*_blocks(len(x)), (x, np.int32(len(x)), *told, *limits))
+        limits = np.float64(layout.corner), keys, np.int32(len(y)), starts, stops
+        made.kernel("find_intervals")(*blocks(len(x)), (x, np.int32(len(x)), *made.of(shift), *limits))
         if walk != "half":
             better = stops - starts < best[1] - best[0]
             best = [
@@ -155,7 +138,8 @@ class Launch:
             q["y"], d[name], d["y"], *limits(layout.threshold, layout.bounds), np.uint64(room), out,
             *(counts[::-1] if self.turned else counts), state,
         )  # fmt: skip
-        _kernel(layout, "walk_lists", **self.constants)(*_blocks(batch.number * asked.threads), arguments)
+        walk = kernel("zorder", layout, "walk_lists", **_constants(layout, **self.constants))
+        walk(*blocks(batch.number * asked.threads), arguments)
 
 
 def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) -> float:

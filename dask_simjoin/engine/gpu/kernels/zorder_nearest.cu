@@ -1,0 +1,115 @@
+// Nearest neighbours by lists in Z-order: see dask_simjoin/engine/cpu/zorder_nearest.py.
+//
+// A warp has a query, whose lanes look at rows side by side; those that are nearer than the worst that is known are put
+// into the query's list one after the other, by all lanes.  All is float64.
+//
+// Neighbours are ordered by (d2, name).  A free place is (inf, -1), and it comes last: names are compared as unsigned
+// numbers.  A row that comes again, from another list, is at its place already: its d2 is the same.
+//
+// Constants: DIMS; COLUMNS; WORDS; NORM; EXACT 1.
+
+#define TERMS 8            // summed before a sum is looked at
+
+// Where the keys of the box around each query begin and end, among ascending ones; `away`: how far its sides are, of
+// each query, or none of all.
+extern "C" __global__ void __launch_bounds__(THREADS)
+find_boxes(const double* __restrict__ x, int number, const int* __restrict__ columns, const double* __restrict__ low,
+           double extent, double scale, double shift, int bits, const double* __restrict__ away, int boxes,
+           const u64* __restrict__ keys, int points, int* __restrict__ starts, int* __restrict__ stops) {
+    const i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= number) return;
+    const double corner = boxes ? away[i] : 0.0;
+    const Key least = key_of(x + i * DIMS, columns, low, extent, scale, shift, bits, -corner);
+    const Key largest = key_of(x + i * DIMS, columns, low, extent, scale, shift, bits, corner);
+    between(least, largest, keys, points, starts + i, stops + i);
+}
+
+__device__ __forceinline__ bool nearer(double d2, u64 name, double other_d2, u64 other) {
+    return d2 < other_d2 || (d2 == other_d2 && name < other);
+}
+
+// Puts a neighbour into a list of k that it comes before the last of, unless it is there; all lanes call it.
+__device__ __forceinline__ void take_in(double* d2s, u64* names, int k, double d2, u64 name) {
+    const int lane = threadIdx.x & 31;
+    int at = 0; // how many come before it
+    for (int first = 0; first < k; first += 32) {
+        const int e = first + lane;
+        const u32 all = __ballot_sync(FULL, e < k && nearer(d2s[e], names[e], d2, name));
+        at += __popc(all);
+        if (all != FULL) break;
+    }
+    if (names[at] == name) return; // all lanes read the same
+    for (int end = k - 1; end > at; end -= 32) {
+        const int e = end - lane;
+        double before_d2 = 0;
+        u64 before_name = 0;
+        if (e > at) {
+            before_d2 = d2s[e - 1];
+            before_name = names[e - 1];
+        }
+        __syncwarp();
+        if (e > at) {
+            d2s[e] = before_d2;
+            names[e] = before_name;
+        }
+        __syncwarp();
+    }
+    __syncwarp();
+    if (lane == 0) {
+        d2s[at] = d2;
+        names[at] = name;
+    }
+    __syncwarp();
+}
+
+// `queries`: places of those that look; `lists`: the number of each query's list, of which `orders` has the places of the
+// rows, one list after the other; `rows`: where the neighbours of each query are kept.
+extern "C" __global__ void __launch_bounds__(THREADS)
+look(const int* __restrict__ queries, int number, const int* __restrict__ starts, const int* __restrict__ stops,
+     const int* __restrict__ lists, const int* __restrict__ orders, int points, const double* __restrict__ qy,
+     const u64* __restrict__ q_names, const int* __restrict__ rows, const double* __restrict__ dy,
+     const u64* __restrict__ d_names, int same, double bound2, int k, double* best_d2, u64* best_name) {
+    const i64 warp = ((i64)blockIdx.x * THREADS + threadIdx.x) >> 5;
+    const int lane = threadIdx.x & 31;
+    if (warp >= number) return;
+    const int p = queries[warp], stop = stops[p];
+    const int* order = orders + (size_t)lists[p] * points;
+    const double* my = qy + (size_t)p * DIMS;
+    const u64 own = q_names[p];
+    double* d2s = best_d2 + (size_t)rows[p] * k;
+    u64* names = best_name + (size_t)rows[p] * k;
+    double worst = d2s[k - 1];
+    u64 worst_name = names[k - 1];
+    for (int start = starts[p]; start < stop; start += 32) {
+        double sum = 0;
+        u64 name = own;
+        bool wanted = false;
+        if (start + lane < stop) {
+            const int j = order[start + lane];
+            name = d_names[j];
+            if (!same || name != own) {
+                const double* other = dy + (size_t)j * DIMS;
+                const double most = fmin(bound2, worst);
+                // terms are not negative, and rounding is monotone: beyond `most` a sum stays so
+                for (int c0 = 0; c0 < DIMS; c0 += TERMS) {
+#pragma unroll
+                    for (int c = c0; c < c0 + TERMS; c++)
+                        if (c < DIMS) sum = add_term(sum, minus(my[c], other[c]));
+                    if (sum > most) break;
+                }
+                wanted = sum <= most && nearer(sum, name, worst, worst_name);
+            }
+        }
+        u32 left = __ballot_sync(FULL, wanted);
+        while (left) {
+            const int from = __ffs(left) - 1;
+            left &= left - 1;
+            const double d2 = __shfl_sync(FULL, sum, from);
+            const u64 who = __shfl_sync(FULL, name, from);
+            if (!nearer(d2, who, worst, worst_name)) continue; // all lanes see the same
+            take_in(d2s, names, k, d2, who);
+            worst = d2s[k - 1];
+            worst_name = names[k - 1];
+        }
+    }
+}
