@@ -34,13 +34,12 @@ def folders(tmp_path, name):
     return found
 
 
-def pairs(index):
-    """Its pairs, unordered: a row that was replaced keeps its number; as they are stored, and as rows lie."""
-    stored, found = (
-        as_set(index.pairs(eps).compute(scheduler="sync")) for eps in (None, math.nextafter(1, 2))
-    )
-    assert stored == found
-    return {frozenset(pair) for pair in found}
+def pairs(index, found=True):
+    """Its pairs, unordered: a row that was replaced keeps its number; as stored, and as they are `found`."""
+    stored = as_set(index.pairs().compute(scheduler="sync"))
+    if found:
+        assert stored == as_set(index.pairs(math.nextafter(1, 2)).compute(scheduler="sync"))
+    return {frozenset(pair) for pair in stored}
 
 
 def unordered(model):
@@ -54,11 +53,12 @@ def test_an_update_that_is_killed_is_done_or_not(tmp_path):
     for path in every:
         index = dask_simjoin.open_index(path)
         seen.append(index.version)
-        assert pairs(index) == unordered({3: BEFORE, 4: AFTER}[index.version])
+        other = len(seen) < 2 or seen[-1] != seen[-2]
+        assert pairs(index, other) == unordered({3: BEFORE, 4: AFTER}[index.version])
         changes = index.update(killed.NEW, delete=killed.GONE, if_exists="replace", batch="new")
         assert changes.report.known == (seen[-1] == 4)
         assert (changes.since, changes.version, index.version) == (3, 4, 4)
-        if len(seen) > 1 and seen[-1] == seen[-2] and path != every[-1]:
+        if not other and path != every[-1]:
             continue  # it is as the one before
         added, removed = (as_set(side.compute(scheduler="sync")) for side in (changes.added, changes.removed))
         assert {frozenset(pair) for pair in added} == unordered(AFTER) - unordered(BEFORE)

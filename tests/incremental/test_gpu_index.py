@@ -50,7 +50,9 @@ def test_updates_replaced_rows_and_restores(how, names, metric, eps, tmp_path, m
     monkeypatch.setattr(loading, "FILE_ROWS", 128)
     frame = table(names)
     options = {"on": ["x0", "x1"], "id": "key", "metric": metric, "keep": "name", "return_distance": True}
-    index = moved(frame.iloc[:KNOWN], how).simjoin.index(eps, tmp_path / "index", row_group=16, **options)
+    index = moved(frame.iloc[:KNOWN], how).simjoin.index(
+        eps, tmp_path / "index", row_group=16, store_pairs=names == "texts", **options
+    )
     before = as_set(frame.iloc[:KNOWN].simjoin.self_join(eps, **options))
     assert_same_pairs(pairs(index.pairs()), before)
     later = frame.iloc[KNOWN - 50 :].copy()
@@ -113,7 +115,9 @@ def test_rows_that_are_held_on_the_gpu(how, d, tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "FILE_ROWS", 128)
     frame, eps = table("texts", d), {2: 2.0, 24: 80.0}[d]
     options = {"on": [f"x{k}" for k in range(d)], "id": "key", "keep": "name", "return_distance": True}
-    index = moved(frame.iloc[:KNOWN], how).simjoin.index(eps, tmp_path / "index", row_group=16, **options)
+    index = moved(frame.iloc[:KNOWN], how).simjoin.index(
+        eps, tmp_path / "index", row_group=16, store_pairs=d > 2, **options
+    )
     assert index.persist().memory.rows_on_disk == 0
     assert index.memory.bytes_held > 8 * d * KNOWN
     later = frame.iloc[KNOWN - 50 :].copy()
