@@ -47,6 +47,7 @@ def arguments() -> argparse.Namespace:
                         help="of the first rows, how many each batch deletes, from everywhere")  # fmt: skip
     parser.add_argument("--pairs-per-row", type=float, default=1.0, help="of the first rows, about")
     parser.add_argument("--recluster", default="auto", choices=("auto", "always", "never"))
+    parser.add_argument("--store-pairs", action="store_true", help="write pairs with the index")
     parser.add_argument("--part-rows", type=int, default=PART_ROWS, help="rows of a file, at most")
     parser.add_argument("--patience", type=float, default=3600, help="seconds until the run is given up")
     parser.add_argument("--seed", type=int, default=12345)
@@ -101,7 +102,8 @@ def grow(growth: Growth, out: Path, found: dict[str, Any]) -> None:
     options = growth.options
     rows, seconds = dd.read_parquet(growth.part(0)), _clock()
     index = rows.simjoin.index(
-        growth.eps, out / "index", on=["x", "y"], id="id", recluster=options.recluster
+        growth.eps, out / "index", on=["x", "y"], id="id", recluster=options.recluster,
+        store_pairs=options.store_pairs,
     )  # fmt: skip
     found["first_load"] = {"seconds": seconds(), "bytes": size_of(index.path), "rss": _resident()}
     progress(f"first load: {found['first_load']}")

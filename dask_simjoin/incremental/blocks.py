@@ -8,7 +8,7 @@ groups of a part of the old ones that are within reach.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +40,13 @@ TASKS_PER_THREAD = 4
 
 LEAST_ROWS = 1 << 16
 """Old rows that are worth a task."""
+
+OUT_OF_CORE = 4
+"""Parts of a thread's rows from which on there are more rows than may be in memory side by side."""
+
+READ_AGAIN = 12
+"""How many times all rows are read at most so that none are held for other tasks: what goes through the disk
+takes as long as being read some twenty times."""
 
 SENT = 1 << 22
 """Bytes of moved rows up to which they travel with the graph on a cluster, and are not read again."""
@@ -114,6 +121,8 @@ class Blocks:
         Rows that came or went.
     token : str
         What it is told from others by.
+    read_apart : tuple of tuples of Part
+        Parts that a task reads by itself: one that is compared with itself, or two with each other.
     """
 
     spec: JoinSpec
@@ -128,9 +137,10 @@ class Blocks:
     read: np.ndarray
     moved_rows: int
     token: str
+    read_apart: tuple[tuple[Part, ...], ...] = ()
 
     def __len__(self) -> int:
-        return len(self.within) + len(self.across) + len(self.meet)
+        return len(self.read_apart) + len(self.within) + len(self.across) + len(self.meet)
 
     def __dask_tokenize__(self) -> str:
         return self.token
@@ -251,16 +261,23 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     even = -(-int(counts.sum()) // (TASKS_PER_THREAD * size.threads))
     near = _side_by_side(boxes)
     parts = [near[some] for some in cut_parts(counts[near], min(size.rows, max(even, LEAST_ROWS)))]
+    apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]
     across = []
     for i, own in enumerate(parts):
         for j in range(i + 1, len(parts)):
             sides = [boxes.some(some) for some in (own, parts[j])]
             first = Tiled(sides[0].lower, own, 1, sides[0].lower, sides[0].upper)
-            if near_tiles(first, sides[1], spec.norm, spec.threshold).any():
+            reached = near_tiles(first, sides[1], spec.norm, spec.threshold)
+            if reached.any():
                 across.append((i, j))
-    moved_parts = tuple(rows.part(some) for some in parts)
-    return Blocks(
-        spec, tuple(boxes.dims.tolist()), moved_parts, tuple(range(len(parts))), tuple(across), (), (), None,
-        np.arange(0), np.arange(0), int(counts.sum()),
-        tokenize(snapshot_token(rows, spec), size.rows),
+                apart.append((own[reached.any(axis=1)], parts[j][reached.any(axis=0)]))
+    found = Blocks(
+        spec, tuple(boxes.dims.tolist()), (), (), (), (), (), None, np.arange(0), np.arange(0),
+        int(counts.sum()), tokenize(snapshot_token(rows, spec), size.rows),
     )  # fmt: skip
+    read = sum(int(counts[part].sum()) for some in apart for part in some)
+    if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= READ_AGAIN * counts.sum():
+        # what is held until other tasks have compared it would go through the disk
+        return replace(found, read_apart=tuple(tuple(rows.part(part) for part in some) for some in apart))
+    moved_parts = tuple(rows.part(some) for some in parts)
+    return replace(found, moved=moved_parts, within=tuple(range(len(parts))), across=tuple(across))

@@ -15,6 +15,15 @@ from dask_simjoin.incremental.compare_held import pairs_with_slabs
 from dask_simjoin.incremental.loaded import load
 from dask_simjoin.incremental.parts import HeldPart, load_moved
 from dask_simjoin.incremental.types import Part
+from dask_simjoin.metrics.types import Frame
+
+
+def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str]) -> Frame:
+    """Read a part and compare it with itself, or two and compare them with each other."""
+    read = [load_moved(how.spec, how.cut, False, part, ()) for part in parts]
+    if len(read) == 1:
+        return pairs_within(how, read[0], None, columns)
+    return pairs_across(how, read[0], read[1], None, False, columns)
 
 
 class Rows(LabelledExpr):
@@ -90,6 +99,9 @@ class Pairs(RowsExpr):
         if not len(blocks):
             return Task(name, itself, self._meta)
         how = Comparison(blocks.spec, blocks.cut, self.operand("meta"))
+        if index < len(blocks.read_apart):
+            return Task(name, on_worker, pairs_of_parts, how, blocks.read_apart[index], self.columns)
+        index -= len(blocks.read_apart)
         rest = rows.replaced(), self.columns
         if index < len(blocks.within):
             return Task(name, pairs_within, how, rows.moved(blocks.within[index]), *rest)

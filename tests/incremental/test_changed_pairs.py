@@ -109,6 +109,20 @@ def test_pairs_that_came_and_went(case, tmp_path, small_tasks):
     assert found_in(every, True) == old
 
 
+@pytest.mark.parametrize(("dims", "apart"), [(2, True), (20, False)])
+def test_parts_are_read_where_they_are_compared(dims, apart, tmp_path, small_tasks):
+    """Where there are more rows than fit side by side; not where each part is near to most others."""
+    x = np.random.default_rng(1).uniform(0, 1, (2000, dims))
+    stored, eps = Stored(tmp_path, x, {2: 0.02, 20: 1.0}[dims]), {2: 0.02, 20: 1.0}[dims]
+    rows = stored.first()
+    pairs = found_pairs(rows, spec_of(rows, eps, True))
+    found = pairs.expr.operand("blocks")
+    assert bool(found.read_apart) == apart == (not found.moved)
+    want = pairs_of((np.arange(2000), x), eps, "euclidean", 2, True)
+    assert want
+    assert found_in(pairs, True) == want
+
+
 @pytest.mark.parametrize(
     "counts", [(NEW, 0, 0), (0, GONE, 0), (0, 0, ROWS), (1, 0, 0), (0, ROWS, 0), (0, 0, 1)]
 )
