@@ -47,8 +47,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--check-rows", type=int, help="compared with the CPU (300,000 of 2-D, 10,000 of 64)")
     parser.add_argument("--patience", type=float, default=75, help="seconds until a process is given up (75)")
     parser.add_argument("--workers", type=int, nargs="*", default=[], help="GPUs of a second part: 1 2")
-    parser.add_argument("--partitioning", nargs="+", default=["entity"], help="of that (entity)")
-    parser.add_argument("--blocksize", help=f"of a chunk there ({CHUNKS})")
+    parser.add_argument("--partitioning", nargs="+", default=["auto"], help="of that (auto)")
+    parser.add_argument("--blocksize", help=f"of an entity chunk there ({CHUNKS})")
     parser.add_argument("--protocol", choices=("tcp", "ucx"), default="tcp")
     parser.add_argument("--folder", type=Path, help="for temporary files")
     parser.add_argument("--output", type=Path, help="JSON file")
@@ -89,7 +89,7 @@ def on_workers(workers: int, partitioning: str, options: argparse.Namespace, fol
     case = {
         "file": str(points_file(folder, rows, dims)), "small": SMALL, "repeat": options.repeat,
         "protocol": options.protocol, "partitioning": partitioning,
-        "blocksize": options.blocksize or CHUNKS,
+        "blocksize": options.blocksize or (CHUNKS if partitioning == "entity" else None),
     }  # fmt: skip
     command = [sys.executable, "-m", "benchmarks.gpu.hdbscan_workers", str(workers), json.dumps(case)]
     try:

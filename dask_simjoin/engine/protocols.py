@@ -259,8 +259,8 @@ class Joiner(Protocol):
 class Searcher(Protocol):
     """Searches chunks for the nearest neighbours of others' rows."""
 
-    grain: int | None
-    """Places at whose multiples the queries of a search can be cut; None: they cannot be."""
+    grain: int
+    """Places at whose multiples the queries of a search can be cut."""
 
     def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                sample: np.ndarray, norm: Norm = 2, method: str | Method = ...,

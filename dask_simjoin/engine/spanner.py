@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
@@ -20,14 +20,50 @@ first, that which each splits from (int32), at which 1 / distance (float64), and
 host."""
 
 
+Part = tuple[int, int]
+"""The number of a part of the work, and of how many."""
+
+Found = Any
+"""What the searches of a part of a round found: of a library's own."""
+
+
+class Progress(TypedDict):
+    """Hold what is known of a tree after some rounds, of each node of an index: a dict, so that it spills.
+
+    See `dask_simjoin.engine.cpu.kernels.boruvka` for `least` and `to`.
+    """
+
+    component: Array
+    sizes: Array
+    """Rows of each component; there may be more than there are components."""
+    least: Array
+    to: Array
+    beyond: Array
+    """The last of `Nearest`."""
+    found: list[tuple[Array, ...]]
+    """The tree's edges, of each round: weights, and both nodes."""
+
+
 class Spanner(Protocol):
     """Finds minimum spanning trees of mutual reachability; chunks are indexed as by a `Searcher`.
 
     What it is given of rows lies where they do.
     """
 
-    def tree_of(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...]) -> Edges:
-        """The tree of the points of an index, by their names; see the CPU's."""
+    def tree_of(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
+                progress: Progress | None = None) -> Edges:  # fmt: skip
+        """The tree of the points of an index, by their names; see the CPU's.
+
+        `progress`: of rounds that were shared by others before; None: there were none.
+        """
+
+    def share(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
+              progress: Progress | None, part: Part) -> Found:  # fmt: skip
+        """Do one part of the searches of the next round: others do the other parts at the same time."""
+
+    def join(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
+             progress: Progress | None, parts: Sequence[Found]) -> Progress:  # fmt: skip
+        """Finish that round by what was found in all parts; what was known before is left as it is."""
 
     def edges_between(self, sides: Sequence[Index], layout: SearchLayout, cores: Sequence[Array],
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip

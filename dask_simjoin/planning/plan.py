@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from dask.tokenize import normalize_token
 
-from dask_simjoin.engine.base import searcher_of_library
 from dask_simjoin.engine.index.sweep import SweepLayout
 from dask_simjoin.planning.block_pairs import BlockPairs
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
@@ -275,10 +274,11 @@ def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float)
     met = np.array([float(rows[found].sum()) for found in searches])
     seconds = costs.searches(rows[: len(searches)], met)
     parts = np.ones(len(searches), np.int64)
-    if searcher_of_library(tables.spec.library).grain is not None:
+    if not costs.have.gpu:  # one search fills a GPU
         parts = costs.pieces(seconds, rows[: len(searches)], None)
     return replace(
         plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, joined=joined,
-        parts=parts, seconds=seconds, copies=1,
+        parts=parts, seconds=seconds,
+        copies=costs.copies(plan.chunks, costs.have.workers) if goal.spanning else 1,
         expected=costs.expected(made, seconds) + plan.disk.seconds,
     )  # fmt: skip

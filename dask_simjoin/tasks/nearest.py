@@ -59,12 +59,11 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     return {"totals": totals, "row_numbers": found, "rows": rows}
 
 
-def _places(rows: int, grain: int | None, part: tuple[int, int]) -> tuple[int, int]:
+def _places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, int]:
     """Cut the places of an index evenly."""
     number, parts = part
     if parts == 1:
         return 0, rows
-    assert grain is not None
     start, stop = (min(-(-rows * k // parts // grain) * grain, rows) for k in (number, number + 1))
     return start, rows if number + 1 == parts else stop
 

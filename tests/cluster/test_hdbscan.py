@@ -15,6 +15,7 @@ from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
 from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
 from dask_simjoin.cluster.algorithms.spanning import merge_trees
 from dask_simjoin.cluster.expressions import spanning as expressions
+from dask_simjoin.cluster.expressions import tree_tasks
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError
 from dask_simjoin.options.cluster_requests import Choice
 from dask_simjoin.planning.budget import Resources
@@ -157,6 +158,23 @@ def test_any_order_of_rows_and_any_partitions(name):
         lazy = ddf.simjoin.hdbscan(15, **how, **size)
         assert len(lazy.expr.plan.chunks) > 3 and lazy.npartitions == 5
         pd.testing.assert_frame_equal(lazy.compute(scheduler="sync"), found)
+
+
+@pytest.mark.parametrize("name", ["varied", "wide", "lattice", "identical points"])
+def test_rounds_that_threads_share(name, monkeypatch):
+    """The tree of one chunk is the same, however its rounds are cut, and whoever finds the rest of it."""
+    monkeypatch.setattr(tree_tasks, "SHARED_DIMS", 1)
+    monkeypatch.setattr(tree_tasks, "SHARED_ROWS", 1)
+    x = np.random.default_rng(1).permutation(SETS[name][0])
+    frame = frame_of(np.concatenate([x, x + 3]))
+    want = frame.simjoin.spanning_tree(min_samples=4)
+    for rounds, threads in ((1, 3), (8, 2)):
+        monkeypatch.setattr(tree_tasks, "SHARED_ROUNDS", rounds)
+        with dask.config.set(num_workers=threads):
+            ddf = dd.from_pandas(frame, npartitions=threads)
+            lazy = ddf.simjoin.spanning_tree(min_samples=4, blocksize="1 GB")
+            assert len(lazy.expr.plan.chunks) == 1 and tree_tasks.sharers(lazy.expr.plan) == threads
+            pd.testing.assert_frame_equal(lazy.compute(scheduler="threads"), want)
 
 
 def test_on_a_cluster(client):

@@ -6,6 +6,7 @@ import sys
 
 import dask
 import numpy as np
+import pandas as pd
 import pytest
 
 cupy = pytest.importorskip("cupy")
@@ -16,6 +17,7 @@ dask_cudf = pytest.importorskip("dask_cudf")
 import dask.dataframe as dd
 from distributed import Client, wait
 
+from dask_simjoin.cluster.expressions import tree_tasks
 from dask_simjoin.engine.gpu.joiner import JOINER
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.paths import EXAMPLES
@@ -72,8 +74,9 @@ def test_every_verb(client, x, partitioning):
     found = pairs.compute()
     assert isinstance(found, cudf.DataFrame)
     assert_same_pairs(as_set(found.to_pandas()), expected)
-    # one index for each chunk and for each halo, whatever number of tasks met it
-    indexes = chunks * (2 if partitioning == "spatial" else 1)
+    # one index for each chunk and for each halo, whatever number of tasks met it; each GPU its own of what
+    # they share
+    indexes = chunks * {"spatial": 2, "replicated": gpus}.get(partitioning, 1)
     assert sum(client.run(built).values()) == before + indexes
     assert (chunks == 1) == (partitioning in ("auto", "replicated"))
     counts = ddf.simjoin.neighbor_counts(EPS, **options).compute().to_pandas()
@@ -82,6 +85,20 @@ def test_every_verb(client, x, partitioning):
     if partitioning != "replicated":
         labels = ddf.simjoin.dbscan(EPS, 3, **options).compute().to_pandas()
         assert labels.tolist() == frame_of(x).simjoin.dbscan(EPS, 3).tolist()
+
+
+def test_spanning_trees_that_gpus_share(client, monkeypatch):
+    monkeypatch.setattr(tree_tasks, "SHARED_ROWS", 1)
+    gpus = len(client.scheduler_info(n_workers=-1)["workers"])
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(3 * N, 8)) + 4 * rng.integers(0, 4, (3 * N, 1))
+    frame = frame_of(points.round(1))
+    ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=2 * gpus)
+    tree = ddf.simjoin.spanning_tree(min_samples=5)
+    assert tree_tasks.sharers(tree.expr.plan) == gpus
+    pd.testing.assert_frame_equal(tree.compute().to_pandas(), frame.simjoin.spanning_tree(min_samples=5))
+    found = ddf.simjoin.hdbscan(20, 5).compute().to_pandas()
+    pd.testing.assert_frame_equal(found, frame.simjoin.hdbscan(20, 5))
 
 
 def test_parquet_to_parquet_with_text_ids(client, x, tmp_path):

@@ -24,6 +24,7 @@ from dask_simjoin.engine.base import searcher_for, spanner_for
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.engine.protocols import SearchLayout
+from dask_simjoin.engine.spanner import Found, Part, Progress
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Array, Frame, Index
 from dask_simjoin.tasks.chunks import Chunk
@@ -144,11 +145,32 @@ def _named(chunk: Chunk, places: Places) -> Index:
     return searcher_for(chunk["example"]).renamed(cast(Index, chunk), places)
 
 
-def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Known) -> Edges:
-    """Find the tree of a chunk's rows, by their places."""
-    nearest = known["near"], known["away"], known["beyond"]
+def _nearest(known: Known) -> tuple[Array, Array, Array]:
+    return known["near"], known["away"], known["beyond"]
+
+
+def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Known,
+                  progress: Progress | None = None) -> Edges:  # fmt: skip
+    """Find the tree of a chunk's rows, by their places; `progress`: of rounds that were shared before."""
     found: Edges = spanner_for(chunk["example"]).tree_of(
-        _named(chunk, places), layout, known["core"], nearest
+        _named(chunk, places), layout, known["core"], _nearest(known), progress
+    )
+    return found
+
+
+def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Known,
+                   progress: Progress | None, part: Part) -> Found:  # fmt: skip
+    """Do one part of what a round of a chunk's tree searches."""
+    return spanner_for(chunk["example"]).share(
+        _named(chunk, places), layout, known["core"], _nearest(known), progress, part
+    )
+
+
+def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Known,
+               progress: Progress | None, *parts: Found) -> Progress:  # fmt: skip
+    """Finish a round of a chunk's tree, all parts of which are done."""
+    found: Progress = spanner_for(chunk["example"]).join(
+        _named(chunk, places), layout, known["core"], _nearest(known), progress, parts
     )
     return found
 

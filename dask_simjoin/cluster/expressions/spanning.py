@@ -2,83 +2,29 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.condense import Chosen, choose, condense, told_of_rows
 from dask_simjoin.cluster.algorithms.forest import Edges
-from dask_simjoin.cluster.algorithms.spanning import (
-    distances_of,
-    edges_between,
-    known_of_state,
-    merge_trees,
-    places_of_rows,
-    sought,
-    tree_of_chunk,
-    without_gaps,
-)
+from dask_simjoin.cluster.algorithms.spanning import distances_of, sought, without_gaps
+from dask_simjoin.cluster.expressions.tree_tasks import add_tree, rows_of_frame
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks
-from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.row_values import FoundByChunk
-from dask_simjoin.expressions.searches import add_searches
 from dask_simjoin.expressions.steps import Steps
-from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.cluster_requests import Choice
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import check_tree
-from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.goal import Goal, tree_goal
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources
-
-TREES = 2
-"""Trees that one task merges: each may be of all rows."""
-
-
-def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
-             example: Frame) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
-    """Add the tasks that find the tree: the places of each chunk's rows, and its edges.
-
-    Searches of nearest rows give core distances; each chunk's tree and the edges between two chunks are
-    merged in a tree of tasks.
-    """
-    add, layout = steps.add, plan.layout
-    refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
-    own = steps.row_numbers(plan, refs)
-    places = _places(plan, own)
-    number = max(1, min(sought(samples), plan.rows))
-    known, trees = [], []
-    for c, others in enumerate(plan.searches):
-        options = layout, number, True, np.inf
-        state = add_searches(steps, c, others.tolist() or [c], refs, own, options, int(plan.parts[c]))
-        known.append(add("known", c, known_of_state, refs[c], own[c], state, samples, plan.rows))
-        trees.append(add("tree", c, tree_of_chunk, refs[c], places[c], layout, known[c]))
-    between = [
-        add("between", b, edges_between, List(refs[i], refs[j]), List(places[i], places[j]), layout,
-            List(known[i], known[j]), List(trees[i], trees[j]))
-        for b, (i, j) in enumerate(plan.joined.tolist())
-    ]  # fmt: skip
-    every = [add("rows", c, places_of_rows, refs[c], some) for c, some in enumerate(places)]
-    merge = partial(merge_trees, rows_of_frame(plan), example)
-    return every, steps.merged("merge", merge, [*trees, *between], fan_in=TREES)
-
-
-def rows_of_frame(plan: Plan) -> int:
-    """Count the rows of the frame, those that are left out included."""
-    return sum(rows for rows, _ in plan.sources[0])
-
-
-def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
-    """List the place of each chunk's first row, or those of all of its rows where they are numbered so."""
-    counted = plan.counted
-    return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
 
 
 def check_place(plan: Plan, spec: JoinSpec, least: int | None = None) -> None:
@@ -98,10 +44,10 @@ class Hierarchy(FoundByChunk):
         return tree_goal(sought(self.operand("samples")))
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        check_place(plan, self.operand("spec"), self.operand("min_cluster_size"))
-        how = self.operand("min_cluster_size"), self.operand("samples"), self.operand("choice")
-        spec = self.operand("spec")
-        return ChunkClusters(chunks, plan, spec.measure, *how, self.operand("meta"))
+        least, spec = self.operand("min_cluster_size"), self.operand("spec")
+        check_place(plan, spec, least)
+        how = least, self.operand("samples"), self.operand("choice"), self.operand("meta")
+        return ChunkClusters(chunks, plan, spec.measure, *how)
 
 
 class ChunkClusters(LabelledExpr):

@@ -188,7 +188,7 @@ def improved(q: Index, d: Index, layout: NearestLayout | ZOrderSearch, best_d2: 
 class CpuSearcher:
     """See `Searcher`."""
 
-    grain: int | None = tiles.TILE
+    grain = tiles.TILE
 
     layout = staticmethod(layout)
     renamed = staticmethod(renamed)

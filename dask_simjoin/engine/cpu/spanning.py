@@ -18,16 +18,23 @@ from dask_simjoin.engine.cpu.kernels import trees as forests
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
-from dask_simjoin.engine.spanner import Clusters, Edges
+from dask_simjoin.engine.spanner import Clusters, Edges, Found, Part, Progress
 from dask_simjoin.metrics.types import Index
 
 FEW = 2
 """Times the median component's rows that one has which still searches."""
 
+RUN = 16
+"""Tiles that one of several searches takes in turn: rows near each other know of each other."""
+
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """What is known of the nearest rows of the rows of one index, in the order of its places: their places (n, k)
 int32, -1 where they are of another index; their totals (n, k), or (n, 0) if these are at most core distances;
 and what totals of all other rows are at least (n,) float32, or -1 where nothing is known."""
+
+
+Best = tuple[np.ndarray, ...]
+"""Of components the weights of the best edges that are known, and their nodes; and all nodes' names."""
 
 
 class _Side:
@@ -51,10 +58,10 @@ class _Side:
 
 
 class Rounds:
-    """Find the tree of one index or the edges between two."""
+    """Find the tree of one index or the edges between two; `progress`: of rounds before."""
 
     def __init__(self, sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
-                 nearest: Nearest | None = None) -> None:  # fmt: skip
+                 nearest: Nearest | None = None, progress: Progress | None = None) -> None:  # fmt: skip
         self.layout = layout
         self.sides: list[_Side] = []
         for index in sides:
@@ -80,29 +87,54 @@ class Rounds:
             self.beyond = np.full(nodes, -1.0, np.float32)
         else:
             self.near, self.away, self.beyond = *nearest[:2], nearest[2].copy()
-        self.sizes = np.ones(self.rows, np.int32)
-        ends = (np.empty(self.rows, np.int32) for _ in range(2))
-        self.edges: tuple[np.ndarray, ...] = (np.empty(self.rows), *ends)
+        self.sizes, self.components = np.ones(self.rows, np.int32), self.rows
+        self.found: list[tuple[np.ndarray, ...]] = []
+        if progress is not None:
+            self.component, self.sizes = progress["component"].copy(), progress["sizes"].copy()
+            self.least, self.to = progress["least"].copy(), progress["to"].copy()
+            self.beyond, self.found = progress["beyond"].copy(), list(progress["found"])
+            self.components = len(self.sizes)
 
-    def _nothing(self, number: int) -> tuple[np.ndarray, ...]:
+    @property
+    def progress(self) -> Progress:
+        """What is known after some rounds."""
+        return {
+            "component": self.component, "sizes": self.sizes[: self.components], "least": self.least,
+            "to": self.to, "beyond": self.beyond, "found": self.found,
+        }  # fmt: skip
+
+    def _nothing(self, number: int) -> Best:
         """Make room for the best edges of so many components: less and less, while there are more edges."""
         ends = (np.full(number, -1, np.int32) for _ in range(2))
         return np.full(number, np.inf), *ends, self.names
 
-    def _asked(self, number: int) -> np.ndarray:
+    def _asked(self) -> np.ndarray:
         """Choose the components that search: at least half of them."""
+        number = self.components
         sizes = self.sizes[:number]
         asked = sizes <= FEW * np.partition(sizes, (number - 1) // 2)[(number - 1) // 2]
         if asked.all() and number > 1:
             asked[np.argmax(sizes)] = number == self.rows
         return asked
 
-    def _search(self, asked: np.ndarray, best: tuple[np.ndarray, ...]) -> None:
+    def _offers(self) -> Best:
+        """Tell the best edges of components of those that nodes know."""
+        best = self._nothing(self.components)
+        nearest = self.near, self.away, self.beyond
+        boruvka.offer_listed(self.component, self.core, self.names, *nearest, self.least, self.to, best)
+        return best
+
+    def _wanted(self, asked: np.ndarray, best: Best) -> np.ndarray:
+        """Tell which nodes may have an edge lighter than their component's best, a mask for each tile."""
         wanted = np.empty(self.sides[-1].last // tiles.TILE, np.uint64)
         known = self.component, self.core, self.least, self.to
-        if not boruvka.who_searches(*known, asked, best[0], wanted):
+        boruvka.who_searches(*known, asked, best[0], wanted)
+        return wanted
+
+    def _search(self, wanted: np.ndarray, best: Best) -> None:
+        """Improve the best edges of components by those of wanted nodes."""
+        if not wanted.any():
             return
-        across = self.sides[-1].first
         for side in self.sides:
             if side.rows:
                 own = self.component[side.first : side.last]
@@ -110,9 +142,23 @@ class Rounds:
         for q, d in zip(self.sides, self.sides[::-1], strict=True):
             if q.rows and d.rows:
                 self._search_side(q, d, wanted, best)
+
+    def _settle(self, wanted: np.ndarray, best: Best) -> None:
+        """Note what searches have found of nodes, the best edges of all components being known."""
+        across = self.sides[-1].first
         boruvka.tell_nodes(self.component, wanted, best, across, self.least, self.to)
 
-    def _search_side(self, q: _Side, d: _Side, wanted: np.ndarray, best: tuple[np.ndarray, ...]) -> None:
+    def _join(self, asked: np.ndarray, best: Best) -> None:
+        """Join the components that asked along their best edges."""
+        many = self.components
+        edges = np.empty(many), np.empty(many, np.int32), np.empty(many, np.int32)
+        room = np.empty(many, np.int32), self.sizes
+        number, left = boruvka.join_components(self.component, asked, best, *room, edges, 0)
+        assert left < many  # each that searched has found an edge
+        self.found.append(tuple(column[:number].copy() for column in edges))
+        self.components = left
+
+    def _search_side(self, q: _Side, d: _Side, wanted: np.ndarray, best: Best) -> None:
         f, dims = self.layout.filter, self.layout.dims
         terms = (0.0,) * 5
         if f is not None:
@@ -135,21 +181,43 @@ class Rounds:
 
     def run(self, known: tuple[np.ndarray, ...] | None = None) -> tuple[np.ndarray, ...]:
         """Find the tree's weights and nodes; `known`: edges that are there besides those that are sought."""
-        components, number = self.rows, 0
-        while components > 1:
-            best = self._nothing(components)
-            nearest = self.near, self.away, self.beyond
-            boruvka.offer_listed(self.component, self.core, self.names, *nearest, self.least, self.to, best)
+        while self.components > 1:
+            best = self._offers()
             if known is not None:
                 kept = boruvka.offer_edges(self.component, self.names, *known, best)
                 known = tuple(column[:kept] for column in known)
-            asked = self._asked(components)
-            self._search(asked, best)
-            room = np.empty(components, np.int32), self.sizes
-            number, left = boruvka.join_components(self.component, asked, best, *room, self.edges, number)
-            assert left < components  # each that searched has found an edge
-            components = left
-        return tuple(column[:number] for column in self.edges)
+            asked = self._asked()
+            wanted = self._wanted(asked, best)
+            self._search(wanted, best)
+            self._settle(wanted, best)
+            self._join(asked, best)
+        if not self.found:
+            return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
+        return tuple(np.concatenate(column) for column in zip(*self.found, strict=True))
+
+    def share(self, part: Part) -> Found:
+        """Do one part of a round's searches, of one index: see `Spanner`."""
+        if self.components < 2:
+            return None
+        best = self._offers()
+        wanted = self._wanted(self._asked(), best)
+        wanted[np.arange(len(wanted)) // RUN % part[1] != part[0]] = 0
+        self._search(wanted, best)
+        there = best[1] >= 0
+        return tuple(column[there] for column in best[:3])
+
+    def join(self, parts: Sequence[Found]) -> Progress:
+        """Finish a round, all parts of which are done: see `Spanner`."""
+        if self.components > 1:
+            best = self._offers()
+            asked = self._asked()
+            wanted = self._wanted(asked, best)
+            for weight, start, end in parts:
+                found = weight.copy(), start.copy(), end.copy()  # of which only some are kept
+                boruvka.offer_edges(self.component, self.names, *found, best)
+            self._settle(wanted, best)
+            self._join(asked, best)
+        return self.progress
 
 
 def in_order(names: np.ndarray, weight: np.ndarray, start: np.ndarray, end: np.ndarray) -> Edges:
@@ -165,12 +233,25 @@ class CpuSpanner:
     """See `Spanner`."""
 
     @staticmethod
-    def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest) -> Edges:
+    def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
+                progress: Progress | None = None) -> Edges:  # fmt: skip
         """Find the tree of the points of an index; `core`: of its places."""
-        rounds = Rounds([index], layout, [core], nearest)
+        rounds = Rounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
         del rounds  # what it took is free for what follows
         return in_order(names, *found)
+
+    @staticmethod
+    def share(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
+              progress: Progress | None, part: Part) -> Found:  # fmt: skip
+        """Do one part of a round's searches: see `Spanner`."""
+        return Rounds([index], layout, [core], nearest, progress).share(part)
+
+    @staticmethod
+    def join(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
+             progress: Progress | None, parts: Sequence[Found]) -> Progress:  # fmt: skip
+        """Finish a round, all parts of which are done: see `Spanner`."""
+        return Rounds([index], layout, [core], nearest, progress).join(parts)
 
     @staticmethod
     def edges_between(sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],

@@ -74,7 +74,7 @@ def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
 class GpuSearcher:
     """See `Searcher`."""
 
-    grain: int | None = None  # one search fills a GPU
+    grain = PART
 
     @staticmethod
     def layout(lower: Array, upper: Array, mean: Array, variance: Array, sample: Array,

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import count_of, to_host
 from dask_simjoin.engine.gpu import boruvka, dendrogram
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
@@ -24,7 +24,7 @@ from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.searched import WARPS, Side
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.engine.spanner import Edges
+from dask_simjoin.engine.spanner import Edges, Found, Part, Progress
 from dask_simjoin.metrics.types import Array, Index
 
 BLOCKS = 1 << 12
@@ -39,6 +39,9 @@ AT_ONCE = 1 << 27
 GROUPED_DIMS = 5
 """Dimensions from which rows of one component are put together once there are tiles of them: tiles of rows
 next to each other are large there, the more so where there is noise among them."""
+
+RUN = 16 * TILE
+"""Rows that one of several searches takes in turn: some tiles, as rows near each other know of each other."""
 
 Nearest = tuple[Array, Array, Array]
 """As the CPU's, on the GPU."""
@@ -55,25 +58,38 @@ def _in_turn(places: Array, most: int) -> Iterator[Array]:
 
 
 class Rounds:
-    """Find the tree of one index or the edges between two."""
+    """Find the tree of one index or the edges between two; `progress`: of rounds before."""
 
     def __init__(self, sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
-                 nearest: Nearest | None = None) -> None:  # fmt: skip
+                 nearest: Nearest | None = None, progress: Progress | None = None) -> None:  # fmt: skip
         sizes = [len(index["names"]) for index in sides]
         self.layout, self.rows = layout, sum(sizes)
         self.names = cupy.concatenate([index["names"].astype(cupy.int32) for index in sides])
         self.core = cupy.concatenate([core[:size] for core, size in zip(cores, sizes, strict=True)])
         firsts = np.cumsum([0, *sizes]).tolist()
         self.sides = [Side(index, layout, first) for index, first in zip(sides, firsts, strict=False)]
-        for side in self.sides:
-            side.arrange(self.core, self.names)
-        self._grouped = layout.dims < GROUPED_DIMS
-        self.component = cupy.arange(self.rows, dtype=cupy.int32)
-        self.least, self.to = cupy.full(self.rows, -1.0), cupy.full(self.rows, -1, cupy.int32)
+        self._arranged = self._grouped = False
         if nearest is None:
             unknown = cupy.full(self.rows, -1, cupy.float32)
             nearest = cupy.empty((self.rows, 0), cupy.int32), cupy.empty((self.rows, 0)), unknown
-        self.nearest = *nearest[:2], nearest[2].copy()
+        if progress is None:
+            self.component, self.sizes = cupy.arange(self.rows, dtype=cupy.int32), cupy.ones(self.rows)
+            self.least, self.to = cupy.full(self.rows, -1.0), cupy.full(self.rows, -1, cupy.int32)
+            self.nearest = *nearest[:2], nearest[2].copy()
+            self.found: list[tuple[Array, ...]] = []
+        else:
+            self.component, self.sizes = progress["component"], progress["sizes"]
+            self.least, self.to = progress["least"].copy(), progress["to"].copy()
+            self.nearest = *nearest[:2], progress["beyond"].copy()
+            self.found = list(progress["found"])
+
+    @property
+    def progress(self) -> Progress:
+        """What is known after some rounds."""
+        return {
+            "component": self.component, "sizes": self.sizes, "least": self.least, "to": self.to,
+            "beyond": self.nearest[2], "found": self.found,
+        }  # fmt: skip
 
     def _kernel(self, name: str) -> load.Program:
         constants = {"DIMS": self.layout.dims, "EXACT": self.layout.bounds is None}
@@ -91,30 +107,63 @@ class Rounds:
             "offer_beside", blocks, threads, y, self.component, self.core, np.int32(self.rows), bounds
         )
 
-    def _search(self, asked: Array, bounds: Array, edges: tuple[Array, Array]) -> None:
-        """Find the least edges of the rows that may have one, `edges` (ends and weights)."""
+    def _offers(self) -> tuple[Array, boruvka.ListedEdges]:
+        """Tell what is known of components' least edges, as bits, and the edge that each node knows."""
+        bounds = cupy.full(len(self.sizes), boruvka.UNKNOWN, cupy.uint64)
+        state = self.component, self.core, self.names
+        return bounds, boruvka.list_edges(*state, self.nearest, self.least, self.to)
+
+    def _wanted(self, asked: Array, bounds: Array) -> Array:
+        """Tell which nodes may have an edge that is lighter than what is known of their component's."""
         known = bounds.view(cupy.float64)[self.component]
-        wanted = asked[self.component] & (self.to < 0) & (cupy.maximum(self.least, self.core) <= known)
-        nodes = cupy.flatnonzero(wanted)
-        if not len(nodes):
-            return
-        if not self._grouped and len(bounds) * TILE <= self.rows:
-            self._grouped = True
-            for side in self.sides:
+        return asked[self.component] & (self.to < 0) & (cupy.maximum(self.least, self.core) <= known)
+
+    def _arrange(self) -> None:
+        """Make what is searched, of one component each tile once there are fewer components than tiles."""
+        grouped = self.layout.dims >= GROUPED_DIMS and len(self.sizes) * TILE <= self.rows
+        for side in self.sides if grouped > self._grouped or not self._arranged else ():
+            if grouped:
                 side.regroup(self.component, self.core, self.names)
-        ends, weights = edges
+            else:
+                side.arrange(self.core, self.names)
+        self._arranged, self._grouped = True, self._grouped or grouped
+
+    def _search(self, wanted: Array, bounds: Array, part: Part = (0, 1)) -> list[tuple[Array, ...]]:
+        """Find the least edges of wanted nodes, of one part of them: those nodes, ends and weights."""
+        found: list[tuple[Array, ...]] = []
+        if not count_of(wanted):
+            return found
+        self._arrange()
         step = max(TILE, AT_ONCE // self.layout.dims)
         for q, d in zip(self.sides, self.sides[::-1], strict=True):
             if not (q.rows and d.rows):
                 continue
             searched = d.searched(d.tagged(self.component))
-            for some in _in_turn(cupy.flatnonzero(wanted[q.nodes]), step):
+            places = cupy.flatnonzero(wanted[q.nodes])
+            if part[1] > 1:
+                places = places[cupy.arange(len(places)) // RUN % part[1] == part[0]]
+            for some in _in_turn(places, step):
                 asking, y = q.nodes[some], cupy.ascontiguousarray(q.points[some])
-                ends[asking], weights[asking] = self._search_side(y, asking, searched, bounds)
-        known = bounds.view(cupy.float64)[self.component[nodes]]
-        self.least[nodes] = cupy.maximum(self.least[nodes], known)
-        # what is heavier need not be the least, as all that was heavier was left out
-        self.to[nodes] = cupy.where(weights[nodes] == known, ends[nodes], -1)
+                found.append((asking, *self._search_side(y, asking, searched, bounds)))
+        return found
+
+    def _settle(self, found: list[tuple[Array, ...]], bounds: Array, listed: boruvka.ListedEdges) -> None:
+        """Note what searches have found of nodes, all of `bounds` being known."""
+        _, ends, weights = listed
+        for nodes, end, weight in found:
+            known = bounds.view(cupy.float64)[self.component[nodes]]
+            ends[nodes], weights[nodes] = end, weight
+            self.least[nodes] = cupy.maximum(self.least[nodes], known)
+            # what is heavier need not be the least, as all that was heavier was left out
+            self.to[nodes] = cupy.where(weight == known, end, -1)
+
+    def _join(self, asked: Array, edges: list[boruvka.ListedEdges], bounds: Array) -> None:
+        """Join the components that asked along their least edges."""
+        starts, ends = boruvka.least_edges(self.component, self.names, edges, bounds)
+        taken, component, sizes = boruvka.join_components(self.component, asked, starts, ends, self.sizes)
+        assert len(sizes) < len(self.sizes)  # each that searched has found an edge
+        self.found.append((bounds.view(cupy.float64)[taken], starts[taken], ends[taken]))
+        self.component, self.sizes = component, sizes
 
     def _search_side(self, y: Array, nodes: Array, searched: list[Array | np.generic],
                      bounds: Array) -> tuple[Array, Array]:  # fmt: skip
@@ -134,12 +183,8 @@ class Rounds:
     def run(self, known: tuple[Array, ...] | None = None) -> tuple[Array, ...]:
         """Find the tree's weights and nodes; `known`: edges that are there besides those that are sought."""
         load.begin(self._kernel("search_others"))
-        components, sizes = self.rows, cupy.ones(self.rows)
-        found: list[tuple[Array, ...]] = []
-        while components > 1:
-            bounds = cupy.full(components, boruvka.UNKNOWN, cupy.uint64)
-            state = self.component, self.core, self.names
-            listed = boruvka.list_edges(*state, self.nearest, self.least, self.to)
+        while len(self.sizes) > 1:
+            bounds, listed = self._offers()
             edges = [listed]
             if known is not None:
                 weight, low, high = known
@@ -149,16 +194,34 @@ class Rounds:
             boruvka.offer_edges(self.component, edges, bounds)
             if len(self.sides) == 1:
                 self._offer_beside(bounds)
-            asked = boruvka.who_asks(sizes, self.rows)
-            self._search(asked, bounds, listed[1:])
-            starts, ends = boruvka.least_edges(self.component, self.names, edges, bounds)
-            taken, component, sizes = boruvka.join_components(self.component, asked, starts, ends, sizes)
-            assert len(sizes) < components  # each that searched has found an edge
-            found.append((bounds.view(cupy.float64)[taken], starts[taken], ends[taken]))
-            self.component, components = component, len(sizes)
-        if not found:
+            asked = boruvka.who_asks(self.sizes, self.rows)
+            self._settle(self._search(self._wanted(asked, bounds), bounds), bounds, listed)
+            self._join(asked, edges, bounds)
+        if not self.found:
             return cupy.empty(0), cupy.empty(0, cupy.int32), cupy.empty(0, cupy.int32)
-        return tuple(cupy.concatenate(column) for column in zip(*found, strict=True))
+        return tuple(cupy.concatenate(column) for column in zip(*self.found, strict=True))
+
+    def share(self, part: Part) -> Found:
+        """Do one part of a round's searches, of one index: see `Spanner`."""
+        if len(self.sizes) < 2:
+            return []
+        bounds, listed = self._offers()
+        boruvka.offer_edges(self.component, [listed], bounds)
+        self._offer_beside(bounds)
+        asked = boruvka.who_asks(self.sizes, self.rows)
+        return self._search(self._wanted(asked, bounds), bounds, part)
+
+    def join(self, parts: Sequence[Found]) -> Progress:
+        """Finish a round, all parts of which are done: see `Spanner`."""
+        if len(self.sizes) > 1:
+            bounds, listed = self._offers()
+            boruvka.offer_edges(self.component, [listed], bounds)
+            every = [one for part in parts for one in part]
+            for nodes, end, weight in every:
+                boruvka.offer_edges(self.component, [(nodes, end, weight)], bounds)
+            self._settle(every, bounds, listed)
+            self._join(boruvka.who_asks(self.sizes, self.rows), [listed], bounds)
+        return self.progress
 
 
 def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
@@ -174,12 +237,25 @@ class GpuSpanner:
     """See `Spanner`."""
 
     @staticmethod
-    def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest) -> Edges:
+    def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
+                progress: Progress | None = None) -> Edges:  # fmt: skip
         """Find the tree of the points of an index; `core`: of its places."""
-        rounds = Rounds([index], layout, [core], nearest)
+        rounds = Rounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
         del rounds  # what it took is free for what follows
         return in_order(names, *found)
+
+    @staticmethod
+    def share(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
+              progress: Progress | None, part: Part) -> Found:  # fmt: skip
+        """Do one part of a round's searches: see `Spanner`."""
+        return Rounds([index], layout, [core], nearest, progress).share(part)
+
+    @staticmethod
+    def join(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
+             progress: Progress | None, parts: Sequence[Found]) -> Progress:  # fmt: skip
+        """Finish a round, all parts of which are done: see `Spanner`."""
+        return Rounds([index], layout, [core], nearest, progress).join(parts)
 
     @staticmethod
     def edges_between(sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],

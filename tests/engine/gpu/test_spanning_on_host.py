@@ -74,8 +74,20 @@ def test_trees_are_those_of_the_definition(spanning, dims, engine):
             want = tree_by_definition(x, samples)[0]
             for listed in (0, 3):
                 core, nearest = known_of(x, index, range(len(x)), samples, listed)
-                found = spanning.SPANNER.tree_of(relabelled(index, 0), layout, core, nearest)
-                assert edges_of(found) == want, (kind, listed)
+                known = relabelled(index, 0), layout, core, nearest
+                assert edges_of(spanning.SPANNER.tree_of(*known)) == want, (kind, listed)
+                for rounds in (1, 9):
+                    found = shared_tree(spanning.SPANNER, known, rounds, 3)
+                    assert edges_of(found) == want, (kind, listed, rounds)
+
+
+def shared_tree(spanner, known, rounds, parts):
+    """The tree of so many rounds in parts, and of what is left."""
+    progress = None
+    for _ in range(rounds):
+        found = [spanner.share(*known, progress, (part, parts)) for part in range(parts)]
+        progress = spanner.join(*known, progress, found)
+    return spanner.tree_of(*known, progress)
 
 
 @pytest.mark.parametrize("kind", ["lattice", "duplicates", "clusters"])
@@ -154,8 +166,10 @@ def test_many_tiles(spanning, kind):
     index = relabelled(build(x, layout, HOST), 0)
     assert len(index["levels"]) == 3
     spanning.AT_ONCE, spanning.MANY = 2 * 640, 1000
-    found = spanning.SPANNER.tree_of(index, layout, np.zeros(len(x)), nothing(len(x)))
+    known = index, layout, np.zeros(len(x)), nothing(len(x))
+    found = spanning.SPANNER.tree_of(*known)
     assert edges_of(found) == list(zip(want["left"], want["right"], strict=True))
+    assert edges_of(shared_tree(spanning.SPANNER, known, 6, 2)) == edges_of(found)
     assert np.sqrt(found[0]).tolist() == want["distance"].tolist()
 
 
