@@ -25,7 +25,7 @@ from dask_simjoin.metrics.types import Array, Frame, Ids, Index
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.moments import Moments, moments
 
-BEYOND = 1/2
+BEYOND = 1 / 2
 """How much larger than a slab's box what its index serves is on each side, at most, in the largest of its
 spans: filters are up to twice as coarse for it, which costs less than another index of the whole slab."""
 
