@@ -13,29 +13,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels import boruvka, contraction, hierarchy, optics, spanning
+from dask_simjoin.engine.cpu import between
+from dask_simjoin.engine.cpu.kernels import boruvka, hierarchy, optics, spanning
 from dask_simjoin.engine.cpu.kernels import trees as forests
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
-<<<<<<< HEAD
 from dask_simjoin.engine.spanner import Clusters, Edges, Found, Part, Progress
-=======
-from dask_simjoin.engine.spanner import Clusters, Edges
-from dask_simjoin.metrics.norms import Norm, box_gap
->>>>>>> 8531c9d (Where two chunks' trees meet, edges that are in the tree of both for sure are joined at once)
 from dask_simjoin.metrics.types import Index
 
 FEW = 2
 """Times the median component's rows that one has which still searches."""
 
-<<<<<<< HEAD
 RUN = 16
 """Tiles that one of several searches takes in turn: rows near each other know of each other."""
-=======
-COARSE = 64
-"""Boxes of an index, at most, which say how far another one's tiles are."""
->>>>>>> 8531c9d (Where two chunks' trees meet, edges that are in the tree of both for sure are joined at once)
 
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """What is known of the nearest rows of the rows of one index, in the order of its places: their places (n, k)
@@ -65,34 +56,6 @@ class _Side:
         if "y" not in self.index:
             return (self.index["z"],)
         return self.index["z"], self.index["half_norm" if queries else "start"], self.index["y"]
-
-    def nodes_of(self, ends: np.ndarray) -> np.ndarray:
-        """Find the nodes of ends of edges, which are called by their names."""
-        names = self.index["names"].astype(np.int32)
-        found, table = np.empty(len(ends), np.int32), np.full(1 << (2 * self.rows).bit_length(), -1, np.int32)
-        contraction.nodes_of(names, self.first, ends, table, found)
-        return found
-
-    def boxes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tell the smallest and largest coordinates of each tile (tiles, d)."""
-        if "y" not in self.index:
-            return self.index["low"], self.index["high"]
-        starts = np.arange(0, self.rows, tiles.TILE)  # boxes are there, but as the filter sees them
-        y = self.index["y"]
-        return np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
-
-    def least_across(self, core: np.ndarray, other: _Side, other_core: np.ndarray, norm: Norm) -> np.ndarray:
-        """Bound the weights of edges of each place (n,) to another side from below."""
-        low, high = self.boxes()
-        far_low, far_high = other.boxes()
-        step = -(-len(far_low) // COARSE)
-        some = np.arange(0, len(far_low), step)
-        gap = box_gap(
-            norm, low[:, None], high[:, None],
-            np.minimum.reduceat(far_low, some)[None], np.maximum.reduceat(far_high, some)[None],
-        )  # fmt: skip
-        least = np.maximum(gap, np.minimum.reduceat(other_core, some * tiles.TILE)).min(axis=1)
-        return np.maximum(np.repeat(least, tiles.TILE)[: self.rows], core)
 
 
 class Rounds:
@@ -125,7 +88,6 @@ class Rounds:
             self.beyond = np.full(nodes, -1.0, np.float32)
         else:
             self.near, self.away, self.beyond = *nearest[:2], nearest[2].copy()
-<<<<<<< HEAD
         self.sizes, self.components = np.ones(self.rows, np.int32), self.rows
         self.found: list[tuple[np.ndarray, ...]] = []
         if progress is not None:
@@ -133,11 +95,6 @@ class Rounds:
             self.least, self.to = progress["least"].copy(), progress["to"].copy()
             self.beyond, self.found = progress["beyond"].copy(), list(progress["found"])
             self.components = len(self.sizes)
-=======
-        self.components, self.sizes = self.rows, np.ones(self.rows, np.int32)
-        ends = (np.empty(self.rows, np.int32) for _ in range(2))
-        self.edges: tuple[np.ndarray, ...] = (np.empty(self.rows), *ends)
->>>>>>> 8531c9d (Where two chunks' trees meet, edges that are in the tree of both for sure are joined at once)
 
     @property
     def progress(self) -> Progress:
@@ -223,39 +180,10 @@ class Rounds:
             spanning.room(len(own["low"]), len(own["lower"]), dims, own["lower"].dtype),
         )  # fmt: skip
 
-    def contract(self, trees: Sequence[Edges]) -> tuple[np.ndarray, ...]:
-        """Join what is joined in the tree of both sides for sure; return the other edges of their trees."""
-        norm = self.layout.norm
-        for side, other in zip(self.sides, self.sides[::-1], strict=True):
-            own, far = (slice(one.first, one.first + one.rows) for one in (side, other))
-            if side.rows and other.rows:
-                self.least[own] = side.least_across(self.core[own], other, self.core[far], norm)
-        weight = np.concatenate([tree[0] for tree in trees])
-        ends = (
-            np.concatenate([side.nodes_of(tree[k]) for side, tree in zip(self.sides, trees, strict=True)])
-            for k in (1, 2)
-        )
-        known = weight, *ends
-        room = (np.empty(len(self.component), np.int32) for _ in range(3))
-        parent, joined, self.sizes = room
-        self.components, kept = contraction.contract(
-            self.component, self.least.copy(), *known, parent, joined, self.sizes
-        )
-        return tuple(column[:kept] for column in known)
-
     def run(self, known: tuple[np.ndarray, ...] | None = None) -> tuple[np.ndarray, ...]:
-<<<<<<< HEAD
-        """Find the tree's weights and nodes; `known`: edges that are there besides those that are sought."""
+        """Find edges that join all components; `known`: some that are there besides those that are sought."""
         while self.components > 1:
             best = self._offers()
-=======
-        """Find edges that join all components; `known`: some that are there besides those that are sought."""
-        components, number = self.components, 0
-        while components > 1:
-            best = self._nothing(components)
-            nearest = self.near, self.away, self.beyond
-            boruvka.offer_listed(self.component, self.core, self.names, *nearest, self.least, self.to, best)
->>>>>>> 8531c9d (Where two chunks' trees meet, edges that are in the tree of both for sure are joined at once)
             if known is not None:
                 kept = boruvka.offer_edges(self.component, self.names, *known, best)
                 known = tuple(column[:kept] for column in known)
@@ -332,9 +260,13 @@ class CpuSpanner:
         """Find the edges between two indexes that are in the tree of both; `trees`: of each of them."""
         rounds = Rounds(sides, layout, cores)
         across = rounds.sides[1].first
-        found = rounds.run(rounds.contract(trees))
-        between = (found[1] < across) != (found[2] < across)
-        return in_order(rounds.names, *(column[between] for column in found))
+        first = [(side.index, side.first) for side in rounds.sides]
+        rounds.least, rounds.sizes, rounds.components, known = between.contracted(
+            first, rounds.component, rounds.core, trees, layout.norm
+        )
+        found = rounds.run(known)
+        kept = (found[1] < across) != (found[2] < across)
+        return in_order(rounds.names, *(column[kept] for column in found))
 
     @staticmethod
     def merge(rows: int, *parts: Edges) -> Edges:
