@@ -10,8 +10,16 @@ from typing import TypeVar
 
 Made = TypeVar("Made")
 
+LEAST_NUMBERS = 1 << 18
+"""Numbers that are worth a thread to move them."""
+
 LEAST = 1 << 16
 """Things that are worth a thread."""
+
+
+def numbers_apart(dims: int) -> int:
+    """Tell how many points of so many dimensions are worth a thread."""
+    return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
 
 
 def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:

@@ -12,7 +12,7 @@ from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.ids import as_id_keys, row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
-from dask_simjoin.engine.threads import shared_out
+from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.errors import ListError, SourceChangedError
 from dask_simjoin.metrics.types import Array, Frame, Ids, Index
 from dask_simjoin.options.spec import JoinSpec
@@ -163,8 +163,9 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
         ids.append(part["ids"][start:stop])
         for name, some in extra.items():
             some.append(some_rows(part[name], start, stop))  # type: ignore[literal-required]
-    whole = {name: stacked(some, parts[0]["example"], threads) for name, some in [("x", x), *extra.items()]}
-    chunk = indexed(whole.pop("x"), joined(ids), layout, parts[0]["example"], whole, threads)
+    example, points = parts[0]["example"], whole_points(x, layout, threads)
+    whole = {name: stacked(some, example) for name, some in extra.items()}
+    chunk = indexed(points, joined(ids), layout, example, whole, threads)
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
 
 
@@ -192,25 +193,32 @@ def some_rows(values: Array | Frame, start: int, stop: int) -> Array | Frame:
     return (values.iloc if hasattr(values, "columns") else values)[start:stop]
 
 
-def stacked(parts: list[Array | Frame], example: Frame, threads: int = 1) -> Array | Frame:
-    """Put arrays or frames one after the other; `threads`: that share the work on the host."""
+def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
+    """Put arrays or frames one after the other."""
     if len(parts) == 1:
         return parts[0]
     if hasattr(parts[0], "columns"):
         return frames_for(example).stacked(parts)
+    return module_of(parts[0]).concatenate(parts)
+
+
+def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int) -> Array:
+    """Put coordinates one after the other, in memory as the index reads them; `threads`: that share the work.
+
+    A sweep reads them column by column, and all else point by point.
+    """
     xp = module_of(parts[0])
-    if xp is not np or threads == 1 or parts[0].ndim == 1:
-        return xp.concatenate(parts)
+    if len(parts) == 1 or xp is not np:
+        return parts[0] if len(parts) == 1 else xp.concatenate(parts)
     ends = np.cumsum([0, *map(len, parts)])
-    order = "F" if parts[0].flags.f_contiguous else "C"
-    out = np.empty((ends[-1], *parts[0].shape[1:]), parts[0].dtype, order=order)  # type: ignore[call-overload]
+    out = np.empty((int(ends[-1]), parts[0].shape[1]), order="F" if layout.method == "sweep" else "C")
 
     def copy(start: int, stop: int) -> None:
-        first, last = np.searchsorted(ends, [start, stop], side="left")
+        first, last = np.searchsorted(ends, [start, stop])
         for part, at in zip(parts[first:last], ends[first:last].tolist(), strict=True):
             out[at : at + len(part)] = part
 
-    shared_out(copy, len(out), threads)
+    shared_out(copy, len(out), threads, least=numbers_apart(out.shape[1]))
     return out
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dask_simjoin.tasks import chunks
-from tests.support.frames import split
+from tests.support.frames import planned, split
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
 
@@ -15,8 +15,12 @@ from tests.support.points import frame_of
 def test_arrays_are_put_together_by_threads(order, sizes):
     rng = np.random.default_rng(0)
     parts = [np.asarray(rng.uniform(size=(n, 2)), order=order) for n in sizes]
-    for threads in (1, 2, 3):
-        assert (chunks.stacked(parts, None, threads) == np.concatenate(parts)).all()
+    for eps in (0.01, 0.3):  # of 2 and of 6 columns
+        layout = planned(frame_of(rng.uniform(size=(50, 2 if eps < 0.1 else 6))), eps)[1]
+        for threads in (1, 2, 3):
+            found = chunks.whole_points(parts, layout, threads)
+            assert (found == np.concatenate(parts)).all()
+            assert found.flags.f_contiguous == (layout.method == "sweep")
 
 
 @pytest.mark.parametrize("cuts", [(300,), (1, 1, 200, 640)])

@@ -21,7 +21,7 @@ from dask_simjoin.engine.index.cpu_nearest import (
 )
 from dask_simjoin.engine.index.zorder_nearest import ZOrderSearch, make_zorder_search
 from dask_simjoin.engine.methods import AUTO, Method, name_of, options_of
-from dask_simjoin.engine.threads import shared_out
+from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.engine.zorder import ZOrder
 from dask_simjoin.metrics.norms import Norm
 
@@ -68,7 +68,7 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
                 pack.pack_exact(x, order[start:stop], dims, as_is, 1.0, y, z[some], low[some], high[some])
             return 0.0
 
-        shared_out(pack_some, n, threads, tiles.TILE)
+        shared_out(pack_some, n, threads, tiles.TILE, numbers_apart(d))
     else:
         y = index["y"] = np.empty((n, d))
         index["start"] = tiles.aligned_empty((number, tiles.TILE), kind)
@@ -84,7 +84,7 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
             )  # fmt: skip
             return largest
 
-        index["norm"] = max(shared_out(pack_some, n, threads, tiles.TILE))
+        index["norm"] = max(shared_out(pack_some, n, threads, tiles.TILE, numbers_apart(d)))
     if n:
         index["lower"], index["upper"], index["levels"] = tiles.box_tree(low, high)
         index["least"] = smallest_names(index["names"], index["levels"])

@@ -126,6 +126,9 @@ class EntityChunks(HomeChunks):
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
         """Each chunk that has points, and those from it on whose boxes are within the threshold."""
         lower, upper, filled = self.boxes()
+        if len(filled) == 1:  # it meets itself, however many columns there are to say so
+            yield int(filled[0]), filled
+            return
         for i, first in enumerate(filled.tolist()):
             gap = box_gap(self.norm, lower[i], upper[i], lower[i:], upper[i:])
             yield first, filled[i:][gap <= self.threshold]

@@ -9,7 +9,7 @@ import numpy as np
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.metrics.norms import Norm, add, box_gap
+from dask_simjoin.metrics.norms import Norm, add, power
 
 MOST, MOST_NUMBERS = 1 << 13, 1 << 19
 """Points of the sample that are looked at, and coordinates of them."""
@@ -72,8 +72,8 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
     some = np.repeat(np.unique(np.linspace(0, number - 1, TRIED).astype(np.int64)), number)
     pairs = some, np.tile(np.arange(number), len(some) // number)
     rest = tiles[:, :, others].min(axis=1), tiles[:, :, others].max(axis=1)
-    away = box_gap(norm, *(side[tile] for tile in pairs for side in rest)) + np.zeros(len(some))
-    whole = box_gap(norm, *(side[tile] for tile in pairs for side in (low, high)))
+    away = _gaps(norm, *(side[tile] for tile in pairs for side in rest))
+    whole = _gaps(norm, *(side[tile] for tile in pairs for side in (low, high)))
     near = np.flatnonzero((np.maximum(away, whole) if norm == math.inf else away + whole) <= threshold)
     if halvings <= 0 or not len(near):
         return len(near) / len(some)
@@ -91,6 +91,14 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
     for k in range(len(cut)):
         total = add(total, np.maximum(gap[:, k], 0.0), norm)
     return float(np.count_nonzero(total <= threshold)) / (each * len(some))
+
+
+def _gaps(norm: Norm, lower: np.ndarray, upper: np.ndarray, other_lower: np.ndarray,
+          other_upper: np.ndarray) -> np.ndarray:  # fmt: skip
+    """Do what `box_gap` does of all dimensions at once: rounded otherwise, in a tenth of the time of many."""
+    powers = power(np.maximum(np.maximum(lower - other_upper, other_lower - upper), 0.0), norm)
+    gaps: np.ndarray = powers.max(axis=1, initial=0.0) if norm == math.inf else powers.sum(axis=1)
+    return gaps
 
 
 def _at(ends: np.ndarray, chosen: np.ndarray, share: np.ndarray) -> np.ndarray:

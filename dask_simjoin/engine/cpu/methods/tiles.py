@@ -23,7 +23,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.tiles import TILE, aligned, aligned_empty, box_tree
 from dask_simjoin.engine.methods import Tiles
 from dask_simjoin.engine.profile import Numbers
-from dask_simjoin.engine.threads import shared_out
+from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.metrics.norms import Norm, box_gap
 from dask_simjoin.metrics.types import Index
 
@@ -59,7 +59,7 @@ def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
             pack.pack_exact(x, order[a:b], dims, centre, scale, y[a:b], z[some], low[some], high[some])
             return 0.0
 
-        shared_out(pack_some, n, threads, TILE)
+        shared_out(pack_some, n, threads, TILE, numbers_apart(d))
     else:
         f = layout.filter
         index["start"] = aligned_empty((number, TILE), kind)
@@ -75,7 +75,7 @@ def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
             )  # fmt: skip
             return largest
 
-        index["norm"] = max(shared_out(pack_some, n, threads, TILE))
+        index["norm"] = max(shared_out(pack_some, n, threads, TILE, numbers_apart(d)))
         if layout.quantized is not None and WAYS:
             index |= _quantized(y, layout.quantized, WAYS[0], threads)
     if n:
@@ -108,7 +108,7 @@ def _quantized(y: np.ndarray, c: Int8Filter, way: str, threads: int) -> Index:
             y[rows], np.array(c.centre), c.scale, c.outer, c.most, c.bias, *out, np.empty((3, 2))
         )
 
-    shared_out(pack_some, n, threads, TILE)
+    shared_out(pack_some, n, threads, TILE, numbers_apart(d))
     return found
 
 
