@@ -9,12 +9,12 @@ of the three that meet neighbours, by places.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.dbscan import Border, border_labels, final_labels
-from dask_simjoin.engine.base import joiner_for
+from dask_simjoin.engine.base import host_kernels, joiner_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.protocols import Joiner
 from dask_simjoin.engine.threads import shared_out
@@ -36,18 +36,41 @@ def _by_place(meeting: Meeting) -> Meeting:
     return meeting._replace(q=chunk, d=chunk)
 
 
-def counts_by_place(meeting: Meeting, min_samples: int) -> Array:
-    """Count the neighbours of each place (n,), int64; of a part of the work, those that it finds."""
+class PlaceCounts(NamedTuple):
+    """Hold the neighbours that a part of the work found of some places that follow each other.
+
+    Attributes
+    ----------
+    start : int
+        The first place.
+    counts : array (k,), int64
+    """
+
+    start: int
+    counts: Array
+
+
+def counts_by_place(meeting: Meeting, min_samples: int) -> PlaceCounts:
+    """Count the neighbours of places; of a part of the work, those that it finds: none before its own."""
     placed = _by_place(meeting)
-    return placed.joiner.counts(*placed.operands, same=True, enough=min_samples - 1, rows=placed.rows)[0]
+    rows, xp = placed.rows, placed.xp
+    found = placed.joiner.counts(*placed.operands, same=True, enough=min_samples - 1, rows=rows)[0]
+    if rows is None or xp is not np:
+        return PlaceCounts(0, found)
+    start, stop = rows
+    return PlaceCounts(start, found[start:] if found[stop:].any() else found[start:stop])
 
 
-def cores_by_place(min_samples: int, *counts: Array) -> Array:
-    """Tell at which places (n,) bool there are core rows; `counts`: what all parts of the work found."""
-    found = counts[0]
-    for more in counts[1:]:
-        found = found + more
-    return found >= min_samples - 1
+def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
+    """Tell at which places (n,) bool there are core rows; `parts`: what all parts of the work found."""
+    xp, least = module_of(parts[0].counts), min_samples - 1
+    ends = [start + len(counts) for start, counts in parts]
+    if [start for start, _ in parts] == [0, *ends[:-1]]:  # each place was looked at by one
+        return xp.concatenate([counts >= least for _, counts in parts])
+    found = xp.zeros(max(ends), np.int64)
+    for start, counts in parts:
+        found[start : start + len(counts)] += counts
+    return found >= least
 
 
 def components_by_place(meeting: Meeting, core: Array) -> Array:
@@ -78,15 +101,12 @@ def labels_by_place(chunk: Chunk, core: Array, *parts: Array) -> Array:
     """Label the places of core rows (n,), int64, others -1; `parts`: the components that the parts found."""
     joiner = joiner_for(chunk["example"])
     within, xp, order = _joined(parts, joiner), joiner.xp, order_of(chunk)
-    places = xp.flatnonzero(core)
-    root = within[places].astype(np.int64)
     first = xp.full(len(within), len(within), np.int32)
-    xp.minimum.at(first, root, order[places])
-    roots = places[root == places]
-    number = xp.empty(len(within), np.int64)
+    xp.minimum.at(first, within.astype(np.int64), order)
+    roots = xp.flatnonzero(core & (within == xp.arange(len(within), dtype=within.dtype)))
+    number = xp.full(len(within), -1, np.int64)
     number[roots[xp.argsort(first[roots])]] = xp.arange(len(roots))
-    labels = xp.full(len(within), -1, np.int64)
-    labels[places] = number[root]
+    labels: Array = number[within]
     return labels
 
 
@@ -102,13 +122,16 @@ def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) 
 
 
 def rows_of_places(values: Array, order: Array, threads: int = 1) -> Array:
-    """Put values of places into the order of rows."""
+    """Put values of places into the order of rows; `threads`: see `labels_of_rows`."""
     out = module_of(values).empty_like(values)
+    if module_of(values) is not np or values.dtype != np.int64:
+        out[order] = values
+        return out
 
     def some(start: int, stop: int) -> None:
-        out[order[start:stop]] = values[start:stop]
+        host_kernels("finish").scatter(order[start:stop], values[start:stop], out)
 
-    shared_out(some, len(values), threads if module_of(values) is np else 1)
+    shared_out(some, len(values), threads)
     return out
 
 

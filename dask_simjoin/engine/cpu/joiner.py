@@ -141,7 +141,7 @@ class CpuJoiner:
                     by_position.append(count[:n])
                     continue
                 out = np.empty(n, np.int64)
-                finish.scatter(side["order"], count, out)
+                finish.scatter(side["order"], count[:n], out)
                 by_position.append(out)
             return by_position
         by_position = [np.zeros(len(s["order"]) - SWEEP_LANES, np.int64) for s in ((q,) if same else (q, d))]

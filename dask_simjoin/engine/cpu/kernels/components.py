@@ -30,9 +30,9 @@ def link(parent: Array, left: Array, right: Array, left_nodes: Array, right_node
 
 @kernel
 def roots(parent: Array) -> None:
-    """Tie every node to its root."""
+    """Tie every node to its root: the parent of each, which is smaller, has been tied before."""
     for i in range(parent.size):
-        parent[i] = find(parent, i)
+        parent[i] = parent[parent[i]]
 
 
 @kernel

@@ -80,6 +80,6 @@ def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool,
 
 @kernel
 def scatter(order: Array, values: Array, out: Array) -> None:
-    """Put values in the order of an index into the order of its rows."""
-    for i in range(out.size):
+    """Put values of some places of an index, which `order` begins with, into the order of all rows."""
+    for i in range(values.size):
         out[order[i]] = values[i]
