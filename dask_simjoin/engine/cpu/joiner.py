@@ -146,12 +146,14 @@ class CpuJoiner:
             return by_position
         by_position = [np.zeros(len(s["order"]) - SWEEP_LANES, np.int64) for s in ((q,) if same else (q, d))]
         if same and isinstance(module, OneSided):  # all that is near to some is as soon told
-            some = module.part(q, *rows)
-            found = np.zeros(len(some["order"]), np.int64)
-            if len(found) > SWEEP_LANES:
-                module.one_sided(some, q, layout, found)
-                n = len(found) - SWEEP_LANES
-                by_position[0][rows_of_places(some)] = found[:n] - 1  # which itself is near
+            some = slice(*rows)
+            found = np.zeros(len(q["order"]), np.int64)
+            if rows[1] > rows[0]:
+                module.one_sided(q, q, layout, found, rows)
+                found[some] -= 1  # which itself is near
+            if isinstance(rows_of_places(q), slice):
+                return [found[: len(by_position[0])]]
+            by_position[0][q["order"][some]] = found[some]
             return by_position
         for one, other, within in comparisons(module, q, d, layout, same, rows):
             counts = [np.zeros(len(s["order"]), np.int64) for s in ((one,) if within else (one, other))]

@@ -277,6 +277,14 @@ def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) ->
     }
 
 
+def queries(index: Index, start: int, stop: int, xp: ArrayModule = np) -> Index:
+    """The same index, with only the places start ... stop-1 in rows: as queries; nothing is copied."""
+    starts = index["starts"]
+    first = int(xp.searchsorted(starts, start, side="right")) - 1
+    last = max(int(xp.searchsorted(starts, stop, side="left")), first)
+    return index | {"keys": index["keys"][first:last], "starts": starts[first : last + 1].clip(start, stop)}
+
+
 def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index:
     """The index of the points at some places of an index, ascending: its "order" are the places."""
     n = len(places)

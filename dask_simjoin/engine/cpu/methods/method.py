@@ -9,7 +9,7 @@ import numpy as np
 from dask_simjoin.engine.cpu.methods.sinks import Sink
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.profile import Numbers
-from dask_simjoin.engine.protocols import Layout
+from dask_simjoin.engine.protocols import Layout, Rows
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.types import Index
 
@@ -72,8 +72,12 @@ class CpuMethod(Protocol):
 class OneSided(Protocol):
     """The function of one that counts the pairs of one side as fast as those of both at once."""
 
-    def one_sided(self, q: Index, d: Index, layout: Layout, q_counts: np.ndarray) -> None:
-        """Add up the points of `d` near each place of `q`, itself included where it is in both."""
+    def one_sided(self, q: Index, d: Index, layout: Layout, q_counts: np.ndarray,
+                  rows: Rows | None = None) -> None:  # fmt: skip
+        """Add up the points of `d` near each place of `q`, itself included where it is in both.
+
+        `rows`: of those places only.
+        """
 
 
 @runtime_checkable

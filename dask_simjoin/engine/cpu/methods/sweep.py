@@ -20,6 +20,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.index.sweep import Grid, SweepLayout, make_sweep_layout
 from dask_simjoin.engine.methods import Sweep
 from dask_simjoin.engine.profile import Numbers
+from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.metrics.types import Index
@@ -188,11 +189,7 @@ def connect(q: Index, d: Index, layout: SweepLayout, same: bool, nodes: Sides, p
     """Join the sets of both ends of pairs: only points that have nodes meet."""
     one = _chosen(q, np.flatnonzero(nodes[0] >= 0))
     other = one if same else _chosen(d, np.flatnonzero(nodes[1] >= 0))
-
-    def link(left: np.ndarray, right: np.ndarray) -> None:
-        components.link(parent, left, right, *nodes)
-
-    _show_pairs(one, other, layout, same, link)
+    _show_pairs(one, other, layout, same, lambda *pair: components.link(parent, *pair, *nodes))
 
 
 def lowest(q: Index, d: Index, layout: SweepLayout, same: bool, labels: Sides, low: Sides) -> None:
@@ -284,11 +281,13 @@ def work(q: Index, d: Index, layout: SweepLayout, same: bool) -> np.ndarray:
     return np.ones(1)  # a row of the grid meets those around it, wherever it is
 
 
-def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray) -> None:
+def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray,
+              rows: Rows | None = None) -> None:  # fmt: skip
+    some = q if rows is None else grid.queries(q, *rows)
     if layout.dims is not None:
-        _add_up(q, d, layout, False, (q_counts,))
+        _add_up(some, d, layout, False, (q_counts,))
         return
-    _count(q, d, layout, False, q_counts)
+    _count(some, d, layout, False, q_counts)
 
 
 def end(index: Index, stop: int, layout: SweepLayout) -> int:
