@@ -1,5 +1,6 @@
 """Joins by lists in Z-order: the pairs of the definition with any options, and the paper's intervals."""
 
+import itertools
 import math
 
 import numpy as np
@@ -112,6 +113,8 @@ def test_every_pair_is_in_the_interval_of_each_list(kind, dims):
         assert all(low[a] <= own[b] <= high[a] and low[b] <= own[a] <= high[b] for a, b in pairs)
 
 
+SIDES_OF = ((-1, "left"), (1, "right"))
+
 MEANS = [
     (5, 0.05, 0.0025), (5, 0.1, 0.028), (3, 0.1, 0.073), (17, 0.1, 0.0084), (9, 0.2, 0.17), (1, 0.1, 0.5),
     (17, 0.3, 0.36), (9, 0.4, 0.58), (17, 0.05, 7.1e-5),
@@ -125,6 +128,27 @@ def test_intervals_are_as_long_as_they_must_be(lists, eps, mean):
     layout = laid_out(x, eps, ZOrder(lists=lists, walk="full"))
     walks = intervals(x[::16], x, layout, False)
     assert abs(walks.lengths.mean() / len(x) / mean - 1) < (0.1 if mean > 1e-4 else 0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lists", "eps"), [(3, 0.05), (9, 0.05), (9, 0.1), (17, 0.1)])
+def test_intervals_are_as_long_as_a_few_lines_of_numpy_say(lists, eps):
+    """Of each row: a few rows of very long intervals make most of the mean, so that 2,048 tell another."""
+    x = np.random.default_rng(0).uniform(size=(65_536, 16))
+    shortest = np.full(len(x), len(x))
+
+    def key(y):
+        cells, found = np.clip(np.floor(y * 8), 0, 15).astype(np.uint64), np.zeros(len(y), np.uint64)
+        for bit, k in itertools.product((3, 2, 1, 0), range(16)):
+            found = found << np.uint64(1) | cells[:, k] >> np.uint64(bit) & np.uint64(1)
+        return found
+
+    for shift in np.arange(lists) / lists:
+        own = np.sort(key(x + shift))
+        begin, end = (np.searchsorted(own, key(x + shift + s * eps), side) for s, side in SIDES_OF)
+        shortest = np.minimum(shortest, end - begin)
+    walks = intervals(x, x, laid_out(x, eps, ZOrder(lists=lists, walk="full")), False)
+    assert abs(walks.lengths.mean() / shortest.mean() - 1) < 0.05
 
 
 @pytest.mark.parametrize(("eps", "mean"), [(0.1, 0.097), (0.4, 0.34)])
