@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
 from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
-from dask_simjoin.cluster.algorithms.spanning import merge_trees
+from dask_simjoin.cluster.algorithms.spanning import SPREAD, _rows_of, merge_trees
 from dask_simjoin.cluster.expressions import spanning as expressions
 from dask_simjoin.cluster.expressions import tree_tasks
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError
@@ -99,6 +99,15 @@ def test_any_tree_on_any_partitions(x, samples, rows, partitioning):
     lazy = split(frame, [len(x) // 3, len(x) // 2]).simjoin
     with dask.config.set(scheduler="sync"):
         pd.testing.assert_frame_equal(lazy.spanning_tree(min_samples=samples, **how).compute(), tree)
+
+
+@pytest.mark.parametrize("apart", [1, 3, 2 * SPREAD, 2**30])
+def test_rows_are_found_by_their_numbers(apart):
+    own = 5 + apart * np.arange(7)
+    numbers = np.array([[own[0], own[6], own[3], own[0] - 1], [own[6] + 1, own[2] + apart // 2, -1, own[1]]])
+    where = {number: row for row, number in enumerate(own.tolist())}
+    assert _rows_of(own, numbers).tolist() == [[where.get(n, -1) for n in row] for row in numbers.tolist()]
+    assert _rows_of(own[:0], numbers).tolist() == [[-1] * 4] * 2
 
 
 @settings(max_examples=examples(300))

@@ -37,6 +37,9 @@ Places = int | Array
 FEWEST_LISTED, MOST_LISTED = 4, 16
 """Nearest rows of each row that are remembered: see `_listed`."""
 
+SPREAD = 64
+"""How many times as many numbers as rows a table of numbers may have: a look-up takes a tenth of a search."""
+
 MEASURED = 1 << 13
 """Edges of which distances are made at a time."""
 
@@ -99,6 +102,21 @@ def _places(chunk: Chunk) -> Array:
     return place
 
 
+def _rows_of(own: Array, numbers: Array) -> Array:
+    """Find row numbers in a chunk's (n,), which ascend: -1 where a number is of another chunk."""
+    xp, n = module_of(own), len(own)
+    if not n:
+        return xp.full(numbers.shape, -1, np.int32)
+    first, last = int(own[0]), int(own[-1])
+    if last - first > SPREAD * n:
+        row = xp.minimum(xp.searchsorted(own, numbers), n - 1)
+        return xp.where(own[row] == numbers, row, -1)
+    table = xp.full(last - first + 2, -1, np.int32)  # the last place is that of what is beyond
+    table[own - first] = xp.arange(n, dtype=np.int32)
+    beyond = (numbers < first) | (numbers > last)
+    return table[xp.where(beyond, len(table) - 1, numbers - first)]
+
+
 def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int) -> Known:
     """Keep of what searches found of a chunk's rows what the tree needs; `own`: its number, or its rows'."""
     totals, numbers = state["totals"], state["row_numbers"]
@@ -107,8 +125,8 @@ def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int
     if isinstance(own, int):
         here, row = numbers // CHUNK == own, numbers % CHUNK
     else:
-        row = xp.minimum(xp.searchsorted(own, numbers), len(own) - 1)
-        here = own[row] == numbers if len(own) else xp.zeros(numbers.shape, np.bool_)
+        row = _rows_of(own, numbers)
+        here = row >= 0
     place = _places(chunk)
     near = xp.full(numbers.shape, -1, np.int32)
     near[here] = place[row[here]]
