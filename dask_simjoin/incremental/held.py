@@ -35,6 +35,12 @@ from dask_simjoin.planning.resources import resources
 SLAB_ROWS = 1 << 19
 """Rows of a slab, at most: so many are compared with new rows by one index."""
 
+DEVICE_SLABS = 4
+"""Slabs for each GPU, if they are not smaller then than others: each costs twenty milliseconds there."""
+
+DEVICE_SHARE = 1 / 32
+"""Share of a GPU's memory that comparing a slab may take."""
+
 KEY_BYTES = 28
 """Of each row in memory for its key, its number, its file and its place."""
 
@@ -75,8 +81,7 @@ def hold(version: Version, before: Held, turn: int) -> Held:
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
-    size, have = sizes(rows, spec), _room(version.library)
-    room = have // row_bytes(spec)
+    most, room = _slab_rows(version, spec), _room(version.library) // row_bytes(spec)
     kept = {name: before.slabs[name] for name in rows.files if name in before.slabs}
     room -= sum(slab.rows for slabs in kept.values() for slab in slabs)
     wanted: list[SlabRef] = []
@@ -84,10 +89,19 @@ def hold(version: Version, before: Held, turn: int) -> Held:
         total = int(groups.rows.sum())
         if name not in kept and total <= room:
             room -= total
-            wanted += _slabs(rows, name, groups, spec, min(SLAB_ROWS, size.rows), turn)
+            wanted += _slabs(rows, name, groups, spec, most, turn)
     for slab in _made(rows, wanted, spec):
         kept[slab.file] = (*kept.get(slab.file, ()), slab)
     return Held(kept, _keys(version, before, room * row_bytes(spec)))
+
+
+def _slab_rows(version: Version, spec: JoinSpec) -> int:
+    """Tell how many rows a slab has at most."""
+    most, have = min(SLAB_ROWS, sizes(version.rows, spec).rows), resources(version.library)
+    if not have.gpu or have.memory is None:
+        return most
+    there = int(version.rows.groups.rows.sum()) // (DEVICE_SLABS * have.threads)
+    return max(most, min(there, int(have.memory * DEVICE_SHARE) // row_bytes(spec)))
 
 
 def _keys(version: Version, before: Held, room: float) -> dict[str, pa.Table]:
