@@ -138,6 +138,22 @@ def condensed_of(frame: Frame) -> Condensed:
     return Condensed(row_parent, row_lambda, above, birth, sizes)
 
 
+def _numbers(frame: Frame, name: str, kind: Any) -> np.ndarray:
+    """Read a column as numbers of a kind, missing ones excepted."""
+    try:
+        values = to_host(frame[name].values)
+        found: np.ndarray = np.asarray(values).astype(kind)
+        same = bool((found == np.asarray(values, np.float64)).all())
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        raise ColumnError(
+            f"Column {name!r} of dtype {frame[name].dtype} holds missing values or others than "
+            f"{np.dtype(kind).name}; give a whole result of spanning_tree()."
+        )
+    return found
+
+
 def _checked(frame: Frame, columns: dict[str, Any], verb: str) -> Frame:
     meta = example_of(frame)
     for name in columns:
@@ -158,11 +174,11 @@ def _of_all_rows(frame: Frame, function: Any, example: Frame, how: Any) -> Frame
 
 
 def _condensed(tree: Frame, example: Frame, least: int) -> Frame:
-    start, end, away = (to_host(tree[name].values) for name in EDGES)
+    start, end, away = (_numbers(tree, name, kind) for name, kind in EDGES.items())
     n = len(start) + 1
     order = np.lexsort((end, start, away))
-    start, end, away = start[order], end[order], np.ascontiguousarray(away[order], np.float64)
-    inside = all(((some >= 0) & (some < n)).all() for some in (start, end))
+    start, end, away = start[order], end[order], np.ascontiguousarray(away[order])
+    inside = all(((some >= 0) & (some < n)).all() for some in (start, end)) and not (away < 0).any()
     if not inside or host_kernels("optics").spanning(start, end, np.arange(n), np.empty(n, np.int64)) < n - 1:
         raise ColumnError(
             f"{n - 1:,} edges are no tree of {n:,} rows; give a whole result of spanning_tree()."

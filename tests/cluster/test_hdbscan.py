@@ -355,11 +355,15 @@ def test_condensed_trees_of_lazy_ones():
     pd.testing.assert_frame_equal(found.compute(scheduler="sync"), want)
     pd.testing.assert_frame_equal(choose_clusters(found).compute(scheduler="sync"), choose_clusters(want))
     pd.testing.assert_frame_equal(condensed_tree(tree.sample(frac=1, random_state=0), 9), want)
-    for wrong in (tree.iloc[1:], tree.assign(left=0, right=1)):
+    pd.testing.assert_frame_equal(condensed_tree(tree.convert_dtypes(), 9), want)
+    for wrong in (tree.iloc[1:], tree.assign(left=0, right=1), tree.assign(distance=-tree["distance"])):
         with pytest.raises(ColumnError, match=r"are no tree of .* rows; give a whole result"):
             condensed_tree(wrong)
     with pytest.raises(ColumnError, match="no column 'left'"):
         condensed_tree(frame)
+    for name, values in (("left", "a"), ("right", 0.5), ("distance", math.nan), ("left", None)):
+        with pytest.raises(ColumnError, match=f"Column '{name}' of dtype .* give a whole result"):
+            condensed_tree(tree.assign(**{name: values}))
 
 
 def test_estimator():

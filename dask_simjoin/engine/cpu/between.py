@@ -74,18 +74,15 @@ def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: 
         What edges of each node to the other side are at least; the nodes of each component; how many
         components; and those edges of trees that are not sure to be in the tree of both, by nodes.
     """
-    least, start = np.full(len(component), -1.0), 0
+    least = np.full(len(component), -1.0)
     own, far = (slice(first, first + len(index["names"])) for index, first in sides)
     if min(len(index["names"]) for index, _ in sides):
         (a, _), (b, _) = sides
         least[own] = _least_across(a, core[own], b, core[far], norm)
         least[far] = _least_across(b, core[far], a, core[own], norm)
-    weight, *ends = (np.concatenate(column) for column in zip(*trees, strict=True))
-    for (index, first), tree in zip(sides, trees, strict=True):
-        some = slice(start, start + len(tree[0]))
-        for column in ends:
-            column[some] = _nodes_of(index, first, column[some])
-        start = some.stop
+    weight = np.concatenate([tree[0] for tree in trees])
+    nodes = [_nodes_of(*side, np.concatenate(tree[1:])) for side, tree in zip(sides, trees, strict=True)]
+    ends = [np.concatenate(column) for column in zip(*(np.split(both, 2) for both in nodes), strict=True)]
     parent, joined, sizes = (np.empty(len(component), np.int32) for _ in range(3))
     number, kept = contraction.contract(component, least.copy(), weight, *ends, parent, joined, sizes)
     return least, sizes, number, tuple(column[:kept] for column in (weight, *ends))
