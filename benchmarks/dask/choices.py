@@ -18,7 +18,7 @@ import numpy as np
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.dask.overhead import scheduler
-from benchmarks.dask.road import DATA
+from benchmarks.dask.road import DATA, Data
 from benchmarks.harness.lazy import known, progress, quiet, save, table
 from dask_simjoin.expressions.known import KNOWN
 
@@ -33,14 +33,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--orders", nargs="*", default=["shuffled", "sorted"], choices=["shuffled", "sorted"])
     parser.add_argument("--on", nargs="*", default=["threads-2", "cluster-2"],
                         help="schedulers: threads-N or cluster-N, N processes")  # fmt: skip
+    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of rows")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
 
-def measured(name: str, order: str, on: str, repeat: int) -> dict[str, Any]:
+def measured(name: str, data: Data, order: str, on: str, repeat: int) -> dict[str, Any]:
     """All ways of one data set."""
-    data = DATA[name]
     plain = data.frame(0)
     if order == "sorted":
         plain = plain.iloc[np.argsort(plain["x0"].to_numpy(), kind="stable")].reset_index(drop=True)
@@ -79,7 +79,7 @@ def main() -> int:
     for name in options.data:
         for order in options.orders:
             for on in options.on:
-                found.append(measured(name, order, on, options.repeat))
+                found.append(measured(name, DATA[name].scaled(options.scale), order, on, options.repeat))
                 progress(f"{name} {order} {on}: {found[-1]['chosen']}, regret {found[-1]['regret']:.0%}")
     keys = ["order", "on", "chosen"]
     lines = [

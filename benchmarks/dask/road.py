@@ -14,7 +14,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,13 @@ class Data:
         """The points as a frame."""
         x = self.make(np.random.default_rng((SEED, seed)), self.rows, self.dims)
         return pd.DataFrame({f"x{k}": x[:, k] for k in range(self.dims)})
+
+    def scaled(self, scale: float) -> Data:
+        """So many times as many points, which have as many neighbours, in partitions of the same size."""
+        if scale == 1:
+            return self
+        eps, parts = self.eps / scale ** (1 / self.dims), max(2, int(self.partitions * scale))
+        return replace(self, rows=int(self.rows * scale), eps=eps, partitions=parts)
 
 
 def _uniform(random: np.random.Generator, n: int, dims: int) -> np.ndarray:
@@ -223,12 +230,7 @@ def main() -> int:
     where = known()
     results: list[dict[str, Any]] = []
     for name in options.data:
-        data = DATA[name]
-        if options.scale != 1:
-            rows, parts = int(data.rows * options.scale), max(2, int(data.partitions * options.scale))
-            eps = data.eps / options.scale ** (1 / data.dims)
-            data = Data(rows, data.dims, eps, parts, data.make)
-        results += measured(name, data, options)
+        results += measured(name, DATA[name].scaled(options.scale), options)
     _print(results)
     save("road", where, options, {"rows": results}, options.output)
     return 0
