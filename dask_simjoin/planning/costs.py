@@ -88,6 +88,9 @@ SEARCH_COMPARED = 3.0
 LEAST_PIECE, LEAST_CLUSTER_PIECE, LEAST_DEVICE_PIECE = 0.02, 0.05, 0.01
 """Seconds of work that are worth a task of their own."""
 
+LEAST_ROW_PIECE = 0.004
+"""The same on threads of pieces that find a number for each row: there are no more of them than threads."""
+
 MOST_DEVICE_PIECE = 0.15
 """The same that a piece takes at most where there are other GPUs: what they are sent waits for its kernel."""
 
@@ -262,6 +265,8 @@ class Costs:
         if self.have.threads < 2 or not len(seconds):
             return np.ones(len(seconds), np.int64)
         least = LEAST_CLUSTER_PIECE if self.have.cluster else LEAST_PIECE
+        if self.goal.by_row and not self.have.cluster:
+            least = min(least, LEAST_ROW_PIECE)
         least = LEAST_DEVICE_PIECE if self.have.gpu else least
         whole = max(float(seconds.sum()), NANO)
         each = max(whole / (PIECES_PER_THREAD * self.have.threads), least)

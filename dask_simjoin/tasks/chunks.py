@@ -65,9 +65,13 @@ Fingerprint = tuple[int, tuple[int, str]]
 """A partition's number, and, as it was planned, its rows and the digest of its box."""
 
 
-def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> ReadRows:
-    """Read coordinates and ids of a partition; refuse one that is not like the plan knows it."""
-    return _read_kept(frame, *_planned_points(frame, fingerprint, spec), spec)
+def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
+                example: Frame | None = None) -> ReadRows:  # fmt: skip
+    """Read coordinates and ids of a partition; refuse one that is not like the plan knows it.
+
+    `example`: an empty frame like it, if one was made of another partition.
+    """
+    return _read_kept(frame, *_planned_points(frame, fingerprint, spec), spec, example)
 
 
 def read_piece(frame: Frame, spec: JoinSpec) -> ReadRows:
@@ -94,23 +98,25 @@ def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> t
     return x, kept
 
 
-def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec) -> ReadRows:
+def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
+               example: Frame | None = None) -> ReadRows:  # fmt: skip
     """Read what else is told of the rows that take part; `x`, `kept`: see `points`."""
     rows, places = len(frame), None
     if kept is not None:
         places = module_of(x).flatnonzero(kept)
         frame, x = frame[spec.columns][kept], x[kept]
     own = limits(radii(frame, spec), spec) if spec.radius is not None else None
-    return _read(x, frame, places, rows, own, spec)
+    return _read(x, frame, places, rows, own, spec, example)
 
 
 def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array | None,
-          spec: JoinSpec) -> ReadRows:  # fmt: skip
+          spec: JoinSpec, example: Frame | None = None) -> ReadRows:  # fmt: skip
     """Put together what was read of a partition of so many rows, those of `frame` being left."""
     if not len(x):
         x = module_of(x).empty((0, spec.dims))  # of lists, which tell it, there are none
     ids = row_ids(frame, spec.id, spec.id_dtype)
-    read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=frame.iloc[:0].copy())
+    example = frame.iloc[:0].copy() if example is None else example
+    read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=example)
     if spec.keep:
         read["kept"] = frame[list(spec.keep)]
     if limit is not None:
@@ -174,8 +180,10 @@ def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], finge
     """Read partitions, and index those of their rows as one chunk: see `gather_chunk`."""
 
     def read(first: int, last: int) -> list[ReadRows]:
-        some = zip(frames[first:last], fingerprints[first:last], strict=True)
-        return [read_points(frame, known, spec) for frame, known in some]
+        found: list[ReadRows] = []
+        for frame, known in zip(frames[first:last], fingerprints[first:last], strict=True):
+            found.append(read_points(frame, known, spec, found[0]["example"] if found else None))
+        return found
 
     most = sum(map(len, frames)) // LEAST_READ
     parts = itertools.chain.from_iterable(shared_out(read, len(frames), min(threads, most), least=1))
