@@ -20,6 +20,7 @@ from dask_simjoin.cluster.algorithms.dbscan_alone import (
     labels_of_rows,
 )
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.planning import costs
 from dask_simjoin.tasks.chunks import make_chunk
 from dask_simjoin.tasks.meeting import Meeting
 from tests.support.density import SETS, labels_of_neighbours
@@ -98,9 +99,16 @@ def test_equal_to_scikit_learn(name, partitions, partitioning):
     assert last.tolist() == want[len(want) - len(last) :]
 
 
-def test_on_a_cluster(client):
+def test_on_a_cluster(client, monkeypatch):
     x, eps, min_samples = SETS["moons"]
     ddf = dd.from_pandas(frame_of(x), npartitions=6)
+    with monkeypatch.context() as fine:  # workers that share one chunk's places
+        fine.setattr(costs, "LEAST_CLUSTER_PIECE", 0.0)
+        fine.setattr(costs, "ROW_OF_PIECE", 0.0)
+        fine.setattr(costs, "LEAST_ROWS", 1)
+        alone = ddf.simjoin.dbscan(eps, min_samples, partitioning="entity")
+        assert len(alone.expr.plan.chunks) == 1 < alone.expr.plan.parts.max()
+        assert alone.compute().tolist() == labels_of(x, eps, min_samples)
     for partitioning in ("entity", "spatial"):
         how = {"partitioning": partitioning, "blocksize": "12 kB"}
         labels = ddf.simjoin.dbscan(eps, min_samples, **how).compute()
