@@ -97,7 +97,7 @@ class Index(Opened):
                 return self._known_batch(now.manifest, known)
             version = next_version(self._root, now.manifest)
             change, report = changed_by(asked, now, version)
-            change = replace(change, counters=worn(now, [one.groups for one in change.written]))
+            change = replace(change, counters=worn(now, [one.groups for one in change.written], FILE_ROWS))
             size = self._commit(now, version, change)
             if size is not None:
                 done = replace(report, bytes_written=report.bytes_written + size)

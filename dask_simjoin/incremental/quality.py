@@ -60,8 +60,9 @@ class Quality(Told):
     excess: float
 
 
-EXCESS, BASIS = "excess", "basis"
-"""Counters of manifests: rows read too many, and the version as which files were last put in order."""
+EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
+"""Counters of manifests: rows read too many, those of small files that one of them all would have saved, and
+the version as which files were last put in order."""
 
 
 def small_files(manifest: Manifest, full: int) -> list[str]:

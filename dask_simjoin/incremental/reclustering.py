@@ -3,13 +3,19 @@
 Rent or buy (Karlin, Manasse, Rudolph & Sleator 1988, "Competitive snoopy caching"): each update adds the rows
 that it read in vain to what was read so before; once that is as much as putting rows in order costs, they
 are.  So at most twice is paid of what the best schedule, which knows the future, would pay.
+
+Small files are made one by an account of its own: what reading them apart cost in vain.  Their rows are
+written once more for each tier of files, sooner or later; what waiting saves is the price of versions.  So it
+is done once that much was read in vain; if all that is not in order costs hardly more, that is.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from dask_simjoin.incremental.blocks import boxes_of
 from dask_simjoin.incremental.entries import RowFile
-from dask_simjoin.incremental.quality import EXCESS, SMALL_PART, quality_of
+from dask_simjoin.incremental.quality import EXCESS, SMALL_EXCESS, SMALL_PART, quality_of, small_files
 from dask_simjoin.incremental.scans import excess
 from dask_simjoin.incremental.snapshots import Version
 from dask_simjoin.incremental.types import Groups
@@ -21,19 +27,43 @@ COMMIT = 1 << 19
 """The same of a version that is made, with all that is synced for it."""
 
 MOST_SMALL = 8
-"""Files of about as many rows each that are made one, whatever lies in them: the next tier of files."""
+"""Files of about as many rows each that may be made one: the next tier of files."""
+
+MOST_FILES = 64
+"""Files of about as many rows each that are made one, whatever was read in vain: each version names them."""
+
+NEARLY = 2.0
+"""How many times the price of small files is paid for all that is not in order, at most."""
 
 MOST_DELETED = 0.3
 """The share of a file's rows from which on those that are deleted are left out of it."""
 
 
-def worn(version: Version, written: list[Groups]) -> dict[str, float]:
+def worn(version: Version, written: list[Groups], full: int) -> dict[str, float]:
     """Tell what an update adds to the counters, before it is made a version."""
-    manifest = version.manifest
+    manifest, rows = version.manifest, version.rows
     if manifest.options.recluster != "auto":
         return {}
-    before = float(manifest.counters.get(EXCESS, 0.0))
-    return {EXCESS: before + sum(excess(version.rows, new) for new in written)}
+    small = set(small_files(manifest, full))
+    of_small = rows.only(np.isin(rows.groups.file, [n for n, name in enumerate(rows.files) if name in small]))
+    every = ((EXCESS, rows), (SMALL_EXCESS, of_small))
+    return {
+        name: float(manifest.counters.get(name, 0.0)) + sum(excess(some, new) for new in written)
+        for name, some in every
+    }
+
+
+def paid(version: Version, files: frozenset[str], full: int) -> dict[str, float]:
+    """Tell what the counters are once some files are put in order."""
+    manifest = version.manifest
+    if manifest.options.recluster != "auto" or near_small(version, full) <= files:
+        return {EXCESS: 0.0, SMALL_EXCESS: 0.0}
+    return {SMALL_EXCESS: 0.0}
+
+
+def price(version: Version, files: frozenset[str]) -> float:
+    """Tell what putting some files in order costs, in rows that are read."""
+    return COMMIT + REWRITE * sum(one.rows for one in version.manifest.files if one.name in files)
 
 
 def to_rewrite(version: Version, full: int) -> frozenset[str]:
@@ -47,10 +77,12 @@ def to_rewrite(version: Version, full: int) -> frozenset[str]:
     if isinstance(policy, (int, float)):
         return every if quality_of(version, full).scan_ratio > policy else frozenset()
     near = near_small(version, full)
-    price = COMMIT + REWRITE * sum(one.rows for one in manifest.files if one.name in near)
-    if manifest.counters.get(EXCESS, 0.0) > price:
+    if manifest.counters.get(EXCESS, 0.0) > price(version, near):
         return near
-    return together(version, full) | holed(version)
+    small = together(version, full, MOST_SMALL)
+    if small and manifest.counters.get(SMALL_EXCESS, 0.0) > COMMIT:
+        return near if price(version, near) <= NEARLY * price(version, small) else small
+    return together(version, full, MOST_FILES) | holed(version)
 
 
 def near_small(version: Version, full: int) -> frozenset[str]:
@@ -74,13 +106,13 @@ def near_small(version: Version, full: int) -> frozenset[str]:
     return frozenset(found) if small else frozenset(names)
 
 
-def together(version: Version, full: int) -> frozenset[str]:
-    """List files of about as many rows each, if they are many: they become one."""
+def together(version: Version, full: int, number: int) -> frozenset[str]:
+    """List files of about as many rows each, if there are so many: they may become one."""
     tiers: dict[int, list[RowFile]] = {}
     for one in version.manifest.files:
         if SMALL_PART * one.rows < full:
             tiers.setdefault((one.rows.bit_length() + 1) // 3, []).append(one)
-    many = (files for files in tiers.values() if len(files) >= MOST_SMALL)
+    many = (files for files in tiers.values() if len(files) >= number)
     return frozenset(one.name for files in many for one in files)
 
 

@@ -20,7 +20,7 @@ from dask_simjoin.expressions.source import gather, itself
 from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.incremental.blocks import boxes_of
 from dask_simjoin.incremental.commits import Change
-from dask_simjoin.incremental.quality import BASIS, EXCESS
+from dask_simjoin.incremental.quality import BASIS
 from dask_simjoin.incremental.rows import Written, example_table, read_part, write_rows
 from dask_simjoin.incremental.scans import MOST, PER_GROUP, drawn
 from dask_simjoin.incremental.snapshots import Version
@@ -58,7 +58,7 @@ def rewritten(version: Version, files: frozenset[str], number: int, full: int) -
         keys.append(key)
     found: list[Written | None] = gather(graph, keys)
     whole = len(files) == len(version.manifest.files)
-    counters = {EXCESS: 0.0, BASIS: float(number)} if whole else {EXCESS: 0.0}
+    counters = {BASIS: float(number)} if whole else {}
     written = [one for one in found if one is not None]
     return Change("rewrite", written, dropped=files, counters=counters)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from dask_simjoin.errors import IndexConflictError
 from dask_simjoin.incremental.commits import commit, next_version
 from dask_simjoin.incremental.loading import FILE_ROWS
 from dask_simjoin.incremental.quality import small_files
-from dask_simjoin.incremental.reclustering import to_rewrite
+from dask_simjoin.incremental.reclustering import paid, to_rewrite
 from dask_simjoin.incremental.report import Told
 from dask_simjoin.incremental.rewriting import rewritten
 from dask_simjoin.incremental.snapshots import Version, last_version
@@ -73,6 +73,7 @@ def _rewrite(version: Version, files: frozenset[str]) -> Upkeep | None:
         return Upkeep(version.number, 0, 0, 0, 0)
     number = next_version(version.root, version.manifest)
     change = rewritten(version, files, number, FILE_ROWS)
+    change = replace(change, counters=change.counters | paid(version, files, FILE_ROWS))
     done = commit(version.root, version.manifest, number, change, version.library)
     if done is None:
         return None

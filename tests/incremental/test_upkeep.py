@@ -72,7 +72,9 @@ def test_a_week_of_updates_then_optimize_is_a_full_build(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("policy", ["never", "always", 1.5, "auto"])
-def test_policies(policy, tmp_path):
+def test_policies(policy, tmp_path, monkeypatch):
+    monkeypatch.setattr(reclustering, "COMMIT", 20 * scans.OPENED)  # which opening eight files apart has cost
+    monkeypatch.setattr(reclustering, "REWRITE", 200)
     index, known, written = made(tmp_path, recluster=policy), rows(0, 1000), []
     for day in range(MOST_SMALL + 1):
         new = rows(1000 + 40 * day, 40)
@@ -89,7 +91,7 @@ def test_policies(policy, tmp_path):
         assert not any(written) and number == 2 + MOST_SMALL
     elif policy == "always":
         assert all(written) and number == 1
-    elif policy == "auto":  # as many files as are of about as many rows became one
+    elif policy == "auto":  # as many files as are of about as many rows became one, as it pays
         assert written == [0] * (MOST_SMALL - 1) + [1, 0] and number == 3
     else:
         assert any(written)

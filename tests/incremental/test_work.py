@@ -101,11 +101,11 @@ def cost(folder, kind, policy, updates):
     ("kind", "updates", "policies"),
     [(kind, 100, ["always", "never", 1.2, 1.5, 2.0, 4.0]) for kind in ("drifting", "regions", "uniform")],
 )
-def test_rent_or_buy_costs_at_most_twice_what_the_best_policy_does(kind, updates, policies, tmp_path):
+def test_rent_or_buy_costs_little_more_than_the_best_policy_does(kind, updates, policies, tmp_path):
     found = {policy: cost(tmp_path / str(policy), kind, policy, updates) for policy in policies}
     own = cost(tmp_path / "auto", kind, "auto", updates)
     print(kind, {name: round(value / own, 2) for name, value in found.items()})
-    assert own <= 2 * min(found.values())
+    assert own <= 1.3 * min(found.values())
     assert own < max(found.values())
 
 
