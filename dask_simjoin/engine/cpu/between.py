@@ -12,8 +12,11 @@ from dask_simjoin.engine.spanner import Edges
 from dask_simjoin.metrics.norms import Norm, box_gap
 from dask_simjoin.metrics.types import Index
 
-COARSE = 64
+COARSE = 16
 """Boxes of an index, at most, which say how far another one's tiles are."""
+
+AT_ONCE = 256
+"""Tiles whose gaps are computed at a time: larger arrays workers give back, and taking them anew costs more."""
 
 
 def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:
@@ -42,11 +45,12 @@ def _least_across(index: Index, core: np.ndarray, other: Index, other_core: np.n
     """
     (low, high), (far_low, far_high) = _boxes(index), _boxes(other)
     some = np.arange(0, len(far_low), -(-len(far_low) // COARSE))
-    gap = box_gap(
-        norm, low[:, None], high[:, None],
-        np.minimum.reduceat(far_low, some)[None], np.maximum.reduceat(far_high, some)[None],
-    )  # fmt: skip
-    least = np.maximum(gap, np.minimum.reduceat(other_core, some * tiles.TILE)).min(axis=1)
+    far_low, far_high = np.minimum.reduceat(far_low, some), np.maximum.reduceat(far_high, some)
+    far_core, least = np.minimum.reduceat(other_core, some * tiles.TILE), np.empty(len(low))
+    for start in range(0, len(low), AT_ONCE):
+        own = slice(start, start + AT_ONCE)
+        gap = box_gap(norm, low[own, None], high[own, None], far_low[None], far_high[None])
+        least[own] = np.maximum(gap, far_core).min(axis=1)
     return np.maximum(np.repeat(least, tiles.TILE)[: len(core)], core)
 
 
