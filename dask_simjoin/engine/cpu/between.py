@@ -16,7 +16,7 @@ COARSE = 16
 """Boxes of an index, at most, which say how far another one's tiles are."""
 
 AT_ONCE = 256
-"""Tiles whose gaps are computed at a time: larger arrays workers give back, and taking them anew costs more."""
+"""Tiles whose gaps are computed at a time: workers give larger arrays back, and to take them anew costs."""
 
 
 def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:
