@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypedDict
+from typing import Any, NotRequired, Protocol, TypedDict
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class Progress(TypedDict):
     """The last of `Nearest`."""
     found: list[tuple[Array, ...]]
     """The tree's edges, of each round: weights, and both nodes."""
+    order: NotRequired[Array]
+    """Nodes in the order in which GPUs search them, where that is not the index's."""
 
 
 class Spanner(Protocol):

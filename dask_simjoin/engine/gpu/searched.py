@@ -67,12 +67,14 @@ class Side:
         function((blocks,), (32 * WARPS,), (z, np.int32(tiles), middle, radius))
         return middle, radius
 
-    def regroup(self, component: Array, core: Array, names: Array) -> None:
+    def group(self, component: Array, core: Array) -> None:
         """Put rows of one component together, those of small core distances first."""
         nodes = self.nodes[cupy.argsort(core[self.nodes])]
-        self.nodes = nodes[cupy.argsort(component[nodes], kind="stable")]
-        self._boxes = {}
-        self.arrange(core, names)
+        self.take(nodes[cupy.argsort(component[nodes], kind="stable")])
+
+    def take(self, nodes: Array) -> None:
+        """Take all rows in an order of their own: they are to be arranged anew."""
+        self.nodes, self._boxes = nodes, {}
 
     def tagged(self, component: Array) -> Array:
         """Tell boxes what components are below them; those of the points."""

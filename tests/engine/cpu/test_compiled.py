@@ -32,10 +32,10 @@ compiled = event.RecordingListener()
 event.register("numba:compile", compiled)
 from pathlib import Path
 from dask_simjoin.engine.cpu.kernels import compiled as kept
-from dask_simjoin.engine.cpu.kernels.components import roots
+from dask_simjoin.engine.cpu.kernels.components import link
 kept.folders = lambda: [Path(sys.argv[1])]  # others may have compiled it already
-parent = np.array([0, 0, 1], np.int32)
-roots(parent)
+parent = np.arange(3, dtype=np.int32)
+link(parent, np.array([0, 1]), np.array([1, 2]), parent.copy(), parent.copy())
 print(parent.tolist(), sum(e.is_start for _, e in compiled.buffer), "numba.np.linalg" in sys.modules)
 """
 

@@ -86,7 +86,7 @@ def main(dimensions: list[int]) -> None:
     rng = np.random.default_rng(0)
     joins = 0
     for dims in dimensions:
-        x = make_points("clusters", 1300 if dims < 100 else 700, dims, rng)  # there all is compared with all
+        x = make_points("clusters", 1300 if dims < 100 else 900, dims, rng)  # there all is compared with all
         eps = a_distance(x, rng, 0.2, 0)
         expected = brute_force(x, eps)
         for engine in ENGINES:

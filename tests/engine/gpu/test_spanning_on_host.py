@@ -23,7 +23,8 @@ def spanning(tmp_path_factory):
         pytest.skip("there is no g++")
     with fibers_like_cupy(tmp_path_factory.mktemp("kernels")):
         module = importlib.import_module("dask_simjoin.engine.gpu.spanning")
-        module.BUILDER = importlib.import_module("dask_simjoin.engine.gpu.searched").BUILDER = HOST
+        for name in ("rounds", "searched"):
+            importlib.import_module(f"dask_simjoin.engine.gpu.{name}").BUILDER = HOST
         yield module
 
 
@@ -165,7 +166,8 @@ def test_many_tiles(spanning, kind):
     layout = layout_of(x)
     index = relabelled(build(x, layout, HOST), 0)
     assert len(index["levels"]) == 3
-    spanning.AT_ONCE, spanning.MANY = 2 * 640, 1000
+    rounds = importlib.import_module("dask_simjoin.engine.gpu.rounds")
+    rounds.AT_ONCE, rounds.MANY = 2 * 640, 1000
     known = index, layout, np.zeros(len(x)), nothing(len(x))
     found = spanning.SPANNER.tree_of(*known)
     assert edges_of(found) == list(zip(want["left"], want["right"], strict=True))

@@ -1,0 +1,231 @@
+"""The rounds of minimum spanning trees on the GPU: see `spanning`.
+
+Rows that have to ask are gathered, in their order, into tiles of their own, so that all lanes of a warp ask;
+what is known of components is shared by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.compat import count_of
+from dask_simjoin.engine.gpu import boruvka
+from dask_simjoin.engine.gpu.build import BUILDER
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.searched import WARPS, Side
+from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
+from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.engine.spanner import Found, Part, Progress
+from dask_simjoin.metrics.types import Array, Index
+
+BLOCKS = 1 << 12
+"""Blocks of a search: more than a GPU runs at a time; each takes tiles until there are none left."""
+
+EVERY, MANY = 16, 1 << 17
+"""Of so many rows that ask and more, one of so many asks first: what it finds is known to the others then."""
+
+AT_ONCE = 1 << 27
+"""Coordinates of rows that ask, gathered at a time."""
+
+GROUPED_DIMS = 5
+"""Dimensions from which rows of one component are put together once there are tiles of them: tiles of rows
+next to each other are large there, the more so where there is noise among them."""
+
+RUN = 16 * TILE
+"""Rows that one of several searches takes in turn: some tiles, as rows near each other know of each other."""
+
+Nearest = tuple[Array, Array, Array]
+"""As the CPU's, on the GPU."""
+
+
+def _in_turn(places: Array, most: int) -> Iterator[Array]:
+    """Cut what asks into parts of at most so many; if it is much, some of it first: others know more then."""
+    if len(places) >= MANY:
+        first = cupy.arange(len(places)) % EVERY == 0
+        yield from _in_turn(places[first], most)
+        places = places[~first]
+    for start in range(0, len(places), most):
+        yield places[start : start + most]
+
+
+class Rounds:
+    """Find the tree of one index or the edges between two; `progress`: of rounds before."""
+
+    def __init__(self, sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
+                 nearest: Nearest | None = None, progress: Progress | None = None) -> None:  # fmt: skip
+        sizes = [len(index["names"]) for index in sides]
+        self.layout, self.rows = layout, sum(sizes)
+        self.names = cupy.concatenate([index["names"].astype(cupy.int32) for index in sides])
+        self.core = cupy.concatenate([core[:size] for core, size in zip(cores, sizes, strict=True)])
+        firsts = np.cumsum([0, *sizes]).tolist()
+        self.sides = [Side(index, layout, first) for index, first in zip(sides, firsts, strict=False)]
+        self._arranged = self._grouped = False
+        if nearest is None:
+            unknown = cupy.full(self.rows, -1, cupy.float32)
+            nearest = cupy.empty((self.rows, 0), cupy.int32), cupy.empty((self.rows, 0)), unknown
+        if progress is None:
+            self.component, self.sizes = cupy.arange(self.rows, dtype=cupy.int32), cupy.ones(self.rows)
+            self.least, self.to = cupy.full(self.rows, -1.0), cupy.full(self.rows, -1, cupy.int32)
+            self.nearest = *nearest[:2], nearest[2].copy()
+            self.found: list[tuple[Array, ...]] = []
+        else:
+            self.component, self.sizes = progress["component"], progress["sizes"]
+            self.least, self.to = progress["least"].copy(), progress["to"].copy()
+            self.nearest = *nearest[:2], progress["beyond"].copy()
+            self.found = list(progress["found"])
+            if (order := progress.get("order")) is not None:
+                self.sides[0].take(order)
+                self._grouped = True
+
+    @property
+    def progress(self) -> Progress:
+        """What is known after some rounds."""
+        known: Progress = {
+            "component": self.component, "sizes": self.sizes, "least": self.least, "to": self.to,
+            "beyond": self.nearest[2], "found": self.found,
+        }  # fmt: skip
+        return known | {"order": self.sides[0].nodes} if self._grouped else known
+
+    def _kernel(self, name: str) -> load.Program:
+        constants = {"DIMS": self.layout.dims, "EXACT": self.layout.bounds is None}
+        return "spanning", name, constants | norm_constant(self.layout.norm)
+
+    def _launch(self, name: str, blocks: int, threads: int, *arguments: object) -> None:
+        file, function, constants = self._kernel(name)
+        load.kernel(file, function, **constants)((blocks,), (threads,), arguments)
+
+    def _offer_beside(self, bounds: Array) -> None:
+        """Let components know edges between neighbours in the order of places: of one index."""
+        y, threads = self.sides[0].y, boruvka.THREADS
+        blocks = min(-(-self.rows // threads), 1 << 16)
+        self._launch(
+            "offer_beside", blocks, threads, y, self.component, self.core, np.int32(self.rows), bounds
+        )
+
+    def _offers(self) -> tuple[Array, boruvka.ListedEdges]:
+        """Tell what is known of components' least edges, as bits, and the edge that each node knows."""
+        bounds = cupy.full(len(self.sizes), boruvka.UNKNOWN, cupy.uint64)
+        state = self.component, self.core, self.names
+        return bounds, boruvka.list_edges(*state, self.nearest, self.least, self.to)
+
+    def _wanted(self, asked: Array, bounds: Array) -> Array:
+        """Tell which nodes may have an edge that is lighter than what is known of their component's."""
+        known = bounds.view(cupy.float64)[self.component]
+        return asked[self.component] & (self.to < 0) & (cupy.maximum(self.least, self.core) <= known)
+
+    def _group(self) -> None:
+        """Put rows of one component into tiles of their own, once there are fewer components than tiles.
+
+        Once only: later they are larger, and rows next to each other in them would be far apart.
+        """
+        if self.layout.dims >= GROUPED_DIMS and len(self.sizes) * TILE <= self.rows and not self._grouped:
+            for side in self.sides:
+                side.group(self.component, self.core)
+            self._grouped, self._arranged = True, False
+
+    def _arrange(self) -> None:
+        """Make what is searched."""
+        self._group()
+        for side in () if self._arranged else self.sides:
+            side.arrange(self.core, self.names)
+        self._arranged = True
+
+    def _search(self, wanted: Array, bounds: Array, part: Part = (0, 1)) -> list[tuple[Array, ...]]:
+        """Find the least edges of wanted nodes, of one part of them: those nodes, ends and weights."""
+        found: list[tuple[Array, ...]] = []
+        if not count_of(wanted):
+            return found
+        self._arrange()
+        step = max(TILE, AT_ONCE // self.layout.dims)
+        for q, d in zip(self.sides, self.sides[::-1], strict=True):
+            if not (q.rows and d.rows):
+                continue
+            searched = d.searched(d.tagged(self.component))
+            places = cupy.flatnonzero(wanted[q.nodes])
+            if part[1] > 1:
+                places = places[cupy.arange(len(places)) // RUN % part[1] == part[0]]
+            for some in _in_turn(places, step):
+                asking, y = q.nodes[some], cupy.ascontiguousarray(q.points[some])
+                found.append((asking, *self._search_side(y, asking, searched, bounds)))
+        return found
+
+    def _settle(self, found: list[tuple[Array, ...]], bounds: Array, listed: boruvka.ListedEdges) -> None:
+        """Note what searches have found of nodes, all of `bounds` being known."""
+        _, ends, weights = listed
+        for nodes, end, weight in found:
+            known = bounds.view(cupy.float64)[self.component[nodes]]
+            ends[nodes], weights[nodes] = end, weight
+            self.least[nodes] = cupy.maximum(self.least[nodes], known)
+            # what is heavier need not be the least, as all that was heavier was left out
+            self.to[nodes] = cupy.where(weight == known, end, -1)
+
+    def _join(self, asked: Array, edges: list[boruvka.ListedEdges], bounds: Array) -> None:
+        """Join the components that asked along their least edges."""
+        starts, ends = boruvka.least_edges(self.component, self.names, edges, bounds)
+        taken, component, sizes = boruvka.join_components(self.component, asked, starts, ends, self.sizes)
+        assert len(sizes) < len(self.sizes)  # each that searched has found an edge
+        self.found.append((bounds.view(cupy.float64)[taken], starts[taken], ends[taken]))
+        self.component, self.sizes = component, sizes
+
+    def _search_side(self, y: Array, nodes: Array, searched: list[Array | np.generic],
+                     bounds: Array) -> tuple[Array, Array]:  # fmt: skip
+        """Find the least edges of some nodes, of points `y`: their ends and weights."""
+        f, n = self.layout.bounds, len(nodes)
+        boxes = BUILDER.boxed(y, f, TILE, True)
+        weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
+        scale2, rho = (1.0, 0.0) if f is None else (f.scale**2, f.rho)
+        self._launch(
+            "search_others", min(-(-n // (TILE * WARPS)), BLOCKS), 32 * WARPS,
+            boxes["z"], y, boxes["lower"], boxes["upper"], self.component[nodes], self.core[nodes],
+            np.int32(n), *searched, np.float64(scale2), np.float64(rho), bounds, weight, end,
+            cupy.zeros(1, cupy.uint32),
+        )  # fmt: skip
+        return end, weight
+
+    def run(self, known: tuple[Array, ...] | None = None) -> tuple[Array, ...]:
+        """Find the tree's weights and nodes; `known`: edges that are there besides those that are sought."""
+        load.begin(self._kernel("search_others"))
+        while len(self.sizes) > 1:
+            bounds, listed = self._offers()
+            edges = [listed]
+            if known is not None:
+                weight, low, high = known
+                apart = self.component[low] != self.component[high]
+                known = weight, low, high = weight[apart], low[apart], high[apart]
+                edges += [(low, high, weight), (high, low, weight)]
+            boruvka.offer_edges(self.component, edges, bounds)
+            if len(self.sides) == 1:
+                self._offer_beside(bounds)
+            asked = boruvka.who_asks(self.sizes, self.rows)
+            self._settle(self._search(self._wanted(asked, bounds), bounds), bounds, listed)
+            self._join(asked, edges, bounds)
+        if not self.found:
+            return cupy.empty(0), cupy.empty(0, cupy.int32), cupy.empty(0, cupy.int32)
+        return tuple(cupy.concatenate(column) for column in zip(*self.found, strict=True))
+
+    def share(self, part: Part) -> Found:
+        """Do one part of a round's searches, of one index: see `Spanner`."""
+        if len(self.sizes) < 2:
+            return []
+        bounds, listed = self._offers()
+        boruvka.offer_edges(self.component, [listed], bounds)
+        self._offer_beside(bounds)
+        asked = boruvka.who_asks(self.sizes, self.rows)
+        return self._search(self._wanted(asked, bounds), bounds, part)
+
+    def join(self, parts: Sequence[Found]) -> Progress:
+        """Finish a round, all parts of which are done: see `Spanner`."""
+        if len(self.sizes) > 1:
+            bounds, listed = self._offers()
+            boruvka.offer_edges(self.component, [listed], bounds)
+            every = [one for part in parts for one in part]
+            for nodes, end, weight in every:
+                boruvka.offer_edges(self.component, [(nodes, end, weight)], bounds)
+            self._settle(every, bounds, listed)
+            self._join(boruvka.who_asks(self.sizes, self.rows), [listed], bounds)
+            self._group()
+        return self.progress
