@@ -245,10 +245,12 @@ class Snapshot:
         chosen = self.groups[np.asarray(which, np.int64)]
         for file in np.unique(chosen.file).tolist():
             own = chosen[chosen.file == file]
+            own = own[np.argsort(own.start)]
             places = self.places.get(file, np.zeros(0, np.int64))
-            low, high = own.start.min(), (own.start + own.rows).max()
-            near = places[np.searchsorted(places, low) : np.searchsorted(places, high)]
-            pieces.append((self.files[file], tuple(sorted(own.group.tolist())), near))
+            # row groups may lie far apart in their file: what is between them is none of the task's
+            first, behind = np.searchsorted(places, own.start), np.searchsorted(places, own.start + own.rows)
+            near = [places[a:b] for a, b in zip(first.tolist(), behind.tolist(), strict=True)]
+            pieces.append((self.files[file], tuple(sorted(own.group.tolist())), np.concatenate(near)))
         above, to = self.versions
         told = (chosen.oldest > above).all() and (chosen.newest <= to).all()
         versions = None if told else self.versions

@@ -47,6 +47,17 @@ def test_one_batch_or_many_of_the_same_rows_give_equal_pairs(tmp_path):
         assert as_set(changes) == expected - known
 
 
+def test_tasks_are_told_of_rows_that_went_in_their_own_row_groups_only(tmp_path):
+    known = rows(np.random.default_rng(2).uniform(0, 30, (400, 2)))
+    index = known.simjoin.index(EPS, tmp_path, row_group=32, recluster="never", **HOW)
+    index.delete(known["key"][::3])
+    last = last_version(index.path, "pandas").rows
+    for chosen in ([0, 9], [3], [8, 2, 5]):
+        ((_, groups, places),) = last.part(chosen).pieces
+        assert groups == tuple(sorted(chosen))
+        assert set(places // 32) == set(chosen) and (np.diff(places) > 0).all()
+
+
 def test_few_row_groups_are_read_for_rows_that_lie_together(tmp_path):
     """The numbers of 10 million rows in 610 row groups, with 32 rows a group."""
     random = np.random.default_rng(1)
