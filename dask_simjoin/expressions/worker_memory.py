@@ -30,6 +30,12 @@ EVERY = 0.5
 MUCH = 0.5
 """Share of a worker's memory from which what is free in it is returned."""
 
+MOST = 0.92
+"""Share of it up to which a worker that has paused is let go on; Dask ends those of 95 %."""
+
+PATIENCE = 6
+"""Looks at a worker, one after the other, at which it is paused and runs nothing, before that."""
+
 
 @functools.cache
 def prepare_worker() -> None:
@@ -73,12 +79,30 @@ def _keep_free(worker: weakref.ref[Worker], much: float) -> None:
     told to: workers held 90 MB in these where partitions were sent to 79 blocks.  A worker that has paused
     for them runs no task that could tell it, so a thread does.
     """
-    process = psutil.Process()
+    process, idle = psutil.Process(), 0
     while (there := worker()) is not None and there.status not in (Status.closed, Status.failed):
-        del there
-        if process.memory_info().rss > much:
+        used = process.memory_info().rss
+        if used > much:
             pa.system_memory_pool().release_unused()
+        idle = idle + 1 if there.status == Status.paused and not there.state.executing_count else 0
+        if idle >= PATIENCE:
+            let_go_on(there, process.memory_info().rss)
+            idle = 0
+        del there
         time.sleep(EVERY)
+
+
+def let_go_on(worker: Worker, used: int) -> None:
+    """Let a worker go on that has paused, runs nothing and uses so many bytes, if there is room for more.
+
+    Dask's workers pause at 80 % of their memory until they are smaller.  One that runs nothing, and whose
+    data Dask has written to disk at 70 %, gets no smaller: what is left are libraries, tasks and what
+    allocators keep.  Two workers of 700 MB waited so for ever, at 534 of 667 MiB.
+    """
+    manager = worker.memory_manager
+    if manager.memory_limit and manager.memory_pause_fraction:
+        share = min(used / manager.memory_limit + 0.04, MOST)
+        manager.memory_pause_fraction = max(manager.memory_pause_fraction, share)
 
 
 def end_without_workers(client: Client | None) -> None:

@@ -1,9 +1,11 @@
-"""A worker's free memory is given back as long as there is the worker."""
+"""A worker's free memory is given back as long as there is the worker, and none waits for ever."""
 
 import threading
 import weakref
+from types import SimpleNamespace
 
 import pyarrow as pa
+import pytest
 from distributed import Status
 
 from dask_simjoin.expressions import worker_memory
@@ -11,10 +13,11 @@ from tests.support.gates import PATIENCE, until
 
 
 class Standing:
-    """Something of a worker's status."""
+    """Something of a worker's status, which pauses at .8 of its memory."""
 
-    def __init__(self):
-        self.status = Status.running
+    def __init__(self, status=Status.running, executing=0, limit=None, pause=0.8):
+        self.status, self.state = status, SimpleNamespace(executing_count=executing)
+        self.memory_manager = SimpleNamespace(memory_limit=limit, memory_pause_fraction=pause)
 
 
 def keep(worker, much):
@@ -42,3 +45,35 @@ def test_memory_is_given_back_until_the_worker_is_gone(monkeypatch):
         some.join(PATIENCE)
     assert not any(some.is_alive() for some in threads)
     assert threads[2] not in given
+
+
+@pytest.mark.parametrize(
+    ("share", "pause", "allowed"), [(0.81, 0.8, 0.85), (0.9, 0.85, 0.92), (0.97, 0.92, 0.92), (0.5, 0.8, 0.8)]
+)
+def test_workers_that_get_no_smaller_go_on_while_there_is_room(share, pause, allowed):
+    worker = Standing(limit=1000, pause=pause)
+    worker_memory.let_go_on(worker, int(share * 1000))
+    assert worker.memory_manager.memory_pause_fraction == pytest.approx(allowed)
+
+
+@pytest.mark.parametrize("setting", [{"limit": None}, {"limit": 1000, "pause": False}])
+def test_workers_that_never_pause_are_left_alone(setting):
+    worker = Standing(**setting)
+    worker_memory.let_go_on(worker, 900)
+    assert worker.memory_manager.memory_pause_fraction == setting.get("pause", 0.8)
+
+
+def test_only_paused_workers_that_run_nothing_go_on(monkeypatch):
+    monkeypatch.setattr(worker_memory, "EVERY", 0.001)
+    far = 1 << 40
+    waiting = Standing(Status.paused, limit=far)
+    others = [Standing(Status.paused, 1, far), Standing(Status.running, 0, far)]
+    seen = []
+    monkeypatch.setattr(worker_memory, "let_go_on", lambda worker, used: seen.append(worker))
+    threads = [keep(worker, float("inf")) for worker in (waiting, *others)]
+    until(lambda: len(seen) > 2, "a worker waits for ever")
+    for worker in (waiting, *others):
+        worker.status = Status.closed
+    for some in threads:
+        some.join(PATIENCE)
+    assert set(seen) == {waiting}
