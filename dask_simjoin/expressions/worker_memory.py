@@ -33,8 +33,8 @@ MUCH = 0.5
 MOST = 0.92
 """Share of it up to which a worker that has paused is let go on; Dask ends those of 95 %."""
 
-PATIENCE = 6
-"""Looks at a worker, one after the other, at which it is paused and runs nothing, before that."""
+PATIENCE = 10
+"""Looks at a worker, one after the other, at which it is paused and nothing happens, before that."""
 
 
 @functools.cache
@@ -79,17 +79,24 @@ def _keep_free(worker: weakref.ref[Worker], much: float) -> None:
     told to: workers held 90 MB in these where partitions were sent to 79 blocks.  A worker that has paused
     for them runs no task that could tell it, so a thread does.
     """
-    process, idle = psutil.Process(), 0
+    process, idle, before = psutil.Process(), 0, 0
     while (there := worker()) is not None and there.status not in (Status.closed, Status.failed):
         used = process.memory_info().rss
         if used > much:
             pa.system_memory_pool().release_unused()
-        idle = idle + 1 if there.status == Status.paused and not there.state.executing_count else 0
+        idle = idle + 1 if used >= before and _waits(there) else 0
         if idle >= PATIENCE:
             let_go_on(there, process.memory_info().rss)
             idle = 0
+        before = used
         del there
         time.sleep(EVERY)
+
+
+def _waits(worker: Worker) -> bool:
+    """Tell whether a worker has paused, runs nothing, and has nothing in memory that goes to disk."""
+    in_memory = getattr(worker.data, "fast", ())
+    return worker.status == Status.paused and not worker.state.executing_count and not len(in_memory)
 
 
 def let_go_on(worker: Worker, used: int) -> None:

@@ -15,8 +15,9 @@ from tests.support.gates import PATIENCE, until
 class Standing:
     """Something of a worker's status, which pauses at .8 of its memory."""
 
-    def __init__(self, status=Status.running, executing=0, limit=None, pause=0.8):
+    def __init__(self, status=Status.running, executing=0, limit=None, pause=0.8, data=()):
         self.status, self.state = status, SimpleNamespace(executing_count=executing)
+        self.data = SimpleNamespace(fast=dict.fromkeys(data))
         self.memory_manager = SimpleNamespace(memory_limit=limit, memory_pause_fraction=pause)
 
 
@@ -66,8 +67,10 @@ def test_workers_that_never_pause_are_left_alone(setting):
 def test_only_paused_workers_that_run_nothing_go_on(monkeypatch):
     monkeypatch.setattr(worker_memory, "EVERY", 0.001)
     far = 1 << 40
+    monkeypatch.setattr(worker_memory.psutil.Process, "memory_info", lambda process: SimpleNamespace(rss=1))
     waiting = Standing(Status.paused, limit=far)
-    others = [Standing(Status.paused, 1, far), Standing(Status.running, 0, far)]
+    others = [Standing(Status.paused, 1, far), Standing(Status.running, 0, far),
+              Standing(Status.paused, 0, far, data=["going to disk"])]  # fmt: skip
     seen = []
     monkeypatch.setattr(worker_memory, "let_go_on", lambda worker, used: seen.append(worker))
     threads = [keep(worker, float("inf")) for worker in (waiting, *others)]
