@@ -17,6 +17,9 @@ from dask_simjoin.planning.tables import Tables
 GUESSED = 1024
 """Points of the sample whose neighbours are looked at for a first guess of distances."""
 
+AT_ONCE = 16
+"""How many of them are taken at a time: their distances to all stay in the cache."""
+
 MAX_WORK = 1 << 27
 """Distances of points of the sample to boxes that are computed at most."""
 
@@ -42,13 +45,14 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
     some = points.x[random.choice(m, min(m, GUESSED), replace=False)]
     share = len(some) / max(1, points.rows)
     place = min(len(some) - 1, max(1, math.ceil(neighbors * share)))
-    far = np.empty(len(some))
+    columns, far = np.ascontiguousarray(some.T), np.empty(len(some))
     with np.errstate(over="ignore"):
-        for n, x in enumerate(some):
-            total = np.zeros(len(some))
-            for k in range(some.shape[1]):
-                total = add(total, np.abs(some[:, k] - x[k]), metric.norm)
-            far[n] = np.partition(total, place)[place]
+        for start in range(0, len(some), AT_ONCE):
+            rows = slice(start, start + AT_ONCE)
+            total = np.zeros((len(far[rows]), len(some)))
+            for column in columns:
+                total = add(total, np.abs(column - column[rows, None]), metric.norm)
+            far[rows] = np.partition(total, place, axis=1)[:, place]
         typical = float(np.median(metric.distance(far, np)))
     return typical if math.isfinite(typical) else 0.0
 
