@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dask_simjoin.engine.protocols import SearchLayout
-from dask_simjoin.expressions.dask_private import List, TaskRef
+from dask_simjoin.expressions.dask_private import Expr, List, TaskRef
 from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.tasks.nearest import join_states, search_chunk
 
 Options = tuple[SearchLayout, int, bool, float]
 """How chunks are indexed, how many neighbours are sought, whether among rows of one table, and how far."""
 
 
-def add_searches(steps: Steps, c: int, others: list[int], refs: list[TaskRef], numbers: list[int | TaskRef],
+def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
                  options: Options, parts: int) -> TaskRef:  # fmt: skip
     """Search a chunk's rows, in so many parts, among the others one after the other: what is known then."""
     layout, k, *limits = options
@@ -19,7 +20,8 @@ def add_searches(steps: Steps, c: int, others: list[int], refs: list[TaskRef], n
     for part in range(parts):
         state: list[TaskRef] = []
         for d in others:
-            pair = refs[c], refs[d], layout, k, List(numbers[c], numbers[d])
-            state = [steps.add("search", (c, part, d), search_chunk, *pair, *limits, (part, parts), *state)]
+            pair = (chunk_ref(chunks, side, (part, parts)) for side in (c, d))
+            how = layout, k, List(numbers[c], numbers[d]), *limits, (part, parts)
+            state = [steps.add("search", (c, part, d), search_chunk, *pair, *how, *state)]
         states += state
     return states[0] if parts == 1 else steps.add("found", c, join_states, *states)

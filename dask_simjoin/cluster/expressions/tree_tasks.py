@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.tasks.nearest import join_states, search_chunk
 
 TREES = 2
 """Trees that one task merges: each may be of all rows."""
@@ -46,9 +46,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
     Searches of nearest rows give core distances; each chunk's tree and the edges between two chunks are
     merged in a tree of tasks.  Of one chunk, rounds of its tree are shared by all that would be idle.
     """
-    add, layout = steps.add, plan.layout
-    if len(plan.chunks) == 1 and (sharing := sharers(plan)) > 1:
-        return _add_shared(steps, chunks, plan, samples, sharing)
+    add, layout, sharing = steps.add, plan.layout, sharers(plan)
     refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
     own = steps.row_numbers(plan, refs)
     places = _places(plan, own)
@@ -56,9 +54,12 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
     known, trees = [], []
     for c, others in enumerate(plan.searches):
         options = layout, number, True, np.inf
-        state = add_searches(steps, c, others.tolist() or [c], refs, own, options, int(plan.parts[c]))
+        parts = max(sharing, int(plan.parts[c]))
+        state = add_searches(steps, c, others.tolist() or [c], chunks, own, options, parts)
         known.append(add("known", c, known_of_state, refs[c], own[c], state, samples, plan.rows))
-        trees.append(add("tree", c, tree_of_chunk, refs[c], places[c], layout, known[c]))
+        about = places[c], layout, known[c]
+        progress = _add_rounds(steps, chunks, about, sharing) if sharing > 1 else None
+        trees.append(add("tree", c, tree_of_chunk, refs[c], *about, progress))
     between = [
         add("between", b, edges_between, List(refs[i], refs[j]), List(places[i], places[j]), layout,
             List(known[i], known[j]), List(trees[i], trees[j]))
@@ -81,36 +82,20 @@ def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
 
 
 def sharers(plan: Plan) -> int:
-    """Count the threads or GPUs that find the tree of the one chunk together."""
-    assert plan.dims is not None
-    worth = plan.dims >= SHARED_DIMS and plan.rows >= SHARED_ROWS
+    """Count the threads or GPUs that find the tree of the one chunk together; 1 where there are several."""
+    worth = len(plan.chunks) == 1 and (plan.dims or 0) >= SHARED_DIMS and plan.rows >= SHARED_ROWS
     return max(plan.copies, plan.threads) if worth else 1
 
 
-def _add_shared(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
-                sharing: int) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
-    """Do as `add_tree` does for one chunk, of which each round's searches are so many tasks."""
-    add, layout = steps.add, plan.layout
+def _add_rounds(steps: Steps, chunks: Chunks, about: tuple[Any, ...], sharing: int) -> TaskRef | None:
+    """Add the first rounds of the one chunk's tree, of which each is so many tasks; `about`: its rows."""
     parts = [(part, sharing) for part in range(sharing)]
     refs = [chunk_ref(chunks, 0, part) for part in parts]
-    (own,) = steps.row_numbers(plan, refs[:1])
-    (place,) = _places(plan, [own])
-    number = max(1, min(sought(samples), plan.rows))
-    cut = max(sharing, int(plan.parts[0]))
-    states = []
-    for n in range(cut):
-        here = chunk_ref(chunks, 0, (n, cut))
-        pair = here, here, layout, number, List(own, own)
-        states.append(add("search", n, search_chunk, *pair, True, np.inf, (n, cut)))
-    known = add("known", 0, known_of_state, refs[0], own, add("found", 0, join_states, *states), samples,
-                plan.rows)  # fmt: skip
     progress: TaskRef | None = None
     for n in range(SHARED_ROUNDS):
-        of = place, layout, known, progress
         found = [
-            add("share", (n, part), share_of_round, ref, *of, (part, sharing))
-            for part, ref in enumerate(refs)
+            steps.add("share", (n, part[0]), share_of_round, ref, *about, progress, part)
+            for part, ref in zip(parts, refs, strict=True)
         ]
-        progress = add("round", n, join_round, refs[0], *of, *found)
-    tree = add("tree", 0, tree_of_chunk, refs[0], place, layout, known, progress)
-    return [add("rows", 0, places_of_rows, refs[0], place)], tree
+        progress = steps.add("round", n, join_round, refs[0], *about, progress, *found)
+    return progress

@@ -20,9 +20,10 @@ from dask_simjoin.engine.gpu.nearest import SEARCHER
 from dask_simjoin.engine.gpu.spanning import SPANNER as GPU_SPANNER
 from dask_simjoin.engine.grid import Grid
 from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
-from dask_simjoin.engine.index.gpu_nearest import make_nearest_device_layout
+from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout, make_nearest_device_layout
 from dask_simjoin.engine.index.regions import make_regions
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.zorder_nearest import ZOrderSearch
 from dask_simjoin.engine.kmeans import KMeans
 from dask_simjoin.engine.nested import NestedLoop
 from dask_simjoin.engine.zorder import ZOrder
@@ -34,21 +35,17 @@ from tests.support.points import a_distance, frame_of, make_points
 def search(x: np.ndarray, engine: str) -> None:
     """Search for nearest neighbours, with lists in shared memory and in a scratch, and compare."""
     layout = make_nearest_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), None, engine)
-    indexes = [JOINER.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
-    data = [SEARCHER.renamed(index, first) for index, first in zip(indexes, (0, 500), strict=True)]
-    d2 = squared_distances(x[:500], x)
-    np.fill_diagonal(d2, np.inf)
-    for k in (10, 150):
-        state = SEARCHER.fresh(500, k)
-        for other in data:
-            SEARCHER.nearest(data[0], other, layout, *state, same=True)
-        assert (state[0].get() == np.sort(d2, axis=1)[:, :k]).all()
+    search_by(x, layout)
 
 
 def search_lists(x: np.ndarray, words: int) -> None:
     """Search for nearest neighbours by lists in Z-order, with lists shorter and longer than a warp."""
     about = x.min(0), x.max(0), x.mean(0), x.var(0), x
-    layout = SEARCHER.layout(*about, method=ZOrder(lists=3, words=words))
+    search_by(x, SEARCHER.layout(*about, method=ZOrder(lists=3, words=words)))
+
+
+def search_by(x: np.ndarray, layout: NearestDeviceLayout | ZOrderSearch) -> None:
+    """Search for the nearest of the first rows, by chunks, and compare."""
     indexes = [JOINER.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
     data = [SEARCHER.renamed(index, first) for index, first in zip(indexes, (0, 500), strict=True)]
     d2 = squared_distances(x[:500], x)

@@ -17,6 +17,7 @@ from dask_simjoin.engine.index.kdorder import Cuts
 from dask_simjoin.engine.index.kdorder import kd_order as host_order
 from dask_simjoin.metrics.norms import add
 from tests.support.gpu_programs import search_programs
+from tests.support.gpu_search import search
 from tests.support.nearest import oracle, searches
 from tests.support.oracle import squared_distances
 from tests.support.points import KINDS, make_points
@@ -45,25 +46,6 @@ def layout_of(*sides, engine="auto"):
         mean = np.where(np.isfinite(mean), mean, x[0])
         variance = np.nan_to_num(x.var(axis=0))
     return make_nearest_device_layout(x.min(axis=0), x.max(axis=0), mean, variance, x, engine)
-
-
-def search(q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(), order=None):
-    """By chunks: both sides cut at `cuts`, each query chunk meets data chunks in `order`."""
-    results = []
-
-    def chunks(x, names):
-        bounds = [0, *sorted(min(c, len(x)) for c in cuts), len(x)]
-        for a, b in itertools.pairwise(bounds):
-            index = build(cupy.asfortranarray(cupy.asarray(x[a:b])), layout)
-            yield SEARCHER.renamed(index, cupy.asarray(names[a:b]))
-
-    data = list(chunks(d, d_names))
-    for chunk in data if q is d else chunks(q, q_names):
-        state = SEARCHER.fresh(len(chunk["names"]), k)
-        for n in order if order is not None else range(len(data)):
-            SEARCHER.nearest(chunk, data[n], layout, *state, same=same, bound2=bound2)
-        results.append([cupy.asnumpy(part) for part in state])
-    return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
 
 
 def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, engines=("auto",), **how):

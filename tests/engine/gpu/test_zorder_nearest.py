@@ -1,7 +1,6 @@
 """Searches by lists in Z-order on a GPU: the neighbours of the definition, and near ones as on CPUs."""
 
 import itertools
-import math
 
 import numpy as np
 import pandas as pd
@@ -14,11 +13,10 @@ pytest.importorskip("cudf")
 from dask_simjoin.engine.cpu.nearest import SEARCHER as CPU
 from dask_simjoin.engine.cpu.nearest import fresh
 from dask_simjoin.engine.cpu.zorder_nearest import build as cpu_build
-from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.gpu.nearest import SEARCHER
 from dask_simjoin.engine.zorder import ZOrder
 from tests.engine.cpu.test_zorder_nearest import layout_of
 from tests.support import gpu_frames
+from tests.support.gpu_search import search
 from tests.support.nearest import oracle, searches
 from tests.support.points import KINDS, frame_of, make_points
 from tests.support.profiles import examples
@@ -34,25 +32,6 @@ def programs():
         ("zorder_nearest", "look", {"DIMS": d, "COLUMNS": min(d, 64 * w), "WORDS": w, "EXACT": True})
         for d, w in itertools.product(DIMS, WORDS)
     ]
-
-
-def search(q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(), order=None):
-    """By chunks: both sides cut at `cuts`; each query chunk meets data chunks in `order`."""
-    results = []
-
-    def chunks(x, names):
-        bounds = [0, *sorted(min(c, len(x)) for c in cuts), len(x)]
-        for a, b in itertools.pairwise(bounds):
-            index = JOINER.build(cupy.asfortranarray(cupy.asarray(x[a:b])), layout)
-            yield SEARCHER.renamed(index, cupy.asarray(names[a:b]))
-
-    data = list(chunks(d, d_names))
-    for chunk in data if q is d else chunks(q, q_names):
-        state = SEARCHER.fresh(len(chunk["names"]), k)
-        for n in order if order is not None else range(len(data)):
-            SEARCHER.nearest(chunk, data[n], layout, *state, same=same, bound2=bound2)
-        results.append([cupy.asnumpy(part) for part in state])
-    return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
 
 
 def by_cpu(x, names, k, layout):
