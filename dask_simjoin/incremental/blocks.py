@@ -15,6 +15,7 @@ import numpy as np
 from dask.tokenize import tokenize
 
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.loaded import Loaded, moved
 from dask_simjoin.incremental.parts import Held, HeldPart, SlabRef, loaded, whole_slab
 from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, touched
@@ -79,20 +80,6 @@ def boxes_of(rows: Snapshot) -> Boxes:
     order = np.argsort(cut, kind="stable")
     low, high = (np.ascontiguousarray(side[:, order]) for side in (rows.groups.low, rows.groups.high))
     return Boxes(cut[order], low, high)
-
-
-def cut_parts(rows: np.ndarray, most: int) -> list[np.ndarray]:
-    """Cut row groups that have so many rows, in their order, into parts of at most `most` rows."""
-    parts: list[np.ndarray] = []
-    start, total = 0, 0
-    for number, size in enumerate(rows.tolist()):
-        if number > start and total + size > most:
-            parts.append(np.arange(start, number))
-            start, total = number, 0
-        total += size
-    if start < len(rows):
-        parts.append(np.arange(start, len(rows)))
-    return parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.incremental.blocks import Sizes, boxes_of, cut_parts
+from dask_simjoin.incremental.blocks import Sizes, boxes_of
 from dask_simjoin.incremental.compare import Comparison, pairs_of_two
+from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.loaded import load, moved, rows_of
 from dask_simjoin.incremental.reach import near_tiles, touched
 from dask_simjoin.incremental.types import Snapshot

@@ -20,7 +20,8 @@ from distributed import Future, wait
 from dask_simjoin.expressions.dask_private import Task
 from dask_simjoin.expressions.source import gather
 from dask_simjoin.expressions.worker_memory import on_worker
-from dask_simjoin.incremental.blocks import cut_parts, row_bytes, sizes
+from dask_simjoin.incremental.blocks import row_bytes, sizes
+from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.keys import read_keys
 from dask_simjoin.incremental.lazy import spec_of
 from dask_simjoin.incremental.parts import Held, SlabRef

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from dask.tokenize import tokenize
 
+from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.entries import KeyFile
 from dask_simjoin.incremental.files import new_name, write_new, write_table
 from dask_simjoin.incremental.schema import as_frame
@@ -66,24 +67,13 @@ def merged(keys: tuple[KeyFile, ...], root: Path, files: set[str]) -> tuple[tupl
     if len(small) <= MOST_SMALL:
         return keys, 0
     found, total = [one for one in keys if one not in small], 0
-    for some in _bunches(sorted(small, key=lambda one: one.low)):
+    small.sort(key=lambda one: one.low)
+    for part in cut_parts(np.array([one.rows for one in small]), JOINED):
+        some = [small[n] for n in part]
         made, size = _joined(some, root, files) if len(some) > 1 else (tuple(some), 0)
         found += made
         total += size
     return tuple(found), total
-
-
-def _bunches(keys: Sequence[KeyFile]) -> list[list[KeyFile]]:
-    """Cut key files, in their order, into bunches of no more than `JOINED` keys."""
-    found: list[list[KeyFile]] = []
-    room = 0
-    for one in keys:
-        if one.rows > room:
-            found.append([])
-            room = JOINED
-        found[-1].append(one)
-        room -= one.rows
-    return found
 
 
 def without_stale(keys: tuple[KeyFile, ...], root: Path,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from dask_simjoin.expressions.dask_private import Task, TaskRef
 from dask_simjoin.expressions.source import gather, optimise_in_place
 from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.incremental.blocks import blocks_of, read_side, sizes
+from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.entries import MarkFile, PairFile, StoredPairs
 from dask_simjoin.incremental.files import PAIRS, new_name, write_new, write_table
 from dask_simjoin.incremental.lazy import lazy_pairs
@@ -81,9 +81,8 @@ def _written(version: Version) -> list[Pairs]:
     done = gather(graph, keys)
     made = [one for one in done if isinstance(one, Pairs)]
     few = [one for one in done if isinstance(one, pa.Table) and len(one)]
-    made += [
-        Pairs(*write_pairs(root, iter(some), schema)) for some in _bunches(few, [len(one) for one in few])
-    ]
+    parts = cut_parts(np.array([len(one) for one in few]), SMALL)
+    made += [Pairs(*write_pairs(root, (few[n] for n in part), schema)) for part in parts]
     for one in made:
         path = root / PAIRS / one.name
         if not path.is_file() or path.stat().st_size != one.size:
@@ -121,7 +120,7 @@ def tidied(version: Version, whole: bool) -> tuple[StoredPairs, int]:
     large = [one for one in pairs.files if one.rows >= SMALL]
     if not whole and len(small) <= MOST_SMALL:
         return needed(pairs), 0
-    bunches = _bunches(small, [one.rows for one in small])
+    bunches = [[small[n] for n in part] for part in cut_parts(np.array([one.rows for one in small]), SMALL)]
     stay = () if whole else tuple(large)
     bunches += [[one] for one in large] if whole else []
     schema = pair_schema(version.root, version.manifest.options)
@@ -152,16 +151,3 @@ def joined(root: Path, files: tuple[PairFile, ...], marks: tuple[MarkFile, ...],
         return None
     tables = (table for one in files for table in read_live(root, one, marks, schema.names))
     return Pairs(*write_pairs(root, (table.cast(schema) for table in tables), schema))
-
-
-def _bunches(every: Sequence[Any], rows: Sequence[int]) -> list[list[Any]]:
-    """Put what has so many rows together, as long as it has no more than `SMALL` in all."""
-    found: list[list[Any]] = []
-    room = 0
-    for one, size in zip(every, rows, strict=True):
-        if size > room:
-            found.append([])
-            room = SMALL
-        found[-1].append(one)
-        room -= size
-    return found
