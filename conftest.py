@@ -18,15 +18,8 @@ NEEDS = re.compile(r"^import (cupy|cudf)$", re.MULTILINE)
 ON_GPU = [
     *(path for path in (HERE / "dask_simjoin/engine/gpu").rglob("*.py") if NEEDS.search(path.read_text())),
     *(HERE / "dask_simjoin/sets/algorithms/gpu").glob("*.py"),
-    *(
-        HERE / "tests" / name
-        for name in (
-            "engine/gpu/sanitized.py",
-            "sets/algorithms/gpu/sanitized.py",
-            "support/gpu_frames.py",
-            "support/gpu_kernels.py",
-        )
-    ),
+    *(HERE / "tests").rglob("sanitized.py"),
+    *(HERE / "tests/support").glob("gpu_*.py"),
 ]
 
 LEFT_OUT = set() if all(map(importlib.util.find_spec, ("cudf", "cupy"))) else set(ON_GPU)
