@@ -102,10 +102,11 @@ class Frames(Protocol):
     xp: ArrayModule
     """The module of the arrays that they hold."""
 
-    def coordinates(self, frame: Frame, columns: tuple[Hashable, ...]) -> Array:
+    def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], room: Array | None = None) -> Array:
         """The columns as an array (n, d) of float64, NaN where a value is missing.
 
         They are columns of numbers, or one of lists of d numbers; raises `ListError` where it is not.
+        `room`: memory of at least n * d float64 that they may be written to.
         """
 
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:

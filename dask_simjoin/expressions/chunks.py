@@ -73,25 +73,26 @@ class Chunks(LabelledExpr):
 class ReadChunks(LabelledExpr):
     """Index chunks of whole partitions that are held: what is read of them is no task's, and stays there.
 
-    `each`: what the plan knows of each partition.  `copies`: workers for which each chunk is made.
+    `each`: what the plan knows of each partition.  `named`: whether a result names rows.  `copies`: workers
+    for which each chunk is made.
     """
 
     _label = "simjoin_index"
-    _parameters = ["frozen", "each", "pieces", "spec", "layout", "threads", "copies", "run"]
-    _defaults = {"copies": 1, "run": NO_RUN}
+    _parameters = ["frozen", "each", "pieces", "spec", "layout", "threads", "named", "copies", "run"]
+    _defaults = {"named": True, "copies": 1, "run": NO_RUN}
 
     def _divisions(self) -> Any:
         return (None,) * (1 + len(self.operand("pieces")))
 
     def _layer(self) -> dict[Any, Any]:
         frame, each = self.operand("frozen").inner, self.operand("each")
-        spec, layout, threads = (self.operand(name) for name in ("spec", "layout", "threads"))
+        spec, layout, *how = (self.operand(name) for name in ("spec", "layout", "threads", "named"))
         keys, layer = held_keys(frame), dict(frame.operand("layer"))
         for c, chunk in enumerate(self.operand("pieces")):
             rows = [(start, stop) for _, start, stop in chunk]
             known, parts = [each[n] for n, _, _ in chunk], [TaskRef(keys[n]) for n, _, _ in chunk]
             for key in _copies(self._name, c, self.operand("copies")):
-                layer[key] = Task(key, on_worker, read_chunk, layout, rows, known, spec, threads, *parts)
+                layer[key] = Task(key, on_worker, read_chunk, layout, rows, known, spec, *how, *parts)
         return layer
 
 
@@ -150,7 +151,8 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
         return Chunks(FrozenSource(made), run=run)
     frame = source.inner.simplify()  # of all its columns, it is itself
     if is_held(frame) and _once(chunks.pieces):
-        return ReadChunks(FrozenSource(frame), each, chunks.pieces, spec, layout, threads, copies, run)
+        frozen = FrozenSource(frame)
+        return ReadChunks(frozen, each, chunks.pieces, spec, layout, threads, with_ids, copies, run)
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
     return Chunks(FrozenSource(read), chunks.pieces, layout, threads, copies, run)
 

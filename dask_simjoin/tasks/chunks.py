@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import NotRequired, TypedDict, cast
+from typing import Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Chunk(TypedDict):
     ids: Ids
     """The rows' names in a result, in their order."""
     id_keys: Array | None
-    """The ids as int64, in the order of the index, where they have that form."""
+    """The ids as int64, in the order of the index, where they have that form and a result names rows."""
     example: Frame
     """An empty frame of the chunk's library."""
     order: Array
@@ -65,13 +65,13 @@ Fingerprint = tuple[int, tuple[int, str]]
 """A partition's number, and, as it was planned, its rows and the digest of its box."""
 
 
-def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
-                example: Frame | None = None) -> ReadRows:  # fmt: skip
+def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, example: Frame | None = None,
+                room: Array | None = None) -> ReadRows:  # fmt: skip
     """Read coordinates and ids of a partition; refuse one that is not like the plan knows it.
 
-    `example`: an empty frame like it, if one was made of another partition.
+    `example`: an empty frame like it, if one was made of another partition; `room`: see `points`.
     """
-    return _read_kept(frame, *_planned_points(frame, fingerprint, spec), spec, example)
+    return _read_kept(frame, *_planned_points(frame, fingerprint, spec, room), spec, example)
 
 
 def read_piece(frame: Frame, spec: JoinSpec) -> ReadRows:
@@ -85,11 +85,12 @@ def as_planned(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
     return frame
 
 
-def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> tuple[Array, Array | None]:
+def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
+                    room: Array | None = None) -> tuple[Array, Array | None]:  # fmt: skip
     """Read the coordinates of a partition that is like the plan knows it, and which rows take part."""
     number, (planned, planned_box) = fingerprint
     try:
-        x, kept = points(frame, spec)
+        x, kept = points(frame, spec, room)
     except ListError:
         check_source(number, len(frame), planned, False)
         raise
@@ -153,10 +154,11 @@ def seen_chunk(seen: Seen, rows: int, spec: JoinSpec, layout: Layout | SearchLay
 
 
 def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows,
-                 threads: int = 1) -> Chunk:  # fmt: skip
+                 threads: int = 1, named: bool = True, together: Array | None = None) -> Chunk:  # fmt: skip
     """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts.
 
-    `threads`: that share the work.
+    `threads`: that share the work; `named`: see `named_rows`; `together`: all points of the parts, where they
+    lie one after the other.
     """
     x, ids = [], []
     extra: dict[str, list[Array | Frame]] = {name: [] for name in EXTRA if name in parts[0]}
@@ -169,25 +171,53 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
         ids.append(part["ids"][start:stop])
         for name, some in extra.items():
             some.append(some_rows(part[name], start, stop))  # type: ignore[literal-required]
-    example, points = parts[0]["example"], whole_points(x, layout, threads)
+    example = parts[0]["example"]
+    points = whole_points(x, layout, threads) if together is None else together
     whole = {name: stacked(some, example) for name, some in extra.items()}
-    chunk = indexed(points, joined(ids), layout, example, whole, threads)
+    chunk = indexed(points, joined(ids), layout, example, whole, threads, named)
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
 
 
 def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], fingerprints: list[Fingerprint],
-               spec: JoinSpec, threads: int, *frames: Frame) -> Chunk:  # fmt: skip
+               spec: JoinSpec, threads: int, named: bool, *frames: Frame) -> Chunk:  # fmt: skip
     """Read partitions, and index those of their rows as one chunk: see `gather_chunk`."""
+    ends = list(itertools.accumulate((stop - start for start, stop in rows), initial=0))
+    whole = len(frames) > 1 and not spec.dropna and all(map(_is_all, rows, frames))
+    x = _room(ends[-1], spec, layout, frames[0]) if whole else None
 
     def read(first: int, last: int) -> list[ReadRows]:
         found: list[ReadRows] = []
-        for frame, known in zip(frames[first:last], fingerprints[first:last], strict=True):
-            found.append(read_points(frame, known, spec, found[0]["example"] if found else None))
+        room = None if x is None else np.empty(max(map(len, frames[first:last])) * x.shape[1])
+        for n in range(first, last):
+            example = found[0]["example"] if found else None
+            found.append(read_points(frames[n], fingerprints[n], spec, example, room))
+            if x is not None:
+                x[ends[n] : ends[n + 1]] = found[-1]["x"]
+                found[-1]["x"] = x[ends[n] : ends[n + 1]]
         return found
 
-    most = sum(map(len, frames)) // LEAST_READ
+    most = ends[-1] // LEAST_READ
     parts = itertools.chain.from_iterable(shared_out(read, len(frames), min(threads, most), least=1))
-    return gather_chunk(layout, rows, *parts, threads=threads)
+    return gather_chunk(layout, rows, *parts, threads=threads, named=named, together=x)
+
+
+def _is_all(rows: tuple[int, int], frame: Frame) -> bool:
+    return rows == (0, len(frame))
+
+
+def _room(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame) -> Array | None:
+    """Make room on the host for the points of a chunk that is read part by part; None: they lie elsewhere.
+
+    What each part is read to is used for the next one: new memory takes longer than all else.
+    """
+    if frames_for(example).xp is not np or spec.dims is None:
+        return None
+    return np.empty((rows, spec.dims), order=_order(layout))
+
+
+def _order(layout: Layout | SearchLayout) -> Literal["C", "F"]:
+    """How an index reads coordinates: a sweep column by column, all else point by point."""
+    return "F" if layout.method == "sweep" else "C"
 
 
 LEAST_READ = 1 << 18
@@ -211,15 +241,12 @@ def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
 
 
 def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int) -> Array:
-    """Put coordinates one after the other, in memory as the index reads them; `threads`: that share the work.
-
-    A sweep reads them column by column, and all else point by point.
-    """
+    """Put coordinates one after the other, as the index reads them; `threads`: that share the work."""
     xp = module_of(parts[0])
     if len(parts) == 1 or xp is not np:
         return parts[0] if len(parts) == 1 else xp.concatenate(parts)
     ends = np.cumsum([0, *map(len, parts)])
-    out = np.empty((int(ends[-1]), parts[0].shape[1]), order="F" if layout.method == "sweep" else "C")
+    out = np.empty((int(ends[-1]), parts[0].shape[1]), order=_order(layout))
 
     def copy(start: int, stop: int) -> None:
         first, last = np.searchsorted(ends, [start, stop])
@@ -231,16 +258,23 @@ def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int
 
 
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
-             extra: dict[str, Array | Frame], threads: int = 1) -> Chunk:  # fmt: skip
-    """Index points; `extra`: what else is known of them, in their order; `threads`: that share the work."""
-    return named_rows(joiner_for(example).build(x, layout, threads), ids, example, extra)
+             extra: dict[str, Array | Frame], threads: int = 1, named: bool = True) -> Chunk:  # fmt: skip
+    """Index points; `extra`: what else is known of them, in their order; `threads`: that share the work.
+
+    `named`: see `named_rows`.
+    """
+    return named_rows(joiner_for(example).build(x, layout, threads), ids, example, extra, named)
 
 
-def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | Frame]) -> Chunk:
-    """Make a chunk of an index and of the names of its rows; `extra`: see `indexed`."""
+def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | Frame],
+               named: bool = True) -> Chunk:  # fmt: skip
+    """Make a chunk of an index and of the names of its rows; `extra`: see `indexed`.
+
+    `named`: whether a result will name rows by their places in the index.
+    """
     frames = frames_for(example)
     places = index["order"][: len(ids)]
-    own = {"ids": ids, "id_keys": as_id_keys(ids, places), "example": example}
+    own = {"ids": ids, "id_keys": as_id_keys(ids, places) if named else None, "example": example}
     assert index.keys().isdisjoint([*own, *extra])
     chunk = cast(Chunk, own | index)
     if "kept" in extra:

@@ -36,10 +36,11 @@ class PandasFrames:
 
     xp = np
 
-    def coordinates(self, frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray:
+    def coordinates(self, frame: pd.DataFrame, columns: tuple[Hashable, ...],
+                    room: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
         if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
-        whole = _in_place(frame, columns)
+        whole = _in_place(frame, columns) if room is None else None
         if whole is not None:
             return whole
         if len(columns) >= MANY:
@@ -47,8 +48,10 @@ class PandasFrames:
             kinds = {*(frame.dtypes if all_there_is else frame.dtypes[list(columns)])}
             if kinds <= ALIKE and len(kinds) == 1:
                 some = frame if all_there_is else frame[list(columns)]
-                return np.array(some.to_numpy(), np.float64, order="F")
-        x = np.empty((len(frame), len(columns)), order="F")
+                x = _empty(len(frame), len(columns), room)
+                x[:] = some.to_numpy()
+                return x
+        x = _empty(len(frame), len(columns), room)
         for k, name in enumerate(columns):
             column = frame[name]
             if isinstance(column.dtype, np.dtype):
@@ -102,6 +105,13 @@ class PandasFrames:
 
     def memory(self) -> None:
         return None
+
+
+def _empty(rows: int, columns: int, room: np.ndarray | None) -> np.ndarray:
+    """Points that lie column by column, in some memory if there is any."""
+    if room is None:
+        return np.empty((rows, columns), order="F")
+    return room[: rows * columns].reshape(columns, rows).T
 
 
 def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:

@@ -168,15 +168,17 @@ class CpuJoiner:
                 rows: Rows | None = None) -> np.ndarray:  # fmt: skip
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
+        if isinstance(module, OneSided):
+            found = np.zeros(len(q["order"]), np.int64)  # of which only what is counted is touched
+            if stop > start and len(d["order"]) > SWEEP_LANES:
+                module.one_sided(q, d, layout, found, (start, stop), later=same)
+            return found[start:stop]
         pairs = np.zeros(stop - start, np.int64)
         for one, other, within in comparisons(module, q, d, layout, same, rows):
             counts = [np.zeros(len(s["order"]), np.int64) for s in (one, other)]
             if all(len(c) > SWEEP_LANES for c in counts):
-                if not within and isinstance(module, OneSided):
-                    module.one_sided(one, other, layout, counts[0])
-                else:
-                    # of one index with itself the kernels meet each pair once, from its earlier place
-                    module.counts(one, other, layout, within, counts[0], counts[1])
+                # of one index with itself the kernels meet each pair once, from its earlier place
+                module.counts(one, other, layout, within, counts[0], counts[1])
             pairs += counts[0][: len(pairs)]
         return pairs
 

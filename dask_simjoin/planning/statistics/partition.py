@@ -172,16 +172,21 @@ def limits(r: Array, spec: JoinSpec) -> Array:
         return spec.measure.threshold(r, module_of(r))
 
 
-def points(frame: Frame, spec: JoinSpec) -> tuple[Array, Array | None]:
-    """Coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all)."""
-    return _embedded(columns_of(frame, spec), spec)
+def points(frame: Frame, spec: JoinSpec, room: Array | None = None) -> tuple[Array, Array | None]:
+    """Coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all).
+
+    `room`: memory that they may be written to.
+    """
+    return _embedded(columns_of(frame, spec, room), spec)
 
 
-def columns_of(frame: Frame, spec: JoinSpec) -> Array:
-    """The columns of coordinates as an array (n, columns), float64."""
+def columns_of(frame: Frame, spec: JoinSpec, room: Array | None = None) -> Array:
+    """The columns of coordinates as an array (n, columns), float64; `room`: see `points`."""
     frames = frames_for(frame)
+    if len(spec.read_together) == 1:
+        return frames.coordinates(frame, spec.on, room)
     parts = [frames.coordinates(frame, some) for some in spec.read_together]
-    return parts[0] if len(parts) == 1 else frames.xp.concatenate(parts, axis=1)
+    return frames.xp.concatenate(parts, axis=1)
 
 
 def _embedded(columns: Array, spec: JoinSpec) -> tuple[Array, Array | None]:

@@ -83,4 +83,9 @@ def test_windows_of_any_length(n, near):
         counts = JOINER.counts(index, index, layout, same=True)[0]
         places = np.array(sorted(expected), np.int64).reshape(-1)
         assert counts.tolist() == np.bincount(places, minlength=len(x)).tolist()
-        assert JOINER.weights(index, index, layout, same=True).sum() == len(expected)
+        weights = JOINER.weights(index, index, layout, same=True)
+        assert weights.sum() == len(expected)
+        parts = [
+            JOINER.weights(index, index, layout, same=True, rows=rows) for rows in ((0, near), (near, len(x)))
+        ]
+        assert np.concatenate(parts).tolist() == weights.tolist()

@@ -73,10 +73,10 @@ class OneSided(Protocol):
     """The function of one that counts the pairs of one side as fast as those of both at once."""
 
     def one_sided(self, q: Index, d: Index, layout: Layout, q_counts: np.ndarray,
-                  rows: Rows | None = None) -> None:  # fmt: skip
+                  rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
         """Add up the points of `d` near each place of `q`, itself included where it is in both.
 
-        `rows`: of those places only.
+        `rows`: of those places only.  `later`: both are one index, and only points at later places count.
         """
 
 

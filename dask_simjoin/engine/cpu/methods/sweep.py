@@ -146,7 +146,8 @@ def points(index: Index) -> np.ndarray:
 
 def _swept(q: Index, d: Index, layout: SweepLayout, half: bool) -> tuple[np.ndarray, float, np.ndarray]:
     offsets = layout.grid.offsets(half=half)
-    return offsets, reach(layout.norm, layout.threshold), np.zeros(len(offsets), np.int64)
+    at = np.searchsorted(d["keys"], q["keys"][:1] + offsets) if len(q["keys"]) else np.zeros_like(offsets)
+    return offsets, reach(layout.norm, layout.threshold), at
 
 
 def pairs(q: Index, d: Index, layout: SweepLayout, same: bool, names: list[np.ndarray], sink: Sink,
@@ -282,12 +283,12 @@ def work(q: Index, d: Index, layout: SweepLayout, same: bool) -> np.ndarray:
 
 
 def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray,
-              rows: Rows | None = None) -> None:  # fmt: skip
+              rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
     some = q if rows is None else grid.queries(q, *rows)
     if layout.dims is not None:
-        _add_up(some, d, layout, False, (q_counts,))
+        _add_up(some, d, layout, later, (q_counts,))
         return
-    _count(some, d, layout, False, q_counts)
+    _count(some, d, layout, later, q_counts)
 
 
 def end(index: Index, stop: int, layout: SweepLayout) -> int:
