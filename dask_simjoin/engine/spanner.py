@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NotRequired, Protocol, TypedDict
+from typing import NotRequired, Protocol, TypedDict
 
 import numpy as np
 
@@ -23,14 +23,16 @@ host."""
 Part = tuple[int, int]
 """The number of a part of the work, and of how many."""
 
-Found = Any
-"""What the searches of a part of a round found: of a library's own."""
+Found = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Weights (n,) of the edges that a part of a round's searches found, one of a component at most, and both
+nodes: on the host, since they go to all who share the rounds."""
 
 
 class Progress(TypedDict):
     """Hold what is known of a tree after some rounds, of each node of an index: a dict, so that it spills.
 
-    See `dask_simjoin.engine.cpu.kernels.boruvka` for `least` and `to`.
+    Each worker that shares the rounds makes its own, which is the same.  See
+    `dask_simjoin.engine.cpu.kernels.boruvka` for `least` and `to`.
     """
 
     component: Array
@@ -42,6 +44,8 @@ class Progress(TypedDict):
     """The last of `Nearest`."""
     found: list[tuple[Array, ...]]
     """The tree's edges, of each round: weights, and both nodes."""
+    offered: NotRequired[tuple[Array, ...]]
+    """Of components the best edges that nodes know before they search, where these are kept."""
     order: NotRequired[Array]
     """Nodes in the order in which GPUs search them, where that is not the index's."""
 
@@ -59,12 +63,18 @@ class Spanner(Protocol):
         `progress`: of rounds that were shared by others before; None: there were none.
         """
 
+    def begin(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...]) -> Progress:
+        """What is known before the first round, where rounds are shared."""
+
     def share(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
-              progress: Progress | None, part: Part) -> Found:  # fmt: skip
-        """Do one part of the searches of the next round: others do the other parts at the same time."""
+              progress: Progress, part: Part) -> Found:  # fmt: skip
+        """Do one part of the searches of the next round: others do the other parts at the same time.
+
+        The edges that it found are the same, whoever does it.  There is more than one component.
+        """
 
     def join(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
-             progress: Progress | None, parts: Sequence[Found]) -> Progress:  # fmt: skip
+             progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
         """Finish that round by what was found in all parts; what was known before is left as it is."""
 
     def edges_between(self, sides: Sequence[Index], layout: SearchLayout, cores: Sequence[Array],

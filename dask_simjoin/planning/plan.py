@@ -30,7 +30,7 @@ from dask_simjoin.planning.moving import check_moving, sent_rows
 from dask_simjoin.planning.outputs import directions, most_rows, query_slices, rows_found, whole_slices
 from dask_simjoin.planning.recalls import estimate_lossy
 from dask_simjoin.planning.searches import find_searches, sought
-from dask_simjoin.planning.spanning import find_joined
+from dask_simjoin.planning.spanning import ALONE, Sharing, find_joined, find_sharing
 from dask_simjoin.planning.statistics.estimate import Estimate, no_estimate
 from dask_simjoin.planning.statistics.recall import ALL, UNKNOWN, Recall
 from dask_simjoin.planning.tables import Tables
@@ -86,6 +86,8 @@ class Plan(BlockPairs):
         That index a chunk together.
     copies : int
         Workers for each of which every chunk is made: see `Costs.copies`.
+    sharing : tuple of int
+        Who finds the spanning tree of the one chunk: see `planning.spanning.Sharing`.
     sent : int
         Rows of a partition that are shuffled at a time.
     recall : Recall
@@ -115,6 +117,7 @@ class Plan(BlockPairs):
     disk: Disk = field(default=Disk(), kw_only=True)
     threads: int = field(default=1, kw_only=True)
     copies: int = field(default=1, kw_only=True)
+    sharing: Sharing = field(default=ALONE, kw_only=True)
     sent: int = field(default=MAX_ROWS, kw_only=True)
     recall: Recall = field(default=ALL, kw_only=True)
     run: str = field(default="", kw_only=True)
@@ -157,7 +160,7 @@ class Plan(BlockPairs):
     def __dask_tokenize__(self) -> Any:
         content = (
             repr(self.layout), self.sources, self.chunks.identity, self.blocks, self.slices, self.even,
-            self.searches, self.joined, self.parts, self.copies,
+            self.searches, self.joined, self.parts, self.copies, self.sharing,
         )  # fmt: skip
         return normalize_token((type(self).__qualname__, *content))
 
@@ -276,9 +279,12 @@ def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float)
     parts = np.ones(len(searches), np.int64)
     if not costs.have.gpu:  # one search fills a GPU
         parts = costs.pieces(seconds, rows[: len(searches)], None)
+    copies, sharing = 1, ALONE
+    if goal.spanning:
+        copies = costs.copies(plan.chunks, costs.have.workers)
+        sharing = find_sharing(tables, plan.chunks, seconds, copies, costs.have)
     return replace(
         plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, joined=joined,
-        parts=parts, seconds=seconds,
-        copies=costs.copies(plan.chunks, costs.have.workers) if goal.spanning else 1,
+        parts=parts, seconds=seconds, copies=copies, sharing=sharing,
         expected=costs.expected(made, seconds) + plan.disk.seconds,
     )  # fmt: skip

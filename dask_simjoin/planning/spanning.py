@@ -1,4 +1,4 @@
-"""Minimum spanning trees: between which chunks there may be edges of them.
+"""Minimum spanning trees: between which chunks there may be edges of them, and who finds that of one chunk.
 
 An edge of the tree is no heavier than the heaviest one of any other way between its ends.  The hub of a box
 is the row of the sample that is least far from the box's farthest corner: any row in the box has an edge to
@@ -11,10 +11,43 @@ from __future__ import annotations
 import numpy as np
 
 from dask_simjoin.metrics.norms import Norm, box_gap
+from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.chunking.base import JoinChunks
 from dask_simjoin.planning.chunking.entity import serpentine
 from dask_simjoin.planning.searches import farthest_totals, largest_totals, used_points
 from dask_simjoin.planning.tables import Tables
+
+SHARED_DIMS = 5
+"""Dimensions from which what a round searches is worth being shared: in few, it is a tenth of the round."""
+
+SHARED_ROWS = 1 << 13
+"""Rows from which that takes longer than the tasks that it takes."""
+
+SHARED_SECONDS = 0.1
+"""Seconds of searches for nearest rows from which it takes longer than its tasks on workers."""
+
+PART_ROWS = 1 << 11
+"""Rows for each part of a round, at least."""
+
+Sharing = tuple[int, int]
+"""How many threads or GPUs find the tree of the one chunk together, and on how many workers; of each it has a
+copy, or is sent to it."""
+
+ALONE: Sharing = (1, 1)
+
+
+def find_sharing(tables: Tables, chunks: JoinChunks, seconds: np.ndarray, copies: int,
+                 have: Resources) -> Sharing:  # fmt: skip
+    """Choose who finds the tree together; `seconds`: of searches for nearest rows before."""
+    rows = int(chunks.rows.sum())
+    if len(chunks) > 1 or (tables.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
+        return ALONE
+    if have.gpu:
+        return copies, copies
+    if have.workers > 1 and seconds.sum() < SHARED_SECONDS:
+        return ALONE
+    parts = max(1, min(have.threads, rows // PART_ROWS))
+    return parts, min(have.workers, parts)
 
 
 def find_joined(tables: Tables, neighbors: int, chunks: JoinChunks) -> np.ndarray:

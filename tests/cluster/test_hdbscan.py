@@ -18,6 +18,7 @@ from dask_simjoin.cluster.expressions import spanning as expressions
 from dask_simjoin.cluster.expressions import tree_tasks
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError
 from dask_simjoin.options.cluster_requests import Choice
+from dask_simjoin.planning import spanning
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import TREE_SHARE
 from tests.support.density import SETS
@@ -172,8 +173,7 @@ def test_any_order_of_rows_and_any_partitions(name):
 @pytest.mark.parametrize("name", ["varied", "wide", "lattice", "identical points"])
 def test_rounds_that_threads_share(name, monkeypatch):
     """The tree of one chunk is the same, however its rounds are cut, and whoever finds the rest of it."""
-    monkeypatch.setattr(tree_tasks, "SHARED_DIMS", 1)
-    monkeypatch.setattr(tree_tasks, "SHARED_ROWS", 1)
+    share_all(monkeypatch)
     x = np.random.default_rng(1).permutation(SETS[name][0])
     frame = frame_of(np.concatenate([x, x + 3]))
     want = frame.simjoin.spanning_tree(min_samples=4)
@@ -182,8 +182,24 @@ def test_rounds_that_threads_share(name, monkeypatch):
         with dask.config.set(num_workers=threads):
             ddf = dd.from_pandas(frame, npartitions=threads)
             lazy = ddf.simjoin.spanning_tree(min_samples=4, blocksize="1 GB")
-            assert len(lazy.expr.plan.chunks) == 1 and tree_tasks.sharers(lazy.expr.plan) == threads
+            assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.sharing == (threads, 1)
             pd.testing.assert_frame_equal(lazy.compute(scheduler="threads"), want)
+
+
+def share_all(monkeypatch):
+    """Let rounds of trees be shared, however few rows and columns there are."""
+    for limit in ("SHARED_DIMS", "SHARED_ROWS", "SHARED_SECONDS", "PART_ROWS"):
+        monkeypatch.setattr(spanning, limit, 0 if limit == "SHARED_SECONDS" else 1)
+
+
+def test_rounds_that_workers_share(client, monkeypatch):
+    """Each makes the tree's components for itself, and tells the others of edges."""
+    share_all(monkeypatch)
+    x = np.random.default_rng(1).permutation(SETS["varied"][0])
+    frame = frame_of(np.concatenate([x, x + 3]))
+    lazy = dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(9, blocksize="1 GB")
+    assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.sharing == (2, 2)
+    pd.testing.assert_frame_equal(lazy.compute(), frame.simjoin.hdbscan(9))
 
 
 def test_on_a_cluster(client):

@@ -17,8 +17,8 @@ dask_cudf = pytest.importorskip("dask_cudf")
 import dask.dataframe as dd
 from distributed import Client, wait
 
-from dask_simjoin.cluster.expressions import tree_tasks
 from dask_simjoin.engine.gpu.joiner import JOINER
+from dask_simjoin.planning import spanning
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.paths import EXAMPLES
 from tests.support.points import frame_of
@@ -88,14 +88,14 @@ def test_every_verb(client, x, partitioning):
 
 
 def test_spanning_trees_that_gpus_share(client, monkeypatch):
-    monkeypatch.setattr(tree_tasks, "SHARED_ROWS", 1)
+    monkeypatch.setattr(spanning, "SHARED_ROWS", 1)
     gpus = len(client.scheduler_info(n_workers=-1)["workers"])
     rng = np.random.default_rng(5)
     points = rng.normal(size=(3 * N, 8)) + 4 * rng.integers(0, 4, (3 * N, 1))
     frame = frame_of(points.round(1))
     ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=2 * gpus)
     tree = ddf.simjoin.spanning_tree(min_samples=5)
-    assert tree_tasks.sharers(tree.expr.plan) == gpus
+    assert tree.expr.plan.sharing == (gpus, gpus)
     pd.testing.assert_frame_equal(tree.compute().to_pandas(), frame.simjoin.spanning_tree(min_samples=5))
     found = ddf.simjoin.hdbscan(20, 5).compute().to_pandas()
     pd.testing.assert_frame_equal(found, frame.simjoin.hdbscan(20, 5))

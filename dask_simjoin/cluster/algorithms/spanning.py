@@ -176,17 +176,30 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Kno
     return found
 
 
+def begin_rounds(chunk: Chunk, places: Places, layout: SearchLayout, known: Known) -> Progress:
+    """Tell what is known of a chunk's tree before the first of some rounds that are shared."""
+    found: Progress = spanner_for(chunk["example"]).begin(
+        _named(chunk, places), layout, known["core"], _nearest(known)
+    )
+    return found
+
+
 def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Known,
-                   progress: Progress | None, part: Part) -> Found:  # fmt: skip
-    """Do one part of what a round of a chunk's tree searches."""
-    return spanner_for(chunk["example"]).share(
+                   progress: Progress, part: Part) -> Found | None:  # fmt: skip
+    """Do one part of what a round of a chunk's tree searches; None: the tree is found."""
+    if len(progress["sizes"]) < 2:
+        return None
+    found: Found = spanner_for(chunk["example"]).share(
         _named(chunk, places), layout, known["core"], _nearest(known), progress, part
     )
+    return found
 
 
 def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Known,
-               progress: Progress | None, *parts: Found) -> Progress:  # fmt: skip
+               progress: Progress, *parts: Found) -> Progress:  # fmt: skip
     """Finish a round of a chunk's tree, all parts of which are done."""
+    if len(progress["sizes"]) < 2:
+        return progress
     found: Progress = spanner_for(chunk["example"]).join(
         _named(chunk, places), layout, known["core"], _nearest(known), progress, parts
     )

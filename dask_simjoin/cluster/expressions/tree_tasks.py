@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.spanning import (
+    begin_rounds,
     edges_between,
     join_round,
     known_of_state,
@@ -25,15 +26,10 @@ from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.spanning import Sharing
 
 TREES = 2
 """Trees that one task merges: each may be of all rows."""
-
-SHARED_DIMS = 5
-"""Dimensions from which what a round searches is worth being shared: in few, it is a tenth of the round."""
-
-SHARED_ROWS = 1 << 13
-"""Rows from which that takes longer than the tasks that it takes."""
 
 SHARED_ROUNDS = 8
 """Rounds that are shared; in each, components become a third to a tenth, and what is left is done by one."""
@@ -46,7 +42,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
     Searches of nearest rows give core distances; each chunk's tree and the edges between two chunks are
     merged in a tree of tasks.  Of one chunk, rounds of its tree are shared by all that would be idle.
     """
-    add, layout, sharing = steps.add, plan.layout, sharers(plan)
+    add, layout, sharing = steps.add, plan.layout, plan.sharing
     refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
     own = steps.row_numbers(plan, refs)
     places = _places(plan, own)
@@ -54,11 +50,11 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
     known, trees = [], []
     for c, others in enumerate(plan.searches):
         options = layout, number, True, np.inf
-        parts = max(sharing, int(plan.parts[c]))
+        parts = max(sharing[0], int(plan.parts[c]))
         state = add_searches(steps, c, others.tolist() or [c], chunks, own, options, parts)
         known.append(add("known", c, known_of_state, refs[c], own[c], state, samples, plan.rows))
         about = places[c], layout, known[c]
-        progress = _add_rounds(steps, chunks, about, sharing) if sharing > 1 else None
+        progress = _add_rounds(steps, chunks, about, sharing) if sharing[0] > 1 else None
         trees.append(add("tree", c, tree_of_chunk, refs[c], *about, progress))
     between = [
         add("between", b, edges_between, List(refs[i], refs[j]), List(places[i], places[j]), layout,
@@ -81,21 +77,23 @@ def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
     return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
 
 
-def sharers(plan: Plan) -> int:
-    """Count the threads or GPUs that find the tree of the one chunk together; 1 where there are several."""
-    worth = len(plan.chunks) == 1 and (plan.dims or 0) >= SHARED_DIMS and plan.rows >= SHARED_ROWS
-    return max(plan.copies, plan.threads) if worth else 1
+def _add_rounds(steps: Steps, chunks: Chunks, about: tuple[Any, ...], sharing: Sharing) -> TaskRef:
+    """Add the first rounds of the one chunk's tree, of which each is searched in parts; `about`: its rows.
 
-
-def _add_rounds(steps: Steps, chunks: Chunks, about: tuple[Any, ...], sharing: int) -> TaskRef | None:
-    """Add the first rounds of the one chunk's tree, of which each is so many tasks; `about`: its rows."""
-    parts = [(part, sharing) for part in range(sharing)]
-    refs = [chunk_ref(chunks, 0, part) for part in parts]
-    progress: TaskRef | None = None
+    Each worker joins components itself: what goes from worker to worker is edges that parts have found.
+    """
+    number, workers = sharing
+    refs = [chunk_ref(chunks, 0, (worker, workers)) for worker in range(workers)]
+    parts = [(part, number) for part in range(number)]
+    own = [part * workers // number for part in range(number)]
+    progress = [steps.add("begin", worker, begin_rounds, ref, *about) for worker, ref in enumerate(refs)]
     for n in range(SHARED_ROUNDS):
         found = [
-            steps.add("share", (n, part[0]), share_of_round, ref, *about, progress, part)
-            for part, ref in zip(parts, refs, strict=True)
+            steps.add("share", (n, part[0]), share_of_round, refs[worker], *about, progress[worker], part)
+            for part, worker in zip(parts, own, strict=True)
         ]
-        progress = steps.add("round", n, join_round, refs[0], *about, progress, *found)
-    return progress
+        progress = [
+            steps.add("round", (n, worker), join_round, ref, *about, progress[worker], *found)
+            for worker, ref in enumerate(refs)
+        ]
+    return progress[0]

@@ -25,8 +25,9 @@ from dask_simjoin.metrics.types import Index
 FEW = 2
 """Times the median component's rows that one has which still searches."""
 
-RUN = 16
-"""Tiles that one of several searches takes in turn: rows near each other know of each other."""
+RUN = 4
+"""Tiles with rows that ask that one of several searches takes in turn: rows near each other know of each
+other."""
 
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """What is known of the nearest rows of the rows of one index, in the order of its places: their places (n, k)
@@ -98,10 +99,11 @@ class Rounds:
 
     @property
     def progress(self) -> Progress:
-        """What is known after some rounds."""
+        """What is known after some rounds, and what nodes offer in the next one."""
+        offered = self._offers()[:3]
         return {
             "component": self.component, "sizes": self.sizes[: self.components], "least": self.least,
-            "to": self.to, "beyond": self.beyond, "found": self.found,
+            "to": self.to, "beyond": self.beyond, "found": self.found, "offered": offered,
         }  # fmt: skip
 
     def _nothing(self, number: int) -> Best:
@@ -196,28 +198,26 @@ class Rounds:
             return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
         return tuple(np.concatenate(column) for column in zip(*self.found, strict=True))
 
-    def share(self, part: Part) -> Found:
+    def share(self, offered: Best, part: Part) -> Found:
         """Do one part of a round's searches, of one index: see `Spanner`."""
-        if self.components < 2:
-            return None
-        best = self._offers()
+        best = *(column.copy() for column in offered), self.names
         wanted = self._wanted(self._asked(), best)
-        wanted[np.arange(len(wanted)) // RUN % part[1] != part[0]] = 0
+        tile = np.flatnonzero(wanted)
+        wanted[tile[np.arange(len(tile)) // RUN % part[1] != part[0]]] = 0
         self._search(wanted, best)
-        there = best[1] >= 0
-        return tuple(column[there] for column in best[:3])
+        better = (best[1] != offered[1]) | (best[2] != offered[2])
+        return tuple(column[better] for column in best[:3])
 
-    def join(self, parts: Sequence[Found]) -> Progress:
+    def join(self, offered: Best, parts: Sequence[Found]) -> Progress:
         """Finish a round, all parts of which are done: see `Spanner`."""
-        if self.components > 1:
-            best = self._offers()
-            asked = self._asked()
-            wanted = self._wanted(asked, best)
-            for weight, start, end in parts:
-                found = weight.copy(), start.copy(), end.copy()  # of which only some are kept
-                boruvka.offer_edges(self.component, self.names, *found, best)
-            self._settle(wanted, best)
-            self._join(asked, best)
+        best = *(column.copy() for column in offered), self.names
+        asked = self._asked()
+        wanted = self._wanted(asked, best)
+        for weight, start, end in parts:
+            found = weight.copy(), start.copy(), end.copy()  # of which only some are kept
+            boruvka.offer_edges(self.component, self.names, *found, best)
+        self._settle(wanted, best)
+        self._join(asked, best)
         return self.progress
 
 
@@ -243,16 +243,21 @@ class CpuSpanner:
         return in_order(names, *found)
 
     @staticmethod
+    def begin(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest) -> Progress:
+        """Tell what is known before the first of some rounds that are shared: see `Spanner`."""
+        return Rounds([index], layout, [core], nearest).progress
+
+    @staticmethod
     def share(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
-              progress: Progress | None, part: Part) -> Found:  # fmt: skip
+              progress: Progress, part: Part) -> Found:  # fmt: skip
         """Do one part of a round's searches: see `Spanner`."""
-        return Rounds([index], layout, [core], nearest, progress).share(part)
+        return Rounds([index], layout, [core], nearest, progress).share(progress["offered"], part)
 
     @staticmethod
     def join(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
-             progress: Progress | None, parts: Sequence[Found]) -> Progress:  # fmt: skip
+             progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
         """Finish a round, all parts of which are done: see `Spanner`."""
-        return Rounds([index], layout, [core], nearest, progress).join(parts)
+        return Rounds([index], layout, [core], nearest, progress).join(progress["offered"], parts)
 
     @staticmethod
     def edges_between(sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.compat import count_of
+from dask_simjoin.engine.compat import count_of, to_host
 from dask_simjoin.engine.gpu import boruvka
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
@@ -35,7 +35,7 @@ GROUPED_DIMS = 5
 """Dimensions from which rows of one component are put together once there are tiles of them: tiles of rows
 next to each other are large there, the more so where there is noise among them."""
 
-RUN = 16 * TILE
+RUN = 4 * TILE
 """Rows that one of several searches takes in turn: some tiles, as rows near each other know of each other."""
 
 Nearest = tuple[Array, Array, Array]
@@ -207,25 +207,34 @@ class Rounds:
             return cupy.empty(0), cupy.empty(0, cupy.int32), cupy.empty(0, cupy.int32)
         return tuple(cupy.concatenate(column) for column in zip(*self.found, strict=True))
 
-    def share(self, part: Part) -> Found:
-        """Do one part of a round's searches, of one index: see `Spanner`."""
-        if len(self.sizes) < 2:
-            return []
+    def _asked(self) -> tuple[boruvka.ListedEdges, Array, Array, Array]:
+        """Tell the edges that nodes know, what these are of components' least, who asks, and who searches."""
         bounds, listed = self._offers()
         boruvka.offer_edges(self.component, [listed], bounds)
-        self._offer_beside(bounds)
-        asked = boruvka.who_asks(self.sizes, self.rows)
-        return self._search(self._wanted(asked, bounds), bounds, part)
+        asked, beside = boruvka.who_asks(self.sizes, self.rows), bounds.copy()
+        self._offer_beside(beside)
+        return listed, bounds, asked, beside
+
+    def share(self, part: Part) -> Found:
+        """Do one part of a round's searches, of one index: see `Spanner`."""
+        listed, known, asked, bounds = self._asked()
+        before = boruvka.least_edges(self.component, self.names, [listed], known)
+        found = self._search(self._wanted(asked, bounds), bounds, part)
+        starts, ends = boruvka.least_edges(self.component, self.names, [listed, *found], bounds)
+        better = cupy.flatnonzero((starts >= 0) & ((starts != before[0]) | (ends != before[1])))
+        weights = bounds.view(cupy.float64)[better]
+        return to_host(weights), to_host(starts[better]), to_host(ends[better])
 
     def join(self, parts: Sequence[Found]) -> Progress:
         """Finish a round, all parts of which are done: see `Spanner`."""
-        if len(self.sizes) > 1:
-            bounds, listed = self._offers()
-            boruvka.offer_edges(self.component, [listed], bounds)
-            every = [one for part in parts for one in part]
-            for nodes, end, weight in every:
-                boruvka.offer_edges(self.component, [(nodes, end, weight)], bounds)
-            self._settle(every, bounds, listed)
-            self._join(boruvka.who_asks(self.sizes, self.rows), [listed], bounds)
-            self._group()
+        listed, bounds, asked, beside = self._asked()
+        wanted = self._wanted(asked, beside)
+        edges = [listed]
+        for weight, start, end in parts:
+            edges.append((cupy.asarray(start), cupy.asarray(end), cupy.asarray(weight)))
+        boruvka.offer_edges(self.component, edges[1:], bounds)
+        least = cupy.maximum(self.least, bounds.view(cupy.float64)[self.component])
+        self.least = cupy.where(wanted, least, self.least)
+        self._join(asked, edges, bounds)
+        self._group()
         return self.progress

@@ -45,14 +45,19 @@ class GpuSpanner:
         return in_order(names, *found)
 
     @staticmethod
+    def begin(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest) -> Progress:
+        """Tell what is known before the first of some rounds that are shared: see `Spanner`."""
+        return Rounds([index], layout, [core], nearest).progress
+
+    @staticmethod
     def share(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
-              progress: Progress | None, part: Part) -> Found:  # fmt: skip
+              progress: Progress, part: Part) -> Found:  # fmt: skip
         """Do one part of a round's searches: see `Spanner`."""
         return Rounds([index], layout, [core], nearest, progress).share(part)
 
     @staticmethod
     def join(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
-             progress: Progress | None, parts: Sequence[Found]) -> Progress:  # fmt: skip
+             progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
         """Finish a round, all parts of which are done: see `Spanner`."""
         return Rounds([index], layout, [core], nearest, progress).join(parts)
 

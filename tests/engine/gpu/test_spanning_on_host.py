@@ -83,10 +83,14 @@ def test_trees_are_those_of_the_definition(spanning, dims, engine):
 
 
 def shared_tree(spanner, known, rounds, parts):
-    """The tree of so many rounds in parts, and of what is left."""
-    progress = None
+    """The tree of so many rounds in parts, and of what is left; all that a part tells the others is edges."""
+    progress = spanner.begin(*known)
     for _ in range(rounds):
+        if len(progress["sizes"]) < 2:
+            break
         found = [spanner.share(*known, progress, (part, parts)) for part in range(parts)]
+        assert all(type(column) is np.ndarray for part in found for column in part)
+        assert max(len(part[0]) for part in found) <= len(progress["sizes"])
         progress = spanner.join(*known, progress, found)
     return spanner.tree_of(*known, progress)
 
