@@ -36,20 +36,27 @@ MOST = 0.92
 PATIENCE = 10
 """Looks at a worker, one after the other, at which it is paused and nothing happens, before that."""
 
+INNER = pa.default_memory_pool()
+"""What Arrow's own code takes memory from when it reads and writes files, whatever pool is set."""
+
 
 @functools.cache
-def prepare_worker() -> None:
-    """Let this process, if it is a worker, keep within its memory: see the functions that this calls."""
+def prepare_worker() -> bool:
+    """Let this process, if it is a worker, keep within its memory: see the functions that this calls.
+
+    Tells whether it is one whose memory is limited.
+    """
     try:
         worker = get_worker()
     except ValueError:  # this is none
-        return
+        return False
     limit = worker.memory_manager.memory_limit
     if limit:
         give_memory_back()
         some = weakref.ref(worker), MUCH * limit
         threading.Thread(target=_keep_free, args=some, name="simjoin-memory", daemon=True).start()
         bound_shuffles(worker.extensions.get("shuffle"), limit // SHUFFLE_BUFFER)
+    return bool(limit)
 
 
 def bound_shuffles(plugin: Any, most: int) -> None:
@@ -149,6 +156,15 @@ def check_sending(method: str) -> None:
 
 
 def on_worker(function: Callable[..., Any], *args: Any) -> Any:
-    """Call the function, on a worker that keeps within its memory."""
-    prepare_worker()
-    return function(*args)
+    """Call the function, on a worker that keeps within its memory.
+
+    Afterwards what Arrow has freed in this thread is returned.  Pages of Parquet files are decompressed, and
+    made, in memory of Arrow's own allocator; mimalloc keeps what a thread has freed until that same thread
+    returns it: workers that read 3 million rows 30 times kept 80 MB so, of the 17 that were ever in use.
+    """
+    limited = prepare_worker()
+    try:
+        return function(*args)
+    finally:
+        if limited and INNER.backend_name != "system":  # Dask has that one return what is freed
+            INNER.release_unused()

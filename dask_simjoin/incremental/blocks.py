@@ -139,9 +139,8 @@ class Blocks:
 def snapshot_token(rows: Snapshot, *more: object) -> str:
     """Tell a snapshot from others: files never change."""
     groups = [values.tobytes() for values in vars(rows.groups).values()]
-    places = [(file, some.tobytes()) for file, some in sorted(rows.places.items())]
     return tokenize(
-        str(rows.root), rows.library, rows.files, groups, places, rows.named, rows.versions, *more
+        str(rows.root), rows.library, rows.files, groups, rows.deleted, rows.named, rows.versions, *more
     )
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from dask_simjoin.errors import IndexFormatError
 from dask_simjoin.incremental.batches import with_batch
+from dask_simjoin.incremental.deletions import places_in, write_deleted
 from dask_simjoin.incremental.entries import DeletedFile, RowFile
 from dask_simjoin.incremental.files import FOLDERS, PAIRS, sync_folder
 from dask_simjoin.incremental.keys import merged, without_stale
@@ -19,7 +20,7 @@ from dask_simjoin.incremental.manifests import versions, write_manifest
 from dask_simjoin.incremental.pair_files import taken_in, tidied
 from dask_simjoin.incremental.parts import NOTHING, Held
 from dask_simjoin.incremental.rows import Written
-from dask_simjoin.incremental.snapshots import Version, read_deleted, write_boxes, write_deleted
+from dask_simjoin.incremental.snapshots import Version, write_boxes
 from dask_simjoin.incremental.types import Manifest
 
 
@@ -112,7 +113,7 @@ def commit(root: Path, parent: Manifest, version: int, change: Change, library: 
 
 def _still(root: Path, parent: Manifest, names: set[str]) -> tuple[DeletedFile, ...]:
     """Files of deletions that name rows of files that are still there."""
-    return tuple(one for one in parent.deleted if not names.isdisjoint(read_deleted(root, [one])))
+    return tuple(one for one in parent.deleted if not names.isdisjoint(places_in(root, one.name)))
 
 
 def check_written(root: Path, written: Sequence[Written]) -> None:

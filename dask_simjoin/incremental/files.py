@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dask_simjoin.errors import OptionError
+from dask_simjoin.expressions.worker_memory import is_worker
 from dask_simjoin.incremental.types import VERSION
 
 FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
@@ -55,14 +57,29 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
 
 
 def read_whole(path: Path) -> pa.Table:
-    """Read a file of Parquet; files never change, and so the last small ones are kept."""
-    table: pa.Table = (_kept if path.stat().st_size <= SMALL else _read)(path)
+    """Read a file of Parquet; files never change, and so the last small ones are kept, but by no worker."""
+    few = path.stat().st_size <= SMALL and not is_worker()
+    table: pa.Table = (_kept if few else _read)(path)
     return table
 
 
+@contextlib.contextmanager
+def parquet(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a file of Parquet, whose bytes come into memory of the pool that is set."""
+    with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:
+        yield file
+
+
+def read_groups(
+    file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Read row groups of a file; on a worker by its own thread, which returns what Arrow frees in it."""
+    return file.read_row_groups(list(groups), columns=columns, use_threads=not is_worker())
+
+
 def _read(path: Path) -> pa.Table:
-    with pq.ParquetFile(path) as file:
-        return file.read()
+    with parquet(path) as file:
+        return read_groups(file, range(file.num_row_groups))
 
 
 _kept = functools.lru_cache(KNOWN)(_read)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dask_simjoin.engine.base import frames_of_library
-from dask_simjoin.incremental.files import new_name, write_new
+from dask_simjoin.incremental.files import new_name, parquet, read_groups, write_new
 from dask_simjoin.incremental.rows import example_table
 from dask_simjoin.incremental.schema import dtypes_in
 from dask_simjoin.incremental.snapshots import Version
@@ -103,7 +103,6 @@ def grouping_frame(version: Version) -> Frame:
 
 
 def _read(group: int, path: Path, dtypes: dict[str, str], library: str) -> Frame:
-    with pq.ParquetFile(path) as file:
-        columns = [ID, COMPONENT]
-        table = file.read_row_group(group, columns) if file.num_row_groups else file.read(columns)
+    with parquet(path) as file:
+        table = read_groups(file, [group] if file.num_row_groups else [], [ID, COMPONENT])
     return frames_of_library(library).from_arrow(table, dtypes)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import dask
-import numpy as np
 import pyarrow as pa
 from dask.delayed import Delayed
 from dask.tokenize import tokenize
@@ -146,7 +145,7 @@ def _made(rows: Snapshot, slabs: list[SlabRef], spec: JoinSpec) -> Iterator[Slab
     """Read and index slabs, and wait until that is done."""
     tasks = []
     for slab in slabs:
-        piece = slab.file, tuple(range(*slab.groups)), np.zeros(0, np.int64)
+        piece = slab.file, tuple(range(*slab.groups))
         part = Part(rows.root, rows.options, rows.library, (piece,), False, None)
         tasks.append(Delayed(slab.key, {slab.key: Task(slab.key, on_worker, make_slab, part, spec)}))
     held: tuple[Any, ...] = dask.persist(*tasks, optimize_graph=False) if tasks else ()

@@ -15,7 +15,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.entries import KeyFile
-from dask_simjoin.incremental.files import new_name, write_new, write_table
+from dask_simjoin.incremental.files import new_name, parquet, read_groups, write_new, write_table
 from dask_simjoin.incremental.schema import as_frame
 from dask_simjoin.incremental.types import SEQ
 from dask_simjoin.planning.statistics.unique_ids import id_keys
@@ -81,8 +81,8 @@ def without_stale(keys: tuple[KeyFile, ...], root: Path,
     """Write key files anew that are mostly of row files that there are no more; tells their bytes."""
     names, found, total = pa.array(sorted(files), pa.string()), [], 0
     for one in keys:
-        with pq.ParquetFile(root / "keys" / one.name) as file:
-            column = file.read(columns=[FILE])[FILE].cast(pa.string())
+        with parquet(root / "keys" / one.name) as file:
+            column = read_groups(file, range(file.num_row_groups), [FILE])[FILE].cast(pa.string())
         live = pc.sum(pc.is_in(column, names)).as_py() or 0
         if live >= MOSTLY * one.rows:
             found.append(one)
@@ -155,7 +155,7 @@ class Finder:
             table = self.held[one.name]
             row, at = _matches(table[KEY].to_numpy(), wanted)
             return _found(row, table.select([FILE, POSITION, SEQ]).take(pa.array(at)))
-        with pq.ParquetFile(self.root / "keys" / one.name) as file:
+        with parquet(self.root / "keys" / one.name) as file:
             groups = _with_some(file.metadata, wanted)
             parts = [
                 _matching(file, groups[start : start + AT_ONCE], wanted)
@@ -176,13 +176,13 @@ class Finder:
         same = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             places = found[POSITION].to_numpy()[rows]
-            with pq.ParquetFile(self.root / "rows" / name) as file:
+            with parquet(self.root / "rows" / name) as file:
                 sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
                 starts = np.cumsum([0, *sizes])
                 group = np.searchsorted(starts, places, "right") - 1
                 for g in np.unique(group).tolist():
                     own = rows[group == g]
-                    table = file.read_row_group(g, columns=[self.row_id])
+                    table = read_groups(file, [g], [self.row_id])
                     there = ids_in(table.take(pa.array(places[group == g] - starts[g])), self.row_id)
                     same[own] = np.asarray(there == ids[found["row"].to_numpy()[own]], bool)
         return same
@@ -209,7 +209,7 @@ def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
 
 def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd.DataFrame:
     """Read the rows of some row groups, which follow each other, whose keys are wanted."""
-    row, at = _matches(file.read_row_groups(groups, columns=[KEY])[KEY].to_numpy(), wanted)
+    row, at = _matches(read_groups(file, groups, [KEY])[KEY].to_numpy(), wanted)
     if not len(row):
         return EMPTY
     ends = np.cumsum([file.metadata.row_group(g).num_rows for g in groups])
@@ -218,7 +218,7 @@ def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd
     sizes = np.diff(ends, prepend=0)
     kept = np.zeros(len(groups), np.int64)  # rows of groups before each that are not read again
     kept[1:] = np.cumsum(np.where(np.isin(np.arange(len(groups)), some), 0, sizes))[:-1]
-    table = file.read_row_groups([groups[n] for n in some.tolist()], columns=[FILE, POSITION, SEQ])
+    table = read_groups(file, [groups[n] for n in some.tolist()], [FILE, POSITION, SEQ])
     return _found(row, table.take(pa.array(at - kept[of])))
 
 

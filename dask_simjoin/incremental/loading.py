@@ -23,7 +23,7 @@ from dask_simjoin.expressions.dask_private import Expr, Shuffle, Task, TaskRef
 from dask_simjoin.expressions.planner import check_ids, passed_over
 from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, freeze, gather, map_frozen
 from dask_simjoin.expressions.source import optimise_in_place as optimised
-from dask_simjoin.expressions.worker_memory import check_sending
+from dask_simjoin.expressions.worker_memory import check_sending, on_worker
 from dask_simjoin.incremental.keys import Finder
 from dask_simjoin.incremental.rows import Written, write_rows
 from dask_simjoin.incremental.schema import arrow_of, check_types, schema_of, with_ids
@@ -226,7 +226,7 @@ def write_frame(incoming: Incoming, options: Options, root: Path, schema: pa.Sch
     made = []
     for n, group in enumerate(groups):
         key = f"simjoin_write-{token}", n
-        graph[key] = Task(key, write, *(TaskRef(keys[part]) for part in group))
+        graph[key] = Task(key, on_worker, write, *(TaskRef(keys[part]) for part in group))
         made.append(key)
     found: list[Written | None] = gather(graph, made)
     return [one for one in found if one is not None]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dask
 import dask.dataframe as dd
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dask_simjoin.engine.base import frames_of_library
+from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.incremental.blocks import all_blocks, sizes
 from dask_simjoin.incremental.entries import MarkFile, PairFile, StoredPairs
 from dask_simjoin.incremental.files import PAIRS
@@ -58,7 +60,7 @@ def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
     parts = list(_parts(rows.root, pairs.files)) or [Pieces(())]
     with dask.config.set({"dataframe.convert-string": False}):  # texts as they were given
         return dd.from_map(
-            _read, parts, root=rows.root, marks=pairs.marks, spec=spec, schema=schema,
+            _on_worker, parts, root=rows.root, marks=pairs.marks, spec=spec, schema=schema,
             least=rows.options.eps, meta=meta, label="simjoin_stored", enforce_metadata=False,
             columns=list(meta.columns),
         )  # fmt: skip
@@ -79,6 +81,11 @@ def _parts(root: Path, files: Sequence[PairFile]) -> Iterator[Pieces]:
             room -= size
     if some:
         yield Pieces(tuple(some))
+
+
+def _on_worker(part: Pieces, columns: list[str], **how: Any) -> Frame:
+    """Read pairs; Dask tells a function whose argument is called so which columns are needed."""
+    return on_worker(functools.partial(_read, part, columns=columns, **how))
 
 
 def _read(part: Pieces, root: Path, marks: tuple[MarkFile, ...], spec: JoinSpec, schema: pa.Schema,

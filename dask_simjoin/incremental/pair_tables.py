@@ -6,18 +6,20 @@ it can be decided for a smaller distance as any join decides it, and its distanc
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dask_simjoin.incremental.deletions import KNOWN
 from dask_simjoin.incremental.entries import MarkFile, PairFile, StoredPairs
-from dask_simjoin.incremental.files import PAIRS, new_name, read_whole, write_new
+from dask_simjoin.incremental.files import PAIRS, new_name, parquet, read_groups, read_whole, write_new
 from dask_simjoin.incremental.lazy import spec_of
 from dask_simjoin.incremental.requests import STORED
 from dask_simjoin.incremental.rows import example_table
@@ -82,24 +84,44 @@ def write_pairs(root: Path, tables: Iterator[pa.Table], schema: pa.Schema) -> tu
     return name, rows, size
 
 
-def gone_after(root: Path, marks: Sequence[MarkFile], version: int) -> np.ndarray:
-    """The numbers of rows that went after a version, ascending."""
-    later = [read_whole(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks if one.version > version]
-    return np.unique(np.concatenate(later)) if later else np.zeros(0, np.int64)
+class Gone(NamedTuple):
+    """Rows that went: their numbers (n,), ascending, and the last version (n,) with which each did."""
+
+    seq: np.ndarray
+    version: np.ndarray
 
 
-def read_live(root: Path, one: PairFile, marks: Sequence[MarkFile], columns: Sequence[str],
+@functools.lru_cache(KNOWN)
+def rows_gone(root: Path, marks: tuple[MarkFile, ...]) -> Gone:
+    """Tell which rows went, as files that never change say: each process reads them once."""
+    seq = [read_whole(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
+    every = np.concatenate([np.zeros(0, np.int64), *seq])
+    version = np.repeat(np.array([one.version for one in marks], np.int64), [len(some) for some in seq])
+    order = np.lexsort((version, every))
+    every, version = every[order], version[order]
+    last = np.append(every[1:] != every[:-1], True)[: len(every)]
+    return Gone(every[last], version[last])
+
+
+def read_live(root: Path, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
               groups: Sequence[int] | None = None) -> Iterator[pa.Table]:  # fmt: skip
     """Read the pairs of a file that are still there, some row groups or all, one after the other."""
-    gone = gone_after(root, marks, one.version)
+    every = rows_gone(root, marks)
+    gone = every.seq[every.version > one.version]
     wanted = list(dict.fromkeys([*columns, *((LEFT, RIGHT) if len(gone) else ())]))
-    with pq.ParquetFile(root / PAIRS / one.name) as file:
+    with parquet(root / PAIRS / one.name) as file:
         for group in range(file.num_row_groups) if groups is None else groups:
-            table = file.read_row_group(group, wanted)
+            table = read_groups(file, [group], wanted)
             if len(gone):
-                dead = [np.isin(table[name].to_numpy(), gone) for name in (LEFT, RIGHT)]
+                dead = [_among(table[name].to_numpy(), gone) for name in (LEFT, RIGHT)]
                 table = table.filter(pa.array(~(dead[0] | dead[1])))
             yield table.select(list(columns))
+
+
+def _among(seq: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """Tell which numbers are among others, of which there are some, ascending."""
+    at = np.minimum(np.searchsorted(gone, seq), len(gone) - 1)
+    return gone[at] == seq
 
 
 def needed(pairs: StoredPairs) -> StoredPairs:

@@ -8,13 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.incremental.deletions import read_deleted
 from dask_simjoin.incremental.entries import KeyFile
-from dask_simjoin.incremental.files import new_name, read_whole, write_new, write_table
+from dask_simjoin.incremental.files import (
+    new_name,
+    parquet,
+    read_groups,
+    read_whole,
+    write_new,
+    write_table,
+)
 from dask_simjoin.incremental.keys import write_keys
 from dask_simjoin.incremental.schema import as_frame, as_written
 from dask_simjoin.incremental.types import SEQ, VERSION, Groups, Options, Part
@@ -22,6 +29,8 @@ from dask_simjoin.metrics.types import Frame
 from dask_simjoin.planning.statistics.moments import moments
 
 FAN_OUT = 2
+
+NONE = np.zeros(0, np.int64)
 
 FEW = 8
 """Rows are taken one by one where they are fewer than one of so many."""
@@ -89,7 +98,7 @@ def read_part(part: Part, columns: list[str] | None = None) -> Frame:
 
 def read_places(part: Part, columns: list[str]) -> list[tuple[str, np.ndarray, pa.Table]]:
     """Read the same with their places: names of files, places in them (n,), and the rows."""
-    names = [name for name, _, _ in part.pieces]
+    names = [name for name, _ in part.pieces]
     found = read_tables(part, columns)
     return [(name, places, table) for name, (table, places) in zip(names, found, strict=True)]
 
@@ -125,13 +134,16 @@ def _as_one(pieces: list[Piece], columns: list[str], part: Part) -> Frame:
 def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
     told = part.versions
     wanted = list(dict.fromkeys(columns if told is None else [*columns, VERSION]))
-    for name, groups, listed in part.pieces:
-        with pq.ParquetFile(part.root / "rows" / name) as file:
+    deleted = read_deleted(part.root, part.deleted)
+    for name, groups in part.pieces:
+        with parquet(part.root / "rows" / name) as file:
             sizes = [file.metadata.row_group(g).num_rows for g in range(groups[-1] + 1)]
-            table = file.read_row_groups(list(groups), columns=wanted)
+            table = read_groups(file, groups, wanted)
         ends = np.cumsum(sizes)
         places = np.concatenate([np.arange(ends[g] - sizes[g], ends[g]) for g in groups])
         kept = None if told is None else _of_versions(table[VERSION].to_numpy(), told)
+        listed = deleted.get(name, NONE)
+        listed = listed[np.searchsorted(listed, places[0]) : np.searchsorted(listed, places[-1], "right")]
         if part.named or len(listed):
             at = np.searchsorted(places, listed)
             among = np.zeros(len(places) + 1, bool)

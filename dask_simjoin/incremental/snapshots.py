@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from dask_simjoin.incremental.entries import DeletedFile, RowFile, StoredPairs
+from dask_simjoin.incremental.deletions import read_deleted
+from dask_simjoin.incremental.entries import RowFile, StoredPairs
 from dask_simjoin.incremental.files import new_name, read_whole, write_new, write_table
 from dask_simjoin.incremental.keys import Finder
 from dask_simjoin.incremental.manifests import back_to, latest, read_manifest
 from dask_simjoin.incremental.parts import NOTHING, Held
 from dask_simjoin.incremental.types import Delta, Groups, Manifest, Options, Snapshot
 
-FILE, POSITION = "file", "position"
+FILE = "file"
 LOW, HIGH = "low", "high"
 
 
@@ -65,28 +66,6 @@ def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[
     return tuple(number), groups[np.lexsort((groups.group, groups.file))]
 
 
-def write_deleted(root: Path, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
-    """Write which rows of files are deleted; tells the bytes too."""
-    names = np.repeat(np.array(list(places), object), [len(some) for some in places.values()])
-    at = np.concatenate([np.zeros(0, np.int64), *places.values()])
-    table = pa.table({FILE: pa.array(names, pa.string()).dictionary_encode(), POSITION: at})
-    name = new_name()
-    size = write_new(root / "deleted" / name, lambda file: write_table(table, file))
-    return DeletedFile(name, len(at), version), size
-
-
-def read_deleted(root: Path, deleted: Iterable[DeletedFile]) -> dict[str, np.ndarray]:
-    """The places of deleted rows of files, ascending, by their names."""
-    found: dict[str, list[np.ndarray]] = {}
-    for one in deleted:
-        table = read_whole(root / "deleted" / one.name)
-        at = table[POSITION].to_numpy()
-        names = table[FILE].cast(pa.string()).to_pandas()
-        for name, rows in names.groupby(names, sort=False).indices.items():
-            found.setdefault(name, []).append(at[rows])
-    return {name: np.unique(np.concatenate(parts)) for name, parts in found.items()}
-
-
 @dataclass(frozen=True, eq=False)
 class Version:
     """A version of an index, of which the client has manifest, boxes and deletions.
@@ -116,9 +95,13 @@ class Version:
         return read_boxes(self.root, self.manifest.files, self.manifest.options)
 
     @functools.cached_property
-    def deleted(self) -> dict[str, np.ndarray]:
+    def deleted(self) -> Mapping[str, np.ndarray]:
         """The places of deleted rows, by the name of the file."""
-        return read_deleted(self.root, self.manifest.deleted)
+        return read_deleted(self.root, self._deleted)
+
+    @property
+    def _deleted(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.manifest.deleted)
 
     @functools.cached_property
     def rows(self) -> Snapshot:
@@ -139,22 +122,22 @@ class Version:
         places = {n: self.deleted[name] for n, name in enumerate(files) if name in self.deleted}
         most = self.manifest.rows if above < 0 and to >= self.number else int(groups.rows.sum())
         return Snapshot(
-            self.root, self.manifest.options, self.library, files, groups, places, False, (above, to), most
-        )
+            self.root, self.manifest.options, self.library, files, groups, places, False, (above, to), most,
+            self._deleted,
+        )  # fmt: skip
 
     def since(self, version: int) -> Delta:
         """What changed from an older version to this one."""
         inserted, same = self._between(version, self.number), self._between(-1, version)
         steps = list(back_to(self.root, self.manifest, version))
         files: dict[str, RowFile] = {}
-        deletions: list[DeletedFile] = []
+        deletions: list[str] = []
         for step in steps:
             own = [one for one in step.deleted if one.version == step.version]
-            deletions += own
+            deletions += [one.name for one in own]
             if own and step.parent is not None:
                 files |= {one.name: one for one in read_manifest(self.root, step.parent).files}
-        named = read_deleted(self.root, deletions)
-        gone = self._named(named, version, files)
+        gone = self._named(tuple(deletions), version, files)
         return Delta(version, self.number, inserted, gone, same, self._pairs_of(steps))
 
     def _pairs_of(self, steps: Sequence[Manifest]) -> StoredPairs | None:
@@ -170,8 +153,9 @@ class Version:
         made = {step.version for step in steps if step.kind != "rewrite"}
         return StoredPairs(tuple(one for one in files if one.version in made), tuple(marks))
 
-    def _named(self, named: dict[str, np.ndarray], to: int, files: dict[str, RowFile]) -> Snapshot:
-        """Rows at these places of files, of versions up to one."""
+    def _named(self, deletions: tuple[str, ...], to: int, files: dict[str, RowFile]) -> Snapshot:
+        """Rows that files of deletions tell of, of versions up to one."""
+        named = read_deleted(self.root, deletions)
         names, groups = read_boxes(self.root, [files[name] for name in named], self.manifest.options)
         places = {n: named[name] for n, name in enumerate(names)}
         stop = groups.start + groups.rows
@@ -182,8 +166,9 @@ class Version:
         groups = groups[has & (groups.oldest <= to)]
         rows = sum(map(len, places.values()))
         return Snapshot(
-            self.root, self.manifest.options, self.library, names, groups, places, True, (-1, to), rows
-        )
+            self.root, self.manifest.options, self.library, names, groups, places, True, (-1, to), rows,
+            deletions,
+        )  # fmt: skip
 
 
 def last_version(root: Path, library: str) -> Version:

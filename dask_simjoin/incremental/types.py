@@ -194,15 +194,18 @@ class Part:
 
     Attributes
     ----------
-    pieces : tuple of (file's name, numbers of its row groups, places in the file)
+    pieces : tuple of (file's name, numbers of its row groups)
+    deleted : tuple of str
+        The files of deletions that tell of rows in them.
     """
 
     root: Path
     options: Options
     library: str
-    pieces: tuple[tuple[str, tuple[int, ...], np.ndarray], ...]
+    pieces: tuple[tuple[str, tuple[int, ...]], ...]
     named: bool
     versions: tuple[int, int] | None
+    deleted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +230,8 @@ class Snapshot:
         Only rows of a version above the first and up to the second.
     rows : int
         How many rows there are.
+    deleted : tuple of str
+        The files of deletions that tell the places: what tasks are told.
     """
 
     root: Path
@@ -238,23 +243,24 @@ class Snapshot:
     named: bool
     versions: tuple[int, int]
     rows: int
+    deleted: tuple[str, ...] = ()
 
     def part(self, which: Sequence[int] | np.ndarray) -> Part:
         """Some of the row groups, by their numbers in `groups`, as a task reads them."""
-        pieces = []
+        pieces, some = [], False
         chosen = self.groups[np.asarray(which, np.int64)]
         for file in np.unique(chosen.file).tolist():
             own = chosen[chosen.file == file]
-            own = own[np.argsort(own.start)]
+            own = own[np.argsort(own.group)]
             places = self.places.get(file, np.zeros(0, np.int64))
-            # row groups may lie far apart in their file: what is between them is none of the task's
             first, behind = np.searchsorted(places, own.start), np.searchsorted(places, own.start + own.rows)
-            near = [places[a:b] for a, b in zip(first.tolist(), behind.tolist(), strict=True)]
-            pieces.append((self.files[file], tuple(sorted(own.group.tolist())), np.concatenate(near)))
+            some = some or bool((first < behind).any())
+            pieces.append((self.files[file], tuple(own.group.tolist())))
         above, to = self.versions
         told = (chosen.oldest > above).all() and (chosen.newest <= to).all()
         versions = None if told else self.versions
-        return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions)
+        told_by = self.deleted if some else ()  # the same object for all tasks, so that it is sent once
+        return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions, told_by)
 
     def only(self, which: np.ndarray) -> Snapshot:
         """Some of its row groups; `rows` is then an upper bound."""

@@ -80,3 +80,26 @@ def test_only_paused_workers_that_run_nothing_go_on(monkeypatch):
     for some in threads:
         some.join(PATIENCE)
     assert set(seen) == {waiting}
+
+
+class Counted:
+    """A pool that notes in which threads what was freed is returned."""
+
+    def __init__(self, backend_name):
+        self.backend_name, self.released = backend_name, []
+
+    def release_unused(self):
+        self.released.append(threading.get_ident())
+
+
+@pytest.mark.parametrize(
+    ("limited", "backend", "times"), [(True, "mimalloc", 2), (True, "system", 0), (False, "mimalloc", 0)]
+)
+def test_what_a_task_freed_is_returned_in_its_thread(monkeypatch, limited, backend, times):
+    pool = Counted(backend)
+    monkeypatch.setattr(worker_memory, "INNER", pool)
+    monkeypatch.setattr(worker_memory, "prepare_worker", lambda: limited)
+    assert worker_memory.on_worker(max, 1, 2) == 2
+    with pytest.raises(ValueError, match="empty"):
+        worker_memory.on_worker(max, [])
+    assert pool.released == [threading.get_ident()] * times

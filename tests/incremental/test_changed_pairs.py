@@ -149,7 +149,7 @@ def test_only_row_groups_within_reach_are_read(tmp_path, monkeypatch):
     gap = np.maximum(np.maximum(lower[:, None] - new, new - upper[:, None]), 0)
     near = ((gap**2).sum(axis=2) <= 1.0).any(axis=1)
     for part in found.blocks[0].old:
-        read += [group for _, groups, _ in part.pieces for group in groups]
+        read += [group for _, groups in part.pieces for group in groups]
     assert sorted(read) == delta.same.groups.group[near].tolist()
     assert found.report.row_groups_read == near.sum() < 8
     assert found.report.rows_read == delta.same.groups.rows[near].sum()

@@ -1,5 +1,7 @@
 """What an update does: no pair depends on how rows came, and no more is read and written than must be."""
 
+import pickle
+
 import dask
 import numpy as np
 import pandas as pd
@@ -8,6 +10,7 @@ import pytest
 import dask_simjoin
 from dask_simjoin.incremental import blocks, reclustering
 from dask_simjoin.incremental.reclustering import COMMIT, REWRITE
+from dask_simjoin.incremental.rows import read_part
 from dask_simjoin.incremental.scans import OPENED
 from dask_simjoin.incremental.snapshots import last_version
 from tests.support.frames import lay
@@ -47,15 +50,29 @@ def test_one_batch_or_many_of_the_same_rows_give_equal_pairs(tmp_path):
         assert as_set(changes) == expected - known
 
 
-def test_tasks_are_told_of_rows_that_went_in_their_own_row_groups_only(tmp_path):
-    known = rows(np.random.default_rng(2).uniform(0, 30, (400, 2)))
+def test_tasks_look_up_which_rows_went_and_are_not_told(tmp_path):
+    known = rows(np.random.default_rng(2).uniform(0, 30, (4000, 2)))
     index = known.simjoin.index(EPS, tmp_path, row_group=32, recluster="never", **HOW)
-    index.delete(known["key"][::3])
+    before = len(pickle.dumps(index.pairs()))
+    index.delete(known["key"][:2000:2])
+    index.delete(known["key"][1:2000:2])
+    assert len(pickle.dumps(index.pairs())) < before + 1000
     last = last_version(index.path, "pandas").rows
-    for chosen in ([0, 9], [3], [8, 2, 5]):
-        ((_, groups, places),) = last.part(chosen).pieces
-        assert groups == tuple(sorted(chosen))
-        assert set(places // 32) == set(chosen) and (np.diff(places) > 0).all()
+    went = [set(last.places[0] // 32) & {group} for group in range(len(last.groups))]
+    there = np.flatnonzero(went).tolist()
+    part = last.part(there[::-2])
+    assert part.pieces[0][1] == tuple(sorted(there[::-2])) and len(part.deleted) == 2
+    assert part.deleted is last.part(there).deleted
+    left = read_part(part)["key"]
+    assert len(left) < 32 * len(there[::-2]) and left.min() >= 2000
+
+
+def test_tasks_of_row_groups_of_which_no_row_went_read_no_deletions(tmp_path):
+    known = pd.DataFrame({"key": np.arange(320), "x": np.arange(320.0), "y": 0.0})
+    index = known.simjoin.index(EPS, tmp_path, row_group=32, recluster="never", **HOW)
+    index.delete([0, 1, 300])
+    last = last_version(index.path, "pandas").rows
+    assert [bool(last.part([group]).deleted) for group in range(10)] == [True, *[False] * 8, True]
 
 
 def test_few_row_groups_are_read_for_rows_that_lie_together(tmp_path):

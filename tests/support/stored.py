@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
+from dask_simjoin.incremental.deletions import write_deleted
 from dask_simjoin.incremental.files import FOLDERS
 from dask_simjoin.incremental.rows import write_example, write_rows
 from dask_simjoin.incremental.schema import schema_of
@@ -54,16 +55,17 @@ class Stored:
         self._write(self.frame(x, seq, 2))
         numbers = pq.read_table(self.root / "rows" / self.files[0], columns=[SEQ])[SEQ].to_numpy()
         self.gone = np.flatnonzero(np.isin(numbers, np.concatenate([gone, seq])))
-        self.came = len(seq)
+        self.came, places = len(seq), {self.files[0]: self.gone} if len(self.gone) else {}
+        self.deleted = (write_deleted(self.root, places, 2)[0].name,)
 
-    def snapshot(self, chosen, places, named, versions, rows):
+    def snapshot(self, chosen, places, named, versions, rows, deleted=()):
         """Rows of some row groups."""
         groups = Groups(**{
             one.name: np.concatenate([getattr(part, one.name) for part in self.groups])
             for one in fields(Groups)
         })  # fmt: skip
         options = self.root, self.options, "pandas", tuple(self.files)
-        return Snapshot(*options, groups[chosen(groups)], places, named, versions, rows)
+        return Snapshot(*options, groups[chosen(groups)], places, named, versions, rows, deleted)
 
     def first(self):
         """The rows of version 1."""
@@ -81,6 +83,6 @@ class Stored:
         return Delta(
             1, 2,
             self.snapshot(lambda groups: groups.newest == 2, {}, False, (1, 2), self.came),
-            self.snapshot(touched, {0: at}, True, (0, 1), len(at)),
-            self.snapshot(lambda groups: groups.newest == 1, {0: at}, False, (0, 1), rest),
+            self.snapshot(touched, {0: at}, True, (0, 1), len(at), self.deleted),
+            self.snapshot(lambda groups: groups.newest == 1, {0: at}, False, (0, 1), rest, self.deleted),
         )  # fmt: skip
