@@ -24,13 +24,13 @@ def same(found, expected):
 @pytest.fixture
 def opened(monkeypatch):
     """The row files that are read."""
-    seen, plain = [], rows.pq.ParquetFile
+    seen, plain = [], rows.parquet
 
-    def parquet_file(path, *args, **more):
+    def parquet(path):
         seen.append(path.name)
-        return plain(path, *args, **more)
+        return plain(path)
 
-    monkeypatch.setattr(rows.pq, "ParquetFile", parquet_file)
+    monkeypatch.setattr(rows, "parquet", parquet)
     return seen
 
 
