@@ -6,9 +6,9 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from dask_simjoin.incremental.blocks import Blocks, Side, blocks_of, read_side, sizes
+from dask_simjoin.incremental.files import parquet
 from dask_simjoin.incremental.lazy import lazy_pairs, spec_of
 from dask_simjoin.incremental.pair_frames import stored_pairs
 from dask_simjoin.incremental.parts import NOTHING, Held, loaded
@@ -91,7 +91,8 @@ def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
     """Count the bytes of some row groups in their files."""
     total, chosen = 0, rows.groups[groups]
     for file in np.unique(chosen.file).tolist():
-        about = pq.read_metadata(rows.root / "rows" / rows.files[file])
+        with parquet(rows.root / "rows" / rows.files[file]) as whole:
+            about = whole.metadata
         for group in chosen.group[chosen.file == file].tolist():
             told = about.row_group(group)
             total += sum(told.column(k).total_compressed_size for k in range(told.num_columns))

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.errors import OptionError
+from dask_simjoin.errors import OptionError, VersionGoneError
 from dask_simjoin.expressions.worker_memory import is_worker
 from dask_simjoin.incremental.types import VERSION
 
@@ -58,16 +58,31 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
 
 def read_whole(path: Path) -> pa.Table:
     """Read a file of Parquet; files never change, and so the last small ones are kept, but by no worker."""
-    few = path.stat().st_size <= SMALL and not is_worker()
+    try:
+        few = path.stat().st_size <= SMALL and not is_worker()
+    except FileNotFoundError:
+        raise _gone(path) from None
     table: pa.Table = (_kept if few else _read)(path)
     return table
 
 
 @contextlib.contextmanager
 def parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a file of Parquet, whose bytes come into memory of the pool that is set."""
-    with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:
+    """Open a file of Parquet, whose bytes come into memory of the pool that is set; refuses one that went."""
+    try:
+        opened = pa.OSFile(str(path))
+    except FileNotFoundError:
+        raise _gone(path) from None
+    with opened as source, pq.ParquetFile(source) as file:
         yield file
+
+
+def _gone(path: Path) -> VersionGoneError:
+    return VersionGoneError(
+        f"{str(path)!r} is not there: vacuum(), or components() of newer versions, removed it, or this "
+        "machine does not see the folder. Ask again, of a version that history() names; vacuum(keep=...) "
+        "keeps more of them."
+    )
 
 
 def read_groups(

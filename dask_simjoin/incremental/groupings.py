@@ -85,9 +85,10 @@ def write_grouping(version: Version, found: Grouping) -> None:
     part = folder / f".{new_name()}"
     write_new(part, lambda file: pq.write_table(table, file, row_group_size=ROWS, compression="lz4"))
     part.replace(folder / f"{found.version:020d}.parquet")
-    known = _paths(version.root)
-    for number in sorted(known, reverse=True)[KEPT:]:
-        known[number].unlink(missing_ok=True)
+    others = _paths(version.root)
+    others.pop(found.version, None)  # kept, however old: it is about to be read
+    for number in sorted(others, reverse=True)[KEPT - 1 :]:
+        others[number].unlink(missing_ok=True)
 
 
 def grouping_frame(version: Version) -> Frame:
@@ -96,7 +97,8 @@ def grouping_frame(version: Version) -> Frame:
     options = version.manifest.options
     dtype = dtypes_in(example_table(version.root, options).schema).get(options.row_id)
     dtypes = {} if dtype is None else {ID: dtype, COMPONENT: dtype}
-    groups = range(max(1, pq.read_metadata(path).num_row_groups))
+    with parquet(path) as file:
+        groups = range(max(1, file.num_row_groups))
     how: dict[str, Any] = {"path": path, "dtypes": dtypes, "library": version.library}
     meta = _read(0, **how).iloc[:0]
     return dd.from_map(_read, groups, **how, meta=meta, label="simjoin_components")

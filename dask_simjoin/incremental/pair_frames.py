@@ -11,13 +11,12 @@ import dask
 import dask.dataframe as dd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.incremental.blocks import all_blocks, sizes
 from dask_simjoin.incremental.entries import MarkFile, PairFile, StoredPairs
-from dask_simjoin.incremental.files import PAIRS
+from dask_simjoin.incremental.files import PAIRS, parquet
 from dask_simjoin.incremental.lazy import example_of_pairs, lazy_pairs, spec_of
 from dask_simjoin.incremental.pair_tables import LEFT, RIGHT, TOTAL, pair_schema, read_live
 from dask_simjoin.incremental.schema import as_frame
@@ -71,7 +70,8 @@ def _parts(root: Path, files: Sequence[PairFile]) -> Iterator[Pieces]:
     some: list[tuple[PairFile, tuple[int, ...]]] = []
     room = ROWS
     for one in files:
-        about = pq.read_metadata(root / PAIRS / one.name)
+        with parquet(root / PAIRS / one.name) as file:
+            about = file.metadata
         for group in range(about.num_row_groups):
             size = about.row_group(group).num_rows
             if size > room and some:

@@ -3,6 +3,7 @@
 import dask
 import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 
 from dask_simjoin.incremental import blocks, changes, joins, pair_frames
@@ -191,3 +192,35 @@ def test_a_plan_tells_about_how_many_pairs_come(tmp_path):
     assert plan.rows == 200
     assert plan.seconds > 0 < plan.seconds_anew
     assert joins.plan_of(np.zeros((0, 2)), stored.first()).pairs == 0
+
+
+VALUES = {
+    "none": ([None] * 4, None),
+    "texts": (["a", "b", None, "d"], "e"),
+    "numbers": ([0.0, np.nan, 2.0, 3.0], 5.0),
+    "lists": ([[1.0], [2.0, np.nan], [3.0], None], [4.0]),
+}
+
+
+@pytest.mark.parametrize("persisted", [False, True])
+def test_pairs_of_which_other_values_are_kept_have_changed(persisted, tmp_path):
+    """So that a table of pairs, less those that went, with those that came, is that of the new version."""
+    rows = pd.DataFrame({"key": range(4), "x": [0.0, 1.0, 2.0, 9.0]} | {k: v for k, (v, _) in VALUES.items()})
+    index = rows.simjoin.index(1.0, tmp_path, on="x", id="key", keep=list(VALUES))
+    if persisted:
+        index.persist()
+    changes = index.update(rows, if_exists="replace")
+    assert not len(changes.added) and not len(changes.removed)
+    for name, (_, new) in VALUES.items():
+        before, since = index.pairs().compute(), index.version
+        again = rows[2:3].assign(**{name: pd.Series([new], index=[2], dtype=rows[name].dtype)})
+        index.update(again, if_exists="replace")
+        found = index.changes(since).compute()
+        removed, added = (found[found["diff"] == sign].drop(columns="diff") for sign in (-1, 1))
+        if new is None:
+            assert not len(found)
+            continue
+        assert [side[["left", "right"]].to_numpy().tolist() for side in (removed, added)] == [[[1, 2]]] * 2
+        kept = pd.concat([before[before["right"] != 2], added], ignore_index=True)
+        pd.testing.assert_frame_equal(kept, index.pairs().compute())
+        assert repr(removed[f"{name}_right"].tolist()) != repr(added[f"{name}_right"].tolist())

@@ -111,6 +111,16 @@ def test_only_groups_that_lost_a_pair_are_looked_through_again(tmp_path):
     assert {names for id, names in told(index).items() if id[0] in "01b"} == {"0 0"}
 
 
+def test_an_old_version_has_groups_after_two_newer_ones_were_asked_about(tmp_path):
+    index = made(tmp_path, {"a": (0.0, 0.0), "b": (0.5, 0.0), "c": (9.0, 9.0)})
+    for name in ("d", "e"):
+        index.update(frame({name: (9.5, 9.0)}))
+        assert told(index)[name] == "c"
+    assert told(dask_simjoin.open_index(tmp_path, version=1)) == {"a": "a", "b": "a", "c": "c"}
+    assert told(index) == {"a": "a", "b": "a", "c": "c", "d": "c", "e": "c"}
+    assert len(list((tmp_path / FOLDER).iterdir())) == KEPT
+
+
 def test_a_file_of_groups_that_is_half_written_is_told_anew(tmp_path):
     index = made(tmp_path, {"a": (0.0, 0.0), "b": (0.5, 0.0), "c": (9.0, 9.0)})
     expected = {"a": "a", "b": "a", "c": "c"}

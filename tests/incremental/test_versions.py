@@ -60,6 +60,28 @@ def test_what_is_kept_can_be_asked_for(index):
         again.added  # noqa: B018
 
 
+@pytest.mark.parametrize("store_pairs", [False, True])
+def test_what_is_removed_as_it_is_read_is_refused_by_the_name_of_its_version(store_pairs, tmp_path):
+    """Also by an index that was opened at that version, and by frames that were made before."""
+    how = {"on": "x", "id": "key", "store_pairs": store_pairs, "recluster": "never"}
+    made = frame(range(8)).simjoin.index(1.0, tmp_path, **how)
+    old = dask_simjoin.open_index(tmp_path, version=1)
+    lazy = [old.pairs(), old.rows(), old.components()]
+    other = dask_simjoin.open_index(tmp_path, version=1)
+    made.delete([0])
+    made.optimize("all")
+    for _ in range(2):
+        made.update(frame([0]), if_exists="replace")
+        made.components()
+    made.vacuum(keep=1)
+    for found in lazy:
+        with pytest.raises(VersionGoneError, match=r"is not there: vacuum\(\).* history\(\) names"):
+            found.compute()
+    for ask in (other.pairs, other.rows, other.components):
+        with pytest.raises(VersionGoneError):
+            ask().compute()
+
+
 def test_files_of_nobody_are_removed_once_they_are_old(index):
     """New ones may be those of an update that is at work."""
     stray = index.path / "rows" / "stray.parquet"
