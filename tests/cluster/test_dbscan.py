@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import dask_simjoin
 from dask_simjoin.cluster import DBSCAN
+from dask_simjoin.cluster.algorithms import dbscan_alone
 from dask_simjoin.cluster.algorithms.dbscan_alone import (
     border_by_place,
     components_by_place,
@@ -19,6 +20,7 @@ from dask_simjoin.cluster.algorithms.dbscan_alone import (
     labels_by_place,
     labels_of_rows,
 )
+from dask_simjoin.engine.cpu.methods import tiles
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.planning import costs
 from dask_simjoin.tasks.chunks import make_chunk
@@ -73,9 +75,28 @@ def test_parts_of_one_chunk_give_its_labels(case, min_samples, parts):
     whole = Meeting(chunk, chunk, True, spec, layout)
     some = [whole._replace(part=(k, parts)) for k in range(parts)]
     core = cores_by_place(min_samples, *(counts_by_place(one, min_samples) for one in some))
-    labels = labels_by_place(chunk, core, *(components_by_place(one, core) for one in some))
-    found = labels_of_rows(chunk, 2, labels, *(border_by_place(one, labels) for one in some))
-    assert found.tolist() == by_definition(case.x, case.eps, min_samples)
+    within = [components_by_place(one, core) for one in some]
+    with pytest.MonkeyPatch.context() as fine:
+        fine.setattr(dbscan_alone, "LEAST_PLACES", 1)
+        for threads in (1, 3):
+            labels = labels_by_place(chunk, threads, core, *within)
+            found = labels_of_rows(chunk, threads, labels, *(border_by_place(one, labels) for one in some))
+            assert found.tolist() == by_definition(case.x, case.eps, min_samples)
+
+
+def test_parts_of_the_work_are_cut_once(monkeypatch):
+    """What tells where to cut takes as long as a part of it, in many dimensions."""
+    frame = frame_of(np.random.default_rng(0).uniform(size=(500, 7)))
+    spec, layout, source = planned(frame, 0.4)
+    assert layout.method == "tiles"
+    chunk = make_chunk(frame, (0, source), spec, layout)
+    parts = [Meeting(chunk, chunk, True, spec, layout, (k, 4)) for k in range(4)]
+    asked, work = [], tiles.work
+    monkeypatch.setattr(tiles, "work", lambda *given: asked.append(1) or work(*given))
+    core = cores_by_place(3, *(counts_by_place(one, 3) for one in parts))
+    labels = labels_by_place(chunk, 1, core, *(components_by_place(one, core) for one in parts))
+    found = labels_of_rows(chunk, 1, labels, *(border_by_place(one, labels) for one in parts))
+    assert found.tolist() == frame.simjoin.dbscan(0.4, 3).tolist() and len(asked) == 1
 
 
 @in_turns(1, name=list(SETS), partitions=chosen([7, 1, 40], [7, 1]), partitioning=["entity", "spatial"])

@@ -22,6 +22,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.tasks.components import Edges, new_nodes, no_edges, spanning_forest
 from dask_simjoin.tasks.meeting import Meeting
@@ -196,13 +197,19 @@ def label_cores(within: Array, own: RowNumbers, forest: Edges, numbering: Number
 
 def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, Border | None]:
     """Find the lowest label among the core neighbours that rows of two chunks have in each other."""
+    return lowest_labels(meeting, labels, meeting.rows)
+
+
+def lowest_labels(meeting: Meeting, labels: Sequence[Array],
+                  part: Rows | None) -> tuple[Border, Border | None]:  # fmt: skip
+    """Do as `border_labels` does; `part`: places of the first chunk, None: all."""
     joiner, same = meeting.joiner, meeting.same
     xp = joiner.xp
     low = [xp.full(len(some), NOWHERE) for some in labels[: len(meeting.chunks)]]
     # for `any` of booleans CuPy compiles kernels of CUB, for seconds; their least number has one
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[1]), (low[0], low[-1])
-        joiner.lowest(*meeting.operands, *lists, same=same, rows=meeting.rows)
+        joiner.lowest(*meeting.operands, *lists, same=same, rows=part)
     # few rows have any, and many block pairs give them
     lowered = [xp.flatnonzero(some < NOWHERE) for some in low]
     found = [(rows, some[rows]) for rows, some in zip(lowered, low, strict=True)]

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.dbscan import Border, border_labels, final_labels
+from dask_simjoin.cluster.algorithms.dbscan import Border, final_labels, lowest_labels
 from dask_simjoin.engine.base import host_kernels, joiner_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.protocols import Joiner
@@ -23,6 +23,9 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.components import new_nodes
 from dask_simjoin.tasks.meeting import Meeting
 
+LEAST_PLACES = 1 << 16
+"""Places that are worth a thread."""
+
 
 def order_of(chunk: Chunk) -> Array:
     """Tell the row at each place of a chunk's index (n,), int32."""
@@ -30,7 +33,10 @@ def order_of(chunk: Chunk) -> Array:
 
 
 def _by_place(meeting: Meeting) -> Meeting:
-    """Number the rows of a chunk that meets itself by their places."""
+    """Number the rows of a chunk that meets itself by their places.
+
+    Which of them are a part of the work is for the chunk itself to tell, which tells all parts at once.
+    """
     order = meeting.q["order"]
     chunk = cast(Chunk, meeting.q | {"order": meeting.xp.arange(len(order), dtype=order.dtype)})
     return meeting._replace(q=chunk, d=chunk)
@@ -52,8 +58,7 @@ class PlaceCounts(NamedTuple):
 
 def counts_by_place(meeting: Meeting, min_samples: int) -> PlaceCounts:
     """Count the neighbours of places; of a part of the work, those that it finds: none before its own."""
-    placed = _by_place(meeting)
-    rows, xp = placed.rows, placed.xp
+    placed, rows, xp = _by_place(meeting), meeting.rows, meeting.xp
     found = placed.joiner.counts(*placed.operands, same=True, enough=min_samples - 1, rows=rows)[0]
     if rows is None or xp is not np:
         return PlaceCounts(0, found)
@@ -80,7 +85,7 @@ def components_by_place(meeting: Meeting, core: Array) -> Array:
     """
     placed = _by_place(meeting)
     parent = new_nodes(len(core), placed.xp)
-    placed.joiner.connect(*placed.operands, parent, (core, core), 0, same=True, rows=placed.rows)
+    placed.joiner.connect(*placed.operands, parent, (core, core), 0, same=True, rows=meeting.rows)
     placed.joiner.roots(parent)
     return parent
 
@@ -97,10 +102,15 @@ def _joined(parts: Sequence[Array], joiner: Joiner) -> Array:
     return parent
 
 
-def labels_by_place(chunk: Chunk, core: Array, *parts: Array) -> Array:
-    """Label the places of core rows (n,), int64, others -1; `parts`: the components that the parts found."""
+def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
+    """Label the places of core rows (n,), int64, others -1; `parts`: the components that the parts found.
+
+    `threads`: that share the work on the host.
+    """
     joiner = joiner_for(chunk["example"])
     within, xp, order = _joined(parts, joiner), joiner.xp, order_of(chunk)
+    if xp is np:
+        return _numbered(within, core, order, threads)
     first = xp.full(len(within), len(within), np.int32)
     xp.minimum.at(first, within.astype(np.int64), order)
     roots = xp.flatnonzero(core & (within == xp.arange(len(within), dtype=within.dtype)))
@@ -110,32 +120,60 @@ def labels_by_place(chunk: Chunk, core: Array, *parts: Array) -> Array:
     return labels
 
 
+def _numbered(within: np.ndarray, core: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
+    """Number components by their least rows: see `labels_by_place`."""
+    n, kernels = len(within), host_kernels("components")
+    first = np.full(n, n, np.int32)
+
+    def lower(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        kernels.first_rows(within, order, start, stop, first)
+        some = within[start:stop]
+        root = core[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))
+        return np.flatnonzero(root) + start, np.flatnonzero(some < start) + start
+
+    found = shared_out(lower, n, threads, least=LEAST_PLACES)
+    for _, tied in found:  # to what another thread was at
+        np.minimum.at(first, within[tied], order[tied])
+    roots = np.concatenate([some for some, _ in found])
+    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # of what is no root it says nothing
+    number[roots[np.argsort(first[roots])]] = np.arange(len(roots), dtype=np.int32)
+
+    def tell(start: int, stop: int) -> None:
+        kernels.labels_of_roots(within, core, number, start, stop, labels)
+
+    shared_out(tell, n, threads, least=LEAST_PLACES)
+    return labels
+
+
 def border_by_place(meeting: Meeting, labels: Array) -> Border:
     """Find the lowest label among the core neighbours of places that are none of core rows."""
-    return border_labels(_by_place(meeting), (labels, labels))[0]
+    return lowest_labels(_by_place(meeting), (labels, labels), meeting.rows)[0]
 
 
 def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) -> Array:
     """Label the chunk's rows (n,), in their own order; `threads`: that share the work on the host."""
-    found, order = final_labels(labels, *borders), order_of(chunk)
-    return rows_of_places(found, order, threads)
-
-
-def rows_of_places(values: Array, order: Array, threads: int = 1) -> Array:
-    """Put values of places into the order of rows; `threads`: see `labels_of_rows`."""
-    out = module_of(values).empty_like(values)
-    if module_of(values) is not np or values.dtype != np.int64:
-        out[order] = values
-        return out
+    order = order_of(chunk)
+    if module_of(labels) is not np:
+        return rows_of_places(final_labels(labels, *borders), order)
+    out, scatter = np.empty_like(labels), host_kernels("finish").scatter
 
     def some(start: int, stop: int) -> None:
-        host_kernels("finish").scatter(order[start:stop], values[start:stop], out)
+        here = [np.searchsorted(rows, [start, stop]) for rows, _ in borders]  # rows ascend
+        near = [(rows[a:b] - start, low[a:b]) for (rows, low), (a, b) in zip(borders, here, strict=True)]
+        scatter(order[start:stop], final_labels(labels[start:stop], *near), out)
 
-    shared_out(some, len(values), threads)
+    shared_out(some, len(labels), threads, least=LEAST_PLACES)
+    return out
+
+
+def rows_of_places(values: Array, order: Array) -> Array:
+    """Put values of places into the order of rows."""
+    out = module_of(values).empty_like(values)
+    out[order] = values
     return out
 
 
 def dbscan_alone(meeting: Meeting, core: Array) -> Array:
     """Label the rows of the chunk; `core`: at which places there are core rows."""
-    labels = labels_by_place(meeting.q, core, components_by_place(meeting, core))
+    labels = labels_by_place(meeting.q, 1, core, components_by_place(meeting, core))
     return labels_of_rows(meeting.q, 1, labels, border_by_place(meeting, labels))

@@ -107,7 +107,7 @@ class AloneLabels(ChunkLabels):
         counts = [add("count", n, counts_by_place, one, samples) for n, one in meetings.items()]
         core = add("core", 0, cores_by_place, samples, *counts)
         within = [add("within", n, components_by_place, one, core) for n, one in meetings.items()]
-        labels = add("number", 0, labels_by_place, chunk, core, *within)
+        labels = add("number", 0, labels_by_place, chunk, plan.threads, core, *within)
         low = [add("border", n, border_by_place, one, labels) for n, one in meetings.items()]
         key = (self._name, 0)
         steps.layer[key] = Task(key, labels_of_rows, chunk, plan.threads, labels, *low)

@@ -46,3 +46,23 @@ def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, l
             left_low[i] = min(left_low[i], b)
         elif b < 0 <= a:
             right_low[j] = min(right_low[j], a)
+
+
+@kernel
+def first_rows(parent: Array, order: Array, start: int, stop: int, first: Array) -> None:
+    """Lower what roots have in `first` to the least row of the nodes `start` ... `stop` - 1 tied to them.
+
+    `order`: the row of each node.  Roots before `start` are left alone: others may be at them.
+    """
+    for i in range(start, stop):
+        root = parent[i]
+        if root >= start:
+            first[root] = min(first[root], order[i])
+
+
+@kernel
+def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop: int, labels: Array) -> None:
+    """Fill the labels of nodes `start` ... `stop` - 1: of core nodes what their roots have, of others -1."""
+    for i in range(start, stop):
+        label = number[parent[i]]  # looked up for all: which are core nodes no processor guesses
+        labels[i] = label if core[i] else -1

@@ -30,7 +30,7 @@ writes_names = True
 SAMPLED = 4096
 """Numbers from which it is told where to cut them into parts."""
 
-LEAST = 1 << 19
+LEAST = 1 << 18
 """Points that are worth a thread: to deal numbers out to several costs half of what it is to sort them."""
 
 
