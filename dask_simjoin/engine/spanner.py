@@ -20,6 +20,10 @@ first, that which each splits from (int32), at which 1 / distance (float64), and
 host."""
 
 
+ALONE = 64
+"""A round is not shared if fewer rows ask, times the parts that there would be, than all rows by this: each
+does less alone then than a hundredth of a part of a round in which all ask, and waits for nobody."""
+
 Part = tuple[int, int]
 """The number of a part of the work, and of how many."""
 
@@ -63,8 +67,9 @@ class Spanner(Protocol):
         `progress`: of rounds that were shared by others before; None: there were none.
         """
 
-    def begin(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...]) -> Progress:
-        """What is known before the first round, where rounds are shared."""
+    def begin(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
+              parts: int) -> Progress:  # fmt: skip
+        """Do all rounds before the first one that is worth being shared by so many."""
 
     def share(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
               progress: Progress, part: Part) -> Found:  # fmt: skip
@@ -75,7 +80,10 @@ class Spanner(Protocol):
 
     def join(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
-        """Finish that round by what was found in all parts; what was known before is left as it is."""
+        """Finish that round by what was found in all parts, and do others that are not worth being shared.
+
+        What was known before is left as it is.
+        """
 
     def edges_between(self, sides: Sequence[Index], layout: SearchLayout, cores: Sequence[Array],
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip

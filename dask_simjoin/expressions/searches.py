@@ -15,6 +15,13 @@ Options = tuple[SearchLayout, int, bool, float]
 def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
                  options: Options, parts: int) -> TaskRef:  # fmt: skip
     """Search a chunk's rows, in so many parts, among the others one after the other: what is known then."""
+    states = add_parts(steps, c, others, chunks, numbers, options, parts)
+    return states[0] if parts == 1 else steps.add("found", c, join_states, *states)
+
+
+def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
+              options: Options, parts: int) -> list[TaskRef]:  # fmt: skip
+    """Do the same, and leave the parts apart."""
     layout, k, *limits = options
     states: list[TaskRef] = []
     for part in range(parts):
@@ -24,4 +31,4 @@ def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers:
             how = layout, k, List(numbers[c], numbers[d]), *limits, (part, parts)
             state = [steps.add("search", (c, part, d), search_chunk, *pair, *how, *state)]
         states += state
-    return states[0] if parts == 1 else steps.add("found", c, join_states, *states)
+    return states

@@ -47,7 +47,7 @@ MEASURED = 1 << 13
 class Known(TypedDict):
     """Hold what is known of a chunk's rows and those nearest to them, by place: a dict, so that it spills.
 
-    See `dask_simjoin.engine.cpu.spanning.Nearest` for all but `core`, their core distances as totals, and, of
+    See `dask_simjoin.engine.cpu.rounds.Nearest` for all but `core`, their core distances as totals, and, of
     a whole frame, NaN for what is left over of the last tile.
     """
 
@@ -118,7 +118,10 @@ def _rows_of(own: Array, numbers: Array) -> Array:
 
 
 def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int) -> Known:
-    """Keep of what searches found of a chunk's rows what the tree needs; `own`: its number, or its rows'."""
+    """Keep of what searches found of a chunk's rows what the tree needs; `own`: its number, or its rows'.
+
+    Of a part of the rows it is that of their places: see `join_known`.
+    """
     totals, numbers = state["totals"], state["row_numbers"]
     xp = module_of(totals)
     numbers = xp.ascontiguousarray(numbers[:, : _listed(totals)])
@@ -130,8 +133,23 @@ def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int
     place = _places(chunk)
     near = xp.full(numbers.shape, -1, np.int32)
     near[here] = place[row[here]]
-    order = chunk["order"][: len(place)]
-    return _known(totals[order], near[order], min_samples, rows)
+    if "rows" not in state:  # a part's rows are in the order of places
+        order = chunk["order"][: len(place)]
+        totals, near = totals[order], near[order]
+    return _known(totals, near, min_samples, rows)
+
+
+def join_known(*parts: Known) -> Known:
+    """Put together what is known of a chunk's rows, part by part."""
+    xp = module_of(parts[0]["core"])
+    core, near, away, beyond = (
+        xp.concatenate(columns) for columns in zip(*map(_columns, parts), strict=True)
+    )
+    return {"core": core, "near": near, "away": away, "beyond": beyond}
+
+
+def _columns(known: Known) -> tuple[Array, ...]:
+    return known["core"], *_nearest(known)
 
 
 def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int) -> Known:
@@ -176,10 +194,10 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Kno
     return found
 
 
-def begin_rounds(chunk: Chunk, places: Places, layout: SearchLayout, known: Known) -> Progress:
-    """Tell what is known of a chunk's tree before the first of some rounds that are shared."""
+def begin_rounds(chunk: Chunk, places: Places, layout: SearchLayout, known: Known, parts: int) -> Progress:
+    """Do the rounds of a chunk's tree that come before the first one that so many share."""
     found: Progress = spanner_for(chunk["example"]).begin(
-        _named(chunk, places), layout, known["core"], _nearest(known)
+        _named(chunk, places), layout, known["core"], _nearest(known), parts
     )
     return found
 

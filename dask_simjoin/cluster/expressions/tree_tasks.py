@@ -10,6 +10,7 @@ import numpy as np
 from dask_simjoin.cluster.algorithms.spanning import (
     begin_rounds,
     edges_between,
+    join_known,
     join_round,
     known_of_state,
     merge_trees,
@@ -20,18 +21,17 @@ from dask_simjoin.cluster.algorithms.spanning import (
 )
 from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.dask_private import List, TaskRef
-from dask_simjoin.expressions.searches import add_searches
+from dask_simjoin.expressions.searches import add_parts
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.planning.chunking.entity import EntityChunks
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.spanning import Sharing
 
 TREES = 2
 """Trees that one task merges: each may be of all rows."""
 
-SHARED_ROUNDS = 8
+SHARED_ROUNDS = 6
 """Rounds that are shared; in each, components become a third to a tenth, and what is left is done by one."""
 
 
@@ -51,19 +51,26 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
     for c, others in enumerate(plan.searches):
         options = layout, number, True, np.inf
         parts = max(sharing[0], int(plan.parts[c]))
-        state = add_searches(steps, c, others.tolist() or [c], chunks, own, options, parts)
-        known.append(add("known", c, known_of_state, refs[c], own[c], state, samples, plan.rows))
-        about = places[c], layout, known[c]
-        progress = _add_rounds(steps, chunks, about, sharing) if sharing[0] > 1 else None
-        trees.append(add("tree", c, tree_of_chunk, refs[c], *about, progress))
+        states = add_parts(steps, c, others.tolist() or [c], chunks, own, options, parts)
+        every = [
+            add("known", (c, part), known_of_state, chunk_ref(chunks, c, (part, parts)), own[c], state,
+                samples, plan.rows)
+            for part, state in enumerate(states)
+        ]  # fmt: skip
+        if parts > 1:  # each worker needs it all
+            every = [add("joined", (c, worker), join_known, *every) for worker in range(sharing[1])]
+        about = [(places[c], layout, some) for some in every]
+        progress = _add_rounds(steps, chunks, about, sharing[0]) if sharing[0] > 1 else None
+        known.append(every[0])
+        trees.append(add("tree", c, tree_of_chunk, refs[c], *about[0], progress))
     between = [
         add("between", b, edges_between, List(refs[i], refs[j]), List(places[i], places[j]), layout,
             List(known[i], known[j]), List(trees[i], trees[j]))
         for b, (i, j) in enumerate(plan.joined.tolist())
     ]  # fmt: skip
-    every = [add("rows", c, places_of_rows, refs[c], some) for c, some in enumerate(places)]
+    rows = [add("rows", c, places_of_rows, refs[c], some) for c, some in enumerate(places)]
     merge = partial(merge_trees, rows_of_frame(plan), example)
-    return every, steps.merged("merge", merge, [*trees, *between], fan_in=TREES)
+    return rows, steps.merged("merge", merge, [*trees, *between], fan_in=TREES)
 
 
 def rows_of_frame(plan: Plan) -> int:
@@ -77,23 +84,22 @@ def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
     return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
 
 
-def _add_rounds(steps: Steps, chunks: Chunks, about: tuple[Any, ...], sharing: Sharing) -> TaskRef:
-    """Add the first rounds of the one chunk's tree, of which each is searched in parts; `about`: its rows.
+def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], number: int) -> TaskRef:
+    """Add the rounds of the one chunk's tree that so many search in parts; `about`: it, for each worker.
 
     Each worker joins components itself: what goes from worker to worker is edges that parts have found.
     """
-    number, workers = sharing
-    refs = [chunk_ref(chunks, 0, (worker, workers)) for worker in range(workers)]
-    parts = [(part, number) for part in range(number)]
-    own = [part * workers // number for part in range(number)]
-    progress = [steps.add("begin", worker, begin_rounds, ref, *about) for worker, ref in enumerate(refs)]
+    workers = range(len(about))
+    whole = [(chunk_ref(chunks, 0, (worker, len(about))), *about[worker]) for worker in workers]
+    progress = [steps.add("begin", worker, begin_rounds, *whole[worker], number) for worker in workers]
     for n in range(SHARED_ROUNDS):
-        found = [
-            steps.add("share", (n, part[0]), share_of_round, refs[worker], *about, progress[worker], part)
-            for part, worker in zip(parts, own, strict=True)
-        ]
+        found = []
+        for part in range(number):
+            worker = part * len(about) // number
+            how = *whole[worker], progress[worker], (part, number)
+            found.append(steps.add("share", (n, part), share_of_round, *how))
         progress = [
-            steps.add("round", (n, worker), join_round, ref, *about, progress[worker], *found)
-            for worker, ref in enumerate(refs)
+            steps.add("round", (n, worker), join_round, *whole[worker], progress[worker], *found)
+            for worker in workers
         ]
     return progress[0]

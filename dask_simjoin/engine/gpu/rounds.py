@@ -19,7 +19,7 @@ from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.searched import WARPS, Side
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.index.tiles import TILE
-from dask_simjoin.engine.spanner import Found, Part, Progress
+from dask_simjoin.engine.spanner import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.types import Array, Index
 
 BLOCKS = 1 << 12
@@ -225,7 +225,7 @@ class Rounds:
         weights = bounds.view(cupy.float64)[better]
         return to_host(weights), to_host(starts[better]), to_host(ends[better])
 
-    def join(self, parts: Sequence[Found]) -> Progress:
+    def join(self, parts: Sequence[Found]) -> None:
         """Finish a round, all parts of which are done: see `Spanner`."""
         listed, bounds, asked, beside = self._asked()
         wanted = self._wanted(asked, beside)
@@ -237,4 +237,12 @@ class Rounds:
         self.least = cupy.where(wanted, least, self.least)
         self._join(asked, edges, bounds)
         self._group()
+
+    def go_on(self, parts: int) -> Progress:
+        """Do rounds that are not worth being searched in parts, and tell what is known then."""
+        while len(self.sizes) > 1:
+            _, _, asked, beside = self._asked()
+            if count_of(self._wanted(asked, beside)) * parts > self.rows // ALONE:
+                break
+            self.join([self.share((0, 1))])
         return self.progress

@@ -45,9 +45,10 @@ class GpuSpanner:
         return in_order(names, *found)
 
     @staticmethod
-    def begin(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest) -> Progress:
-        """Tell what is known before the first of some rounds that are shared: see `Spanner`."""
-        return Rounds([index], layout, [core], nearest).progress
+    def begin(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
+              parts: int) -> Progress:  # fmt: skip
+        """Tell what is known before the first round that is shared: see `Spanner`."""
+        return Rounds([index], layout, [core], nearest).go_on(parts)
 
     @staticmethod
     def share(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
@@ -59,7 +60,9 @@ class GpuSpanner:
     def join(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
         """Finish a round, all parts of which are done: see `Spanner`."""
-        return Rounds([index], layout, [core], nearest, progress).join(parts)
+        rounds = Rounds([index], layout, [core], nearest, progress)
+        rounds.join(parts)
+        return rounds.go_on(len(parts))
 
     @staticmethod
     def edges_between(sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],

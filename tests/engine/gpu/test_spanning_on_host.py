@@ -77,14 +77,14 @@ def test_trees_are_those_of_the_definition(spanning, dims, engine):
                 core, nearest = known_of(x, index, range(len(x)), samples, listed)
                 known = relabelled(index, 0), layout, core, nearest
                 assert edges_of(spanning.SPANNER.tree_of(*known)) == want, (kind, listed)
-                for rounds in (1, 9):
-                    found = shared_tree(spanning.SPANNER, known, rounds, 3)
+                for rounds, parts in ((1, 3), (9, 3), (0, 0)):  # no parts: none of the rounds is shared
+                    found = shared_tree(spanning.SPANNER, known, rounds, parts)
                     assert edges_of(found) == want, (kind, listed, rounds)
 
 
 def shared_tree(spanner, known, rounds, parts):
     """The tree of so many rounds in parts, and of what is left; all that a part tells the others is edges."""
-    progress = spanner.begin(*known)
+    progress = spanner.begin(*known, parts)
     for _ in range(rounds):
         if len(progress["sizes"]) < 2:
             break
