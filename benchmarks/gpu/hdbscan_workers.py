@@ -18,13 +18,13 @@ import cupy
 import dask
 import dask.dataframe as dd
 import numpy as np
-from dask.utils import key_split
 from dask_cuda import LocalCUDACluster
 from distributed import Client, wait
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.cpu.hdbscan_worker import MIN_CLUSTER_SIZE, MIN_SAMPLES
 from benchmarks.gpu.road import use_pool
+from benchmarks.harness.timeline import timeline
 
 PARTS = 4
 """Partitions of the points that each GPU holds."""
@@ -49,16 +49,6 @@ def points_of(file: str, parts: int, rows: int | None = None) -> Any:
     return frame
 
 
-def tasks(client: Client, since: float) -> dict[str, list[float]]:
-    """Seconds of workers' tasks by kind, and how many there were."""
-    found: dict[str, list[float]] = {}
-    for one in client.get_task_stream(start=since):
-        total = found.setdefault(key_split(one["key"]), [0.0, 0])
-        total[0] += sum(s["stop"] - s["start"] for s in one["startstops"] if s["action"] == "compute")
-        total[1] += 1
-    return {name: [round(seconds, 3), number] for name, (seconds, number) in found.items()}
-
-
 def measure(client: Client, case: dict[str, Any], workers: int) -> dict[str, Any]:
     """Seconds of a first run and of some more, and what is told of the labels."""
     how = {"partitioning": case["partitioning"], "blocksize": case["blocksize"]}
@@ -72,15 +62,22 @@ def measure(client: Client, case: dict[str, Any], workers: int) -> dict[str, Any
         begun, began = time.time(), time.perf_counter()
         # another clustering each time, so that nothing is reused
         lazy = source.simjoin.hdbscan(MIN_CLUSTER_SIZE + run, min_samples=MIN_SAMPLES, **how)
+        plan = lazy.expr.plan
+        planned = time.perf_counter() - began
         kept = lazy.persist()
+        persisted = time.perf_counter() - began
         wait(kept)
         seconds.append(round(time.perf_counter() - began, 4))
+        ended = time.time()
+        steps = {"planned": round(planned, 4), "persisted": round(persisted, 4)}
+        found.setdefault("runs", []).append(
+            steps | timeline(client.get_task_stream(start=begun, stop=ended), begun, ended)
+        )
         if run == 0:
             labels = kept["label"].compute().sort_index().to_numpy()
             found |= {"clusters": int(labels.max(initial=-1)) + 1, "noise": int((labels < 0).sum())}
             found["digest"] = digest(labels)
-            plan = lazy.expr.plan
-            found |= {"chunks": len(plan.chunks), "joined": len(plan.joined), "tasks": tasks(client, begun)}
+            found |= {"chunks": len(plan.chunks), "joined": len(plan.joined)}
         del lazy, kept
     return found | {"seconds": seconds, "least": min(seconds)}
 

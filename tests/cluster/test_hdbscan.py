@@ -8,6 +8,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from dask.utils import key_split
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from dask_simjoin.cluster.algorithms.spanning import SPREAD, _rows_of, merge_tre
 from dask_simjoin.cluster.expressions import spanning as expressions
 from dask_simjoin.cluster.expressions import tree_tasks
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError
+from dask_simjoin.expressions.shared_work import worker_of
 from dask_simjoin.options.cluster_requests import Choice
 from dask_simjoin.planning import spanning
 from dask_simjoin.planning.budget import Resources
@@ -193,13 +195,20 @@ def share_all(monkeypatch):
 
 
 def test_rounds_that_workers_share(client, monkeypatch):
-    """Each makes the tree's components for itself, and tells the others of edges."""
+    """Each makes the components for itself, does its own part each time, and tells the others of edges."""
     share_all(monkeypatch)
+    client.get_task_stream(count=1)  # from now on tasks are noted
     x = np.random.default_rng(1).permutation(SETS["varied"][0])
     frame = frame_of(np.concatenate([x, x + 3]))
     lazy = dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(9, blocksize="1 GB")
     assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.sharing == (2, 2)
     pd.testing.assert_frame_equal(lazy.compute(), frame.simjoin.hdbscan(9))
+    done = {step: set() for step in ("search", "joined", "begin", "share", "round")}
+    for task in client.get_task_stream():
+        if (step := key_split(task["key"]).removeprefix("simjoin_hdbscan_")) in done:
+            done[step].add((worker_of(task["key"]), task["worker"]))
+    there = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    assert all(each == {(0, there[0]), (1, there[1])} for each in done.values()), done
 
 
 def test_on_a_cluster(client):

@@ -16,6 +16,7 @@ from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.dask_private import Expr, List, PartitionsFiltered, Task
 from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.row_values import FoundByChunk
+from dask_simjoin.expressions.shared_work import share_work
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Frame
@@ -27,9 +28,11 @@ from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources
 
 
-def check_place(plan: Plan, spec: JoinSpec, least: int | None = None) -> None:
+def prepare(plan: Plan, spec: JoinSpec, least: int | None = None) -> None:
     """Refuse a tree that the worker that it comes to cannot hold; `least`: rows of a cluster, if any."""
     check_tree(rows_of_frame(plan), least, resources(spec.library))
+    if plan.sharing[1] > 1:
+        share_work()
 
 
 class Hierarchy(FoundByChunk):
@@ -45,7 +48,7 @@ class Hierarchy(FoundByChunk):
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         least, spec = self.operand("min_cluster_size"), self.operand("spec")
-        check_place(plan, spec, least)
+        prepare(plan, spec, least)
         how = least, self.operand("samples"), self.operand("choice"), self.operand("meta")
         return ChunkClusters(chunks, plan, spec.measure, *how)
 
@@ -107,7 +110,7 @@ class Tree(PartitionsFiltered, LazyJoin):
         return None, None
 
     def _lower(self) -> Expr:
-        check_place(self.plan, self.operand("spec"))
+        prepare(self.plan, self.operand("spec"))
         how = self.operand("spec").measure, self.operand("samples"), self.operand("meta")
         return TreeEdges(self._chunks(), self.plan, *how, self.operand("_partitions"))
 

@@ -22,6 +22,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
 from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.dask_private import List, TaskRef
 from dask_simjoin.expressions.searches import add_parts
+from dask_simjoin.expressions.shared_work import on_worker_of
 from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.metrics.types import Frame
@@ -51,14 +52,15 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
     for c, others in enumerate(plan.searches):
         options = layout, number, True, np.inf
         parts = max(sharing[0], int(plan.parts[c]))
-        states = add_parts(steps, c, others.tolist() or [c], chunks, own, options, parts)
+        states = add_parts(steps, c, others.tolist() or [c], chunks, own, options, parts, sharing[1])
         every = [
             add("known", (c, part), known_of_state, chunk_ref(chunks, c, (part, parts)), own[c], state,
                 samples, plan.rows)
             for part, state in enumerate(states)
         ]  # fmt: skip
         if parts > 1:  # each worker needs it all
-            every = [add("joined", (c, worker), join_known, *every) for worker in range(sharing[1])]
+            workers = [on_worker_of(worker, c) for worker in range(sharing[1])]
+            every = [add("joined", worker, join_known, *every) for worker in workers]
         about = [(places[c], layout, some) for some in every]
         progress = _add_rounds(steps, chunks, about, sharing[0]) if sharing[0] > 1 else None
         known.append(every[0])
@@ -91,15 +93,17 @@ def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], numb
     """
     workers = range(len(about))
     whole = [(chunk_ref(chunks, 0, (worker, len(about))), *about[worker]) for worker in workers]
-    progress = [steps.add("begin", worker, begin_rounds, *whole[worker], number) for worker in workers]
+    progress = [
+        steps.add("begin", on_worker_of(worker), begin_rounds, *whole[worker], number) for worker in workers
+    ]
     for n in range(SHARED_ROUNDS):
         found = []
         for part in range(number):
             worker = part * len(about) // number
             how = *whole[worker], progress[worker], (part, number)
-            found.append(steps.add("share", (n, part), share_of_round, *how))
+            found.append(steps.add("share", on_worker_of(worker, n, part), share_of_round, *how))
         progress = [
-            steps.add("round", (n, worker), join_round, *whole[worker], progress[worker], *found)
+            steps.add("round", on_worker_of(worker, n), join_round, *whole[worker], progress[worker], *found)
             for worker in workers
         ]
     return progress[0]
