@@ -1,7 +1,8 @@
 """``python -m benchmarks cpu.first_use [--backend cudf]``: what the first call of a verb in a process takes.
 
 Each verb is called in a process of its own on a copy of the package, where nothing has been compiled, and
-again where all has.  Importing the package, and on a GPU loading cuDF and its driver, is not counted.
+again where all has; those of sets are called on texts, which count as 0 columns.  Importing the package,
+and on a GPU loading cuDF and its driver, is not counted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from benchmarks.harness.ours import VERSION, source_digest
 from benchmarks.harness.report import environment, write
 from benchmarks.harness.worker import run_apart
 from dask_simjoin.api.compile_kernels import OPTIONS
+from dask_simjoin.api.compile_sets import SET_VERBS
 
 PACKAGE = Path(dask_simjoin.__file__).parent
 PATIENCE = 300
@@ -82,7 +84,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = copy_of_package(Path(folder))
         for verb in options.verbs:
-            for dims in options.dims:
+            for dims in [0] if verb in SET_VERBS else options.dims:
                 told = first_use(verb, dims, options.backend, copy, options.repeat)
                 found.setdefault(verb, {})[str(dims)] = told
                 print(f"{verb:22} {dims:4}  {told}", file=sys.stderr, flush=True)

@@ -30,9 +30,9 @@ def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
     for verb in verbs:
         begin = time.perf_counter()
         for method in CHOICES:
-            _run(verb, frame, method=method)
+            run_on_texts(verb, frame, method=method)
         with dask.config.set(scheduler="synchronous"):
-            dask.compute(_run(verb, lazy))
+            dask.compute(run_on_texts(verb, lazy))
         done.append((verb, time.perf_counter() - begin))
     return done
 
@@ -45,7 +45,8 @@ def texts(backend: str) -> Frame:
     return frame if backend == HOME else dd.from_pandas(frame, npartitions=1).to_backend(backend).compute()
 
 
-def _run(verb: str, frame: Frame, **more: Any) -> Any:
+def run_on_texts(verb: str, frame: Frame, **more: Any) -> Any:
+    """Call a verb on rows of `texts`."""
     options: dict[str, Any] = {"on": "text", "threshold": 0.7, "tokenizer": "whitespace"}
     if verb == "set_join":
         options["other"] = frame

@@ -2,15 +2,19 @@
 
 import ast
 import gc
+import operator
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import types
+from numba.core.errors import TypingError
+from numba.core.registry import cpu_target
 
 from dask_simjoin.engine.collecting import not_collecting
-from dask_simjoin.engine.cpu.kernels import compiled
+from dask_simjoin.engine.cpu.kernels import compiled, resolved
 from dask_simjoin.engine.cpu.kernels.components import find, link, roots
 from dask_simjoin.engine.methods import METHODS
 
@@ -68,6 +72,39 @@ def test_the_collector_rests_while_a_kernel_is_compiled_and_goes_on():
             seen.append(gc.isenabled())
         seen.append(gc.isenabled())
     assert (seen, gc.isenabled()) == ([False, False], True)
+
+
+def test_a_kernel_makes_no_arrays_unless_it_says_so():
+    """Else nothing would free them."""
+
+    def make(size):
+        return np.empty(size)[0]
+
+    with pytest.raises(TypingError, match="empty"):
+        compiled.kernel(make)(3)
+    assert isinstance(compiled.allocating(make)(3), float)
+
+
+def test_what_an_operation_of_numbers_gives_is_found_once_and_only_while_kernels_are_compiled(monkeypatch):
+    monkeypatch.setattr(resolved, "_FOUND", {})
+    context, asked = cpu_target.typing_context, []
+    add = context.resolve_value_type(operator.add)
+    numba_own = type(context).resolve_function_type
+    monkeypatch.setattr(
+        type(context),
+        "resolve_function_type",
+        lambda self, *args: asked.append(args) or numba_own(self, *args),
+    )
+    numbers = [(types.int64, types.float64), (types.float64, types.boolean)]
+    arrays = (types.float64[:],) * 2
+    with resolved.remembering(context):
+        for args in [*numbers, arrays] * 2:
+            with resolved.remembering(context):
+                assert context.resolve_function_type(add, args, {}) == numba_own(context, add, args, {})
+    often = [asked.count((add, args, {})) for args in [*numbers, arrays]]
+    assert often == [1, 1, 2]
+    assert set(resolved._FOUND) >= {(add, args) for args in numbers}
+    assert "resolve_function_type" not in vars(context)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import allocating, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -27,7 +27,7 @@ def partners(size: int, block: int, unit: int) -> int:
     return half + 1 if number % 2 or unit < half else half
 
 
-@kernel
+@allocating
 def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d_names: Array,
          block: int, threshold: float, norm: Kind, same: bool, left: Array, right: Array, cap: int,
          counting: bool, q_counts: Array, d_counts: Array, state: Array) -> int:  # fmt: skip

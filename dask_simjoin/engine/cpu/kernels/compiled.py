@@ -36,7 +36,8 @@ from dask_simjoin.engine.cpu.kernels.pipeline import ApartCompiler, CalleeCompil
 HERE = Path(__file__).parent
 ENGINE = HERE.parents[1]
 
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
+"""How kernels are compiled: in most, arrays are neither made nor counted, which is much of the code else."""
 
 CALLEE = OPTIONS | {"pipeline_class": CalleeCompiler, "no_cpython_wrapper": True}
 """How functions are compiled that only kernels call."""
@@ -138,12 +139,17 @@ class KernelCache(NullCache):
             write(self._name(types, data.codegen.magic_tuple()), dumps(data._reduce()))
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def kernel(function: Callable[..., Any], **more: Any) -> Any:
     """Compile a function when it is first called, without Python's lock, and keep what was compiled."""
-    compiled = njit(**OPTIONS, pipeline_class=KernelCompiler)(function)
+    compiled = njit(**OPTIONS | more, pipeline_class=KernelCompiler)(function)
     if not config.DISABLE_JIT:
         compiled._cache = KernelCache(function)
     return compiled
+
+
+def allocating(function: Callable[..., Any]) -> Any:
+    """Compile a function that makes arrays: each is a tenth of a second of compiling, so most get theirs."""
+    return kernel(function, _nrt=True)
 
 
 def callee(function: Callable[..., Any]) -> Any:

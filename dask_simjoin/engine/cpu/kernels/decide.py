@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import allocating
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -15,7 +15,7 @@ STEP = 4
 """Dimensions after which candidates are dropped whose totals are too large: totals only grow."""
 
 
-@kernel
+@allocating
 def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: float, norm: Kind,
            near: Array, totals: Array) -> int:  # fmt: skip
     """Fill `near` with the numbers of the candidates that are pairs, `totals` with their totals; how many.

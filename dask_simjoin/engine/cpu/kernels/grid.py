@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.compiled import allocating, callee, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -92,7 +92,7 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
     return n
 
 
-@kernel
+@allocating
 def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
               pattern: int, out: Array) -> None:  # fmt: skip
     """Fill `out` with the number of points in all cells that a pattern visits from each cell."""
@@ -107,7 +107,7 @@ def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, 
         out[c] = total
 
 
-@kernel
+@allocating
 def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names: Array, d_y: Array,
          d_keys: Array, d_starts: Array, d_names: Array, mask: Array, mask_starts: Array, strides: Array,
          pattern: int, sort_dim: int, short: bool, reach: float, threshold: float, norm: Kind, same: bool,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import allocating, kernel
 from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.cpu.kernels.memory import float64_at, int32_at
 from dask_simjoin.metrics.types import Array
@@ -58,7 +58,7 @@ def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array,
         at[i] = to
 
 
-@kernel
+@allocating
 def kth_smallest(ends: Array, values: Array, k: int, out: Array) -> None:
     """The k-th smallest value of each row that has so many; `ends` (n + 1,): where each row's are.
 

@@ -1,9 +1,11 @@
-"""How Numba compiles kernels: to the same code as by default, with two thirds of the work.
+"""How Numba compiles kernels: to the same code as by default, with half of the work.
 
 By default each function that a kernel calls is optimised, made into machine code and wrapped for Python by
-itself, and then once more within each kernel.  And Python's collector goes through all that the compiler has
+itself, and then once more within each kernel; a kernel is optimised function by function, then as a whole by
+little, and then by all that LLVM knows.  And Python's collector goes through all that the compiler has
 made, again and again.  Each function goes through passes for what no kernel has: closures, `with` blocks,
-whole arrays in one expression.
+whole arrays in one expression.  What an operation of two numbers gives is found anew each time: see
+`resolved`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import PassManager
 
 from dask_simjoin.engine.collecting import not_collecting
+from dask_simjoin.engine.cpu.kernels.resolved import remembering
 
 NOT_CALLABLE = ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).value
 """What Python finds in place of what only kernels call: it tells that this cannot be called."""
@@ -45,7 +48,19 @@ PASSES = (
 """Numba's own, in its order, without those that kernels have nothing for: a tenth of the time."""
 
 
-class CalleeLibrary(JITCodeLibrary):
+class KernelLibrary(JITCodeLibrary):
+    """The code of a kernel: it is optimised once, with all that it calls."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        found = self._codegen._module_pass_manager()
+        manager, *builder = found if isinstance(found, tuple) else (found,)  # before Numba 0.62
+        manager.run(self._final_module, *builder)
+
+
+class CalleeLibrary(KernelLibrary):
     """The code of what only kernels call: it is linked to theirs, and optimised and compiled with it."""
 
     def finalize(self) -> None:
@@ -70,6 +85,8 @@ class ApartLibrary(CalleeLibrary):
 class KernelCompiler(Compiler):
     """Compiles functions that Python calls."""
 
+    library_class = KernelLibrary
+
     def __init__(self, *args: Any, **options: Any) -> None:
         """Load what Numba compiles with, if this is the first one."""
         with not_collecting():
@@ -85,7 +102,10 @@ class KernelCompiler(Compiler):
 
     def compile_extra(self, func: Any) -> Any:
         """Compile a function, and what it calls."""
-        with not_collecting():
+        state = self.state
+        state.library = self.library_class(state.targetctx.codegen(), func.__qualname__)
+        state.library.enable_object_caching()
+        with not_collecting(), remembering(state.typingctx):
             return super().compile_extra(func)
 
 
@@ -98,8 +118,6 @@ class CalleeCompiler(KernelCompiler):
         """Compile a function, and what it calls, to what can be linked."""
         state = self.state
         state.flags.no_compile = True
-        state.library = self.library_class(state.targetctx.codegen(), func.__qualname__)
-        state.library.enable_object_caching()
         found = super().compile_extra(func)
         own = found.fndesc
         entry = _dynfunc.make_function(

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.compiled import allocating, callee
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
 
 @callee
-def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, own: Array) -> None:
+def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, own: Array,
+                 place: Array, value: Array, below: Array) -> None:  # fmt: skip
     """Fill `own` with the leaf of each point: all go down as many levels, so that no branch is guessed wrong.
 
-    A leaf that is reached before is a node here whose children are itself.
+    A leaf that is reached before is a node here whose children are itself.  `place`, `value` (nodes), zeros,
+    and `below` (2 of each): to work with.
     """
     nodes = dim.size
     if nodes == 0:
         own[:] = 0
         return
     leaves = nodes + 1
-    place, value = np.zeros(nodes + leaves, np.int64), np.zeros(nodes + leaves)
-    below = np.empty(2 * (nodes + leaves), np.int64)
     for node in range(nodes):
         place[node], value[node] = dim[node], split[node]
         for side in range(2):
@@ -36,7 +36,7 @@ def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, o
         own[i] = node - nodes
 
 
-@kernel
+@allocating
 def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array, lower: Array, upper: Array,
                  depth: int, cut: Array, low_wall: Array, high_wall: Array, everywhere: bool, reach: float,
                  threshold: float, norm: Kind, own: Array, rows: Array, regions: Array) -> int:  # fmt: skip
@@ -51,9 +51,10 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
     `middle`: the first region right of each cut; `depth`: levels of the tree; `cut`: the dimensions that
     are cut; `low_wall`, `high_wall` (regions, cut): the walls there; `norm`: see `totals.kind_of`.
     """
-    stack = np.empty(dim.size + 2, np.int64)
+    stack, places = np.empty(dim.size + 2, np.int64), 2 * dim.size + 1
+    place, value, below = np.zeros(places, np.int64), np.zeros(places), np.empty(2 * places, np.int64)
     dims = x.shape[1]
-    _find_leaves(x, dim, split, child, depth, own)
+    _find_leaves(x, dim, split, child, depth, own, place, value, below)
     n = 0
     for i in range(x.shape[0]):
         home = own[i]
@@ -102,7 +103,7 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
     return n
 
 
-@kernel
+@allocating
 def deal(chunk: Array, ends: Array, order: Array) -> None:
     """Put the rows of each chunk side by side, in their order.
 

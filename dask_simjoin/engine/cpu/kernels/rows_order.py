@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import allocating, kernel
 from dask_simjoin.metrics.types import Array
 
 BLOCK = 2048
 """Points whose keys are made at a time: they stay in a core's first cache."""
 
 
-@kernel
+@allocating
 def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width: Array, strides: Array,
               scale: float, least: int, sweep: int, low: float, factor: float, value_bits: int,
               position_bits: int, packed: Array) -> None:  # fmt: skip

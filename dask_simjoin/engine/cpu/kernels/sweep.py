@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import allocating, kernel
 from dask_simjoin.engine.cpu.kernels.sweep_simd import (
     first_within,
     keep_totals,
@@ -39,7 +39,7 @@ def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
     return min(lo, stop)
 
 
-@kernel
+@allocating
 def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Array, q_names: Array,
           d_cols: Array, d_keys: Array, d_starts: Array, d_order: Array, d_names: Array, offsets: Array,
           reach: float, threshold: float, norm: Kind, same: bool, turn: bool, left: Array, right: Array,
@@ -148,7 +148,7 @@ def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Ar
                 q_counts[i] += found
 
 
-@kernel
+@allocating
 def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Array, d_keys: Array,
           d_starts: Array, offsets: Array, reach: float, limits: Array, norm: Kind, half: bool, by_row: bool,
           found: Array, at: Array) -> None:  # fmt: skip

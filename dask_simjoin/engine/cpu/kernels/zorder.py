@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.compiled import allocating, callee, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -15,7 +15,7 @@ AT_ONCE = 8
 """Terms that are summed before a sum is looked at."""
 
 
-@kernel
+@allocating
 def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float, shift: float, bits: int,
               corner: float, out: Array) -> None:  # fmt: skip
     """Fill `out` (n, words), uint64, with the keys of points, or of corners of the boxes around them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.compiled import allocating
 from dask_simjoin.engine.cpu.kernels.ranking import take_in, worse
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
@@ -13,7 +13,7 @@ AT_ONCE = 8
 """Terms that are summed before a sum is looked at."""
 
 
-@kernel
+@allocating
 def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array, q_names: Array, rows: Array,
          d_y: Array, d_names: Array, same: bool, bound: float, norm: Kind, best_d2: Array,
          best_name: Array) -> int:  # fmt: skip

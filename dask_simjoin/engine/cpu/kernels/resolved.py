@@ -1,0 +1,47 @@
+"""What operations of numbers give, found once: Numba tries all ways to add two, wherever two are added.
+
+It also writes down why each other way does not do, for a message that nobody reads.  In a kernel that is most
+of what it takes to find out types.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from numba import types
+
+from dask_simjoin.engine.cpu.kernels.annotations import NumbaType, Signature, TypingContext
+
+_FOUND: dict[tuple[NumbaType, tuple[NumbaType, ...]], Signature] = {}
+
+
+@contextlib.contextmanager
+def remembering(context: TypingContext) -> Iterator[None]:
+    """Look up what operations give that were met before; for who has the compiler's lock."""
+    own = context.resolve_function_type
+    if "resolve_function_type" in vars(context):
+        yield
+        return
+
+    def resolve(function: Any, args: tuple[NumbaType, ...], named: dict[str, NumbaType]) -> Any:
+        known = type(function) is types.Function and not named and all(map(_is_number, args))
+        if not known:
+            return own(function, args, named)
+        found = _FOUND.get((function, args))
+        if found is None:
+            found = own(function, args, named)
+            if found is not None:
+                _FOUND[function, args] = found
+        return found
+
+    context.resolve_function_type = resolve
+    try:
+        yield
+    finally:
+        del context.resolve_function_type
+
+
+def _is_number(kind: NumbaType) -> bool:
+    return isinstance(kind, types.Number | types.Boolean)
