@@ -74,17 +74,6 @@ def test_the_collector_rests_while_a_kernel_is_compiled_and_goes_on():
     assert (seen, gc.isenabled()) == ([False, False], True)
 
 
-def test_a_kernel_makes_no_arrays_unless_it_says_so():
-    """Else nothing would free them."""
-
-    def make(size):
-        return np.empty(size)[0]
-
-    with pytest.raises(TypingError, match="empty"):
-        compiled.kernel(make)(3)
-    assert isinstance(compiled.allocating(make)(3), float)
-
-
 def test_what_an_operation_of_numbers_gives_is_found_once_and_only_while_kernels_are_compiled(monkeypatch):
     monkeypatch.setattr(resolved, "_FOUND", {})
     context, asked = cpu_target.typing_context, []
@@ -122,6 +111,17 @@ def places(tmp_path, monkeypatch):
     found = [tmp_path / "first", tmp_path / "second"]
     monkeypatch.setattr(compiled, "folders", lambda: found)
     return found
+
+
+def test_a_kernel_makes_no_arrays_unless_it_says_so(places):
+    """Else nothing would free them."""
+
+    def make(size):
+        return np.empty(size)[0]
+
+    with pytest.raises(TypingError, match="empty"):
+        compiled.kernel(make)(3)
+    assert isinstance(compiled.allocating(make)(3), float)
 
 
 def test_what_was_written_is_read(places):
