@@ -23,7 +23,8 @@ from dask_simjoin.metrics.types import Columns, Frame, SparseMatrix
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.groups import Method, MetricName
 from dask_simjoin.options.requests import GraphMode, KnnJoin, NeighborGraph
-from dask_simjoin.options.validate import check_choice, check_whole
+from dask_simjoin.options.units import without_unit
+from dask_simjoin.options.validate import check_choice, check_eps, check_metric, check_whole
 from dask_simjoin.planning.goal import COUNTS
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
 from dask_simjoin.tasks.whole import whole_chunk
@@ -94,7 +95,7 @@ class NearestNeighbors(PointsEstimator):
         X : array (n, d), DataFrame of pandas or cuDF, or table of Arrow
         y : ignored
         """
-        asked = NeighborGraph(eps=self.radius, **self._options(NeighborGraph))
+        asked = NeighborGraph(eps=self._far(self.radius), **self._options(NeighborGraph))
         frame = _numbered(self._frame(X, asked))
         # so that rows that cannot be joined are refused now
         whole_chunk(frame, asked.spec(example_of(frame)), COUNTS)
@@ -181,11 +182,16 @@ class NearestNeighbors(PointsEstimator):
     def _search(self, request: Any = NeighborGraph) -> dict[str, Any]:
         return self._options(request)
 
+    def _far(self, radius: float | str) -> float:
+        """A radius as a distance of the metric; refuses what is none."""
+        metric, _ = check_metric(self.metric, self.p)
+        return check_eps(without_unit(radius, metric, "radius"), "radius")
+
     def _within(
         self, X: Points, radius: float | str | None
     ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
         """How many rows there are, and pairs of them with rows that it was fitted to, and their distances."""
-        eps = self.radius if radius is None else radius
+        eps = self._far(self.radius if radius is None else radius)
         fitted, queries = self._rows(X)
         how = self._search() | {"return_distance": True}
         if queries is None:

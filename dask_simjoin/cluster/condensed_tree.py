@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
+from dask_simjoin.cluster.algorithms.columns import numbers_of
 from dask_simjoin.cluster.algorithms.condense import Condensed, condense, told_of_all
 from dask_simjoin.cluster.hierarchy_verbs import CLUSTERS, EDGES
 from dask_simjoin.engine.base import frames_for, host_kernels
-from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.cluster_requests import Choice, Hdbscan, Selection
@@ -114,7 +114,8 @@ def choose_clusters(
 
 def condensed_of(frame: Frame) -> Condensed:
     """Read a whole condensed tree back from its frame."""
-    parent, child, density, size = (to_host(frame[name].values) for name in COLUMNS)
+    columns = [numbers_of(frame, name, kind, "condensed_tree()") for name, kind in COLUMNS.items()]
+    parent, child, density, size = columns
     root = int(parent.min()) if len(parent) else 0
     rows, clusters = child < root, child >= root
     number = int(clusters.sum()) + 1
@@ -124,6 +125,8 @@ def condensed_of(frame: Frame) -> Condensed:
         and (np.sort(child[rows]) == np.arange(root)).all()
         and (child[clusters][order] == np.arange(root + 1, root + number)).all()
         and (parent[clusters] < child[clusters]).all()
+        and (parent < root + number).all()
+        and (density >= 0).all()
     )
     if not whole:
         raise ColumnError(
@@ -136,22 +139,6 @@ def condensed_of(frame: Frame) -> Condensed:
     birth = np.concatenate([[0.0], density[clusters][order]])
     sizes = np.concatenate([[root], size[clusters][order]]).astype(np.int32)
     return Condensed(row_parent, row_lambda, above, birth, sizes)
-
-
-def _numbers(frame: Frame, name: str, kind: Any) -> np.ndarray:
-    """Read a column as numbers of a kind, missing ones excepted."""
-    try:
-        values = to_host(frame[name].values)
-        found: np.ndarray = np.asarray(values).astype(kind)
-        same = bool((found == np.asarray(values, np.float64)).all())
-    except (TypeError, ValueError):
-        same = False
-    if not same:
-        raise ColumnError(
-            f"Column {name!r} of dtype {frame[name].dtype} holds missing values or others than "
-            f"{np.dtype(kind).name}; give a whole result of spanning_tree()."
-        )
-    return found
 
 
 def _checked(frame: Frame, columns: dict[str, Any], verb: str) -> Frame:
@@ -174,7 +161,7 @@ def _of_all_rows(frame: Frame, function: Any, example: Frame, how: Any) -> Frame
 
 
 def _condensed(tree: Frame, example: Frame, least: int) -> Frame:
-    start, end, away = (_numbers(tree, name, kind) for name, kind in EDGES.items())
+    start, end, away = (numbers_of(tree, name, kind, "spanning_tree()") for name, kind in EDGES.items())
     n = len(start) + 1
     order = np.lexsort((end, start, away))
     start, end, away = start[order], end[order], np.ascontiguousarray(away[order])

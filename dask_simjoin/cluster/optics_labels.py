@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -55,8 +56,8 @@ def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
     ([0, 0, 0, 0, 0, -1], [0, 0, 0, 1, 1, -1])
     """
     far = as_number(eps)
-    if not far >= 0:
-        raise OptionError(f"eps={shown(eps)} is not allowed; use a number >= 0, at most max_eps.")
+    if not 0 <= far < math.inf:
+        raise OptionError(f"eps={shown(eps)} is not allowed; use a finite number >= 0, at most max_eps.")
     return _extracted(optics, far, {})
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.errors import OptionError
+from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.options.frames import example_of
+from dask_simjoin.options.messages import shown
 from dask_simjoin.options.requests import Dbscan
 from dask_simjoin.tasks.fingerprints import kept_rows
 from dask_simjoin.tasks.meeting import Meeting
@@ -22,13 +23,24 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
     """Weights as an array (rows,) float64; refuses what is none."""
     if weights is None:
         return None
-    found = np.asarray(weights, np.float64)
+    try:
+        given = np.asarray(weights)
+        real = given.dtype.kind in "biufO"
+        found = given.astype(np.float64) if real else given
+    except (TypeError, ValueError):
+        real = False
+    if not real:
+        raise OptionTypeError(f"sample_weight={shown(weights)} has other values than real numbers; use such.")
     if found.shape != (rows,):
         raise OptionError(
             f"sample_weight= is of shape {found.shape}, and there are {rows:,} rows; use one number for each."
         )
     if not np.isfinite(found).all():
         raise OptionError("sample_weight= has NaN or infinite numbers; use finite ones.")
+    with np.errstate(over="ignore"):
+        fits = bool(np.isfinite(np.abs(found).sum()))
+    if not fits:
+        raise OptionError("sample_weight= has a sum beyond the largest float64; use smaller numbers.")
     if rows and not found.any():
         raise OptionError("sample_weight= is zero throughout, so that no row counts; use some other numbers.")
     return found

@@ -110,8 +110,12 @@ def test_weights_that_are_refused():
         ([1.0], r"is of shape \(1,\), and there are 200 rows"),
         (np.full(200, np.nan), "NaN or infinite"),
         (np.zeros(200), "zero throughout"),
+        (np.full(200, 1e308), "beyond the largest float64"),
     ):
         with pytest.raises(OptionError, match=text):
+            DBSCAN().fit(X, sample_weight=weights)
+    for weights in (["much"] * 200, np.full(200, 1j)):
+        with pytest.raises(OptionTypeError, match="other values than real numbers"):
             DBSCAN().fit(X, sample_weight=weights)
     with pytest.raises(OptionTypeError, match="in memory"):
         DBSCAN().fit(da.from_array(X), sample_weight=np.ones(200))
@@ -169,6 +173,10 @@ def test_neighbours_that_are_refused():
         NearestNeighbors().fit(da.from_array(X))
     with pytest.raises(CoordinateError, match="finite"):
         NearestNeighbors().fit(np.array([[np.nan], [1.0]]))
+    with pytest.raises(OptionError, match="radius=-1 is not allowed"):
+        made.radius_neighbors(NEW, radius=-1)
+    with pytest.raises(OptionTypeError, match="radius=None is not a number"):
+        NearestNeighbors(radius=None).fit(X)
 
 
 @pytest.mark.processes

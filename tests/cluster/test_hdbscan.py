@@ -391,6 +391,22 @@ def test_condensed_trees_of_lazy_ones():
             condensed_tree(tree.assign(**{name: values}))
 
 
+def test_condensed_trees_that_were_changed_are_refused():
+    """And those that were only written and read are taken; a cluster that is none is never looked up."""
+    tree = condensed_tree(frame_of(SETS["moons"][0][:300]).simjoin.spanning_tree(min_samples=4), 9)
+    want = choose_clusters(tree)
+    for same in (tree.astype(float), tree.convert_dtypes(), tree.astype(str).astype(float)):
+        pd.testing.assert_frame_equal(choose_clusters(same), want)
+    later = pd.Series([10**6], index=[5])
+    for wrong in (tree[1:], tree.assign(parent=later.reindex(tree.index, fill_value=300)),
+                  tree.assign(lambda_val=-tree["lambda_val"])):  # fmt: skip
+        with pytest.raises(ColumnError, match=r"are no whole condensed tree; give all rows"):
+            choose_clusters(wrong)
+    for name, values in (("parent", "a"), ("child", 0.5), ("lambda_val", math.nan), ("child_size", math.nan)):
+        with pytest.raises(ColumnError, match=rf"'{name}' of dtype .* give a whole result of condensed_tree"):
+            choose_clusters(tree.assign(**{name: values}))
+
+
 def test_estimator():
     x = SETS["moons"][0][:300]
     want = frame_of(x).simjoin.hdbscan(9, min_samples=4)

@@ -353,8 +353,9 @@ def test_bad_options():
             frame.simjoin.optics(1.0, value)
     with pytest.raises(OptionError, match=r"mode='all' is not allowed; use one of 'edges', 'forest'"):
         frame.simjoin.optics(1.0, mode="all")
-    with pytest.raises(OptionError, match=r"eps=nan"):
-        cluster_optics_dbscan(frame.simjoin.optics(1.0), math.nan)
+    for eps in (math.nan, math.inf):
+        with pytest.raises(OptionError, match=rf"eps={eps}"):
+            cluster_optics_dbscan(frame.simjoin.optics(1.0), eps)
     with pytest.raises(ColumnError, match="no column 'ordering'"):
         cluster_optics_xi(frame, 5)
     with pytest.raises(OptionError, match=r"eps=3.0 is not allowed; use at most max_eps=2.0"):
@@ -365,6 +366,9 @@ def test_bad_options():
     for some in (order.iloc[3:], pd.concat([order, order])):
         with pytest.raises(ColumnError, match="all rows of one result"):
             cluster_optics_dbscan(some, 1.0)
+    for name, values in (("ordering", "a"), ("ordering", math.nan), ("core_distance", None)):
+        with pytest.raises(ColumnError, match=rf"'{name}' of dtype .* give a whole result of optics"):
+            cluster_optics_dbscan(order.assign(**{name: values}), 1.0)
     with pytest.raises(OptionError, match="xi=3 is not allowed; use a number from 0 to 1"):
         cluster_optics_xi(dd.from_pandas(order, npartitions=2), 5, xi=3)
     for x in (np.zeros(3), np.zeros((2, 2, 2)), da.zeros(3)):

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.cluster.algorithms.columns import numbers_of
 from dask_simjoin.cluster.algorithms.optics import COLUMNS
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.types import Frame, Series
 from dask_simjoin.options.optional import optional
@@ -59,7 +59,8 @@ def columns_for(eps: float | None) -> list[str]:
 def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]) -> np.ndarray:
     """Label the rows of a result of OPTICS in parts, at a distance or (None) by steepness."""
     place, reach, core, *predecessor = (
-        np.concatenate([to_host(part[name].values) for part in parts]) for name in columns_for(eps)
+        np.concatenate([numbers_of(part, name, COLUMNS[name], "optics()") for part in parts])
+        for name in columns_for(eps)
     )
     number = len(place)
     if place.min(initial=0) < 0 or (np.bincount(place, minlength=number) != 1).any():
