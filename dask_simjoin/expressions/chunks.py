@@ -9,6 +9,7 @@ from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Alias, Expr, Task, TaskRef
 from dask_simjoin.expressions.records import NO_RUN, RunName
 from dask_simjoin.expressions.sending import MAX_PARCELS, packed_rows, shuffled_chunks
+from dask_simjoin.expressions.shared_work import on_worker_of
 from dask_simjoin.expressions.source import (
     FrozenSource,
     held_keys,
@@ -34,7 +35,7 @@ def chunk_key(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> tuple[Any
 
 def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
     """List the keys of a chunk: of as many tasks, each of which makes it for a worker of its own."""
-    return [(name, c), *((name, c, copy) for copy in range(1, copies))]
+    return [(name, c), *((name, on_worker_of(copy, c)) for copy in range(1, copies))]
 
 
 class Chunks(LabelledExpr):

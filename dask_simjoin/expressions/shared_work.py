@@ -40,9 +40,12 @@ class SharedWork(SchedulerPlugin):
 
     def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **other: Any) -> None:
         """Choose the workers of new tasks, before any of them is given to one."""
-        own = [(key, worker) for key in tasks if (worker := worker_of(key)) is not None]
         there = sorted(worker.address for worker in scheduler.running)
-        for key, worker in own if there else ():
+        own = {key: worker for key in tasks if (worker := worker_of(key)) is not None}
+        # what has copies for other workers is the first one's
+        firsts = {(name, *place[1:]) for name, place in own}
+        own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
+        for key, worker in own.items() if there else ():
             task = scheduler.tasks[key]
             task.worker_restrictions, task.loose_restrictions = {there[worker % len(there)]}, True
 

@@ -1,6 +1,7 @@
 """HDBSCAN and spanning trees, by their definition, and equal to scikit-learn's where ties leave no choice."""
 
 import math
+import time
 
 import dask
 import dask.array as da
@@ -23,6 +24,7 @@ from dask_simjoin.options.cluster_requests import Choice
 from dask_simjoin.planning import spanning
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import TREE_SHARE
+from dask_simjoin.planning.costs import Costs
 from tests.support.density import SETS
 from tests.support.frames import split
 from tests.support.hierarchy import (
@@ -194,19 +196,26 @@ def share_all(monkeypatch):
         monkeypatch.setattr(spanning, limit, 0 if limit == "SHARED_SECONDS" else 1)
 
 
-def test_rounds_that_workers_share(client, monkeypatch):
-    """Each makes the components for itself, does its own part each time, and tells the others of edges."""
+@pytest.mark.parametrize("copies", [1, 2])
+def test_rounds_that_workers_share(client, copies, monkeypatch):
+    """Each makes the components for itself, does its own part each time, and tells the others of edges.
+
+    Chunks are copied on GPUs, each of which makes its own.
+    """
     share_all(monkeypatch)
+    monkeypatch.setattr(Costs, "copies", lambda costs, chunks, parts: copies)
     client.get_task_stream(count=1)  # from now on tasks are noted
-    x = np.random.default_rng(1).permutation(SETS["varied"][0])
+    since = time.time()
+    x = np.random.default_rng(copies).permutation(SETS["varied"][0])
     frame = frame_of(np.concatenate([x, x + 3]))
     lazy = dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(9, blocksize="1 GB")
     assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.sharing == (2, 2)
     pd.testing.assert_frame_equal(lazy.compute(), frame.simjoin.hdbscan(9))
-    done = {step: set() for step in ("search", "joined", "begin", "share", "round")}
-    for task in client.get_task_stream():
-        if (step := key_split(task["key"]).removeprefix("simjoin_hdbscan_")) in done:
-            done[step].add((worker_of(task["key"]), task["worker"]))
+    steps = ("search", "joined", "begin", "share", "round", *("index",) * (copies > 1))
+    done = {step: set() for step in steps}
+    for task in client.get_task_stream(start=since):
+        if (step := key_split(task["key"]).rpartition("_")[2]) in done:
+            done[step].add((worker_of(task["key"]) or 0, task["worker"]))
     there = sorted(client.scheduler_info(n_workers=-1)["workers"])
     assert all(each == {(0, there[0]), (1, there[1])} for each in done.values()), done
 
