@@ -12,6 +12,7 @@ from dask_simjoin.expressions.sending import MAX_PARCELS, packed_rows, shuffled_
 from dask_simjoin.expressions.shared_work import on_worker_of
 from dask_simjoin.expressions.source import (
     FrozenSource,
+    Listed,
     held_keys,
     is_held,
     map_frozen,
@@ -140,7 +141,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     `threads`: that index a chunk together; `copies`: workers for which each is made;
     `sent`: rows of a partition that are shuffled at a time; `run`: what tasks are recorded for.
     """
-    each = list(enumerate(sources))
+    each = Listed(list(enumerate(sources)))
     if is_shuffled(chunks):
         if chunks.method == "tasks" and not spec.settings.cluster and len(each) * len(chunks) <= MAX_PARCELS:
             packed = packed_rows(source, spec, chunks, each, with_ids)
@@ -153,9 +154,9 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     frame = source.inner.simplify()  # of all its columns, it is itself
     if is_held(frame) and _once(chunks.pieces):
         frozen = FrozenSource(frame)
-        return ReadChunks(frozen, each, chunks.pieces, spec, layout, threads, with_ids, copies, run)
+        return ReadChunks(frozen, each, Listed(chunks.pieces), spec, layout, threads, with_ids, copies, run)
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
-    return Chunks(FrozenSource(read), chunks.pieces, layout, threads, copies, run)
+    return Chunks(FrozenSource(read), Listed(chunks.pieces), layout, threads, copies, run)
 
 
 def _once(pieces: Pieces) -> bool:

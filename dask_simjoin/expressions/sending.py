@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ MAX_PARCELS = 1 << 17
 """Partitions times chunks up to which each chunk takes its rows from all partitions' parcels itself."""
 
 
-def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: list[Fingerprint],
+def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Sequence[Fingerprint],
                 with_ids: bool) -> FrozenSource:  # fmt: skip
     """Pack the rows of each partition as a parcel."""
     regions = Shared("simjoin_regions", chunks)
@@ -44,7 +45,7 @@ def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: li
 
 
 def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | SearchLayout, chunks: Shuffled,
-                    each: list[Fingerprint], with_ids: bool, most: int) -> Expr:  # fmt: skip
+                    each: Sequence[Fingerprint], with_ids: bool, most: int) -> Expr:  # fmt: skip
     """Shuffle rows to their chunks, and index those; `most`: rows of a partition that are sent at a time."""
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, with_ids)

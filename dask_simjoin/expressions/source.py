@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 from dask.base import get_scheduler
@@ -197,6 +197,25 @@ def pick(parts: Any, key: Any) -> Any:
 def picked(parts: TaskRef, key: Any) -> Task:
     """Take one of what a task gives, as another task's argument: within that task, by none of its own."""
     return Task(None, pick, parts, key)
+
+
+class Listed(Sequence[Any]):
+    """Hold what is known of each partition: numbers and texts, whose token Dask makes of one text for all.
+
+    Left to itself it goes through each of them, which takes longer than to plan with them.
+    """
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = tuple(items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._items[place]
+
+    def __dask_tokenize__(self) -> Any:
+        return normalize_token(("dask_simjoin.Listed", repr(self._items)))
 
 
 class MapPartition(Blockwise):

@@ -159,7 +159,7 @@ class Plan(BlockPairs):
 
     def __dask_tokenize__(self) -> Any:
         content = (
-            repr(self.layout), self.sources, self.chunks.identity, self.blocks, self.slices, self.even,
+            repr(self.layout), repr(self.sources), self.chunks.identity, self.blocks, self.slices, self.even,
             self.searches, self.joined, self.parts, self.copies, self.sharing,
         )  # fmt: skip
         return normalize_token((type(self).__qualname__, *content))

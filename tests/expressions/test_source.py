@@ -4,9 +4,10 @@ import os
 
 import dask
 import pytest
+from dask.tokenize import tokenize
 
 from dask_simjoin.expressions.dask_private import Task, TaskRef
-from dask_simjoin.expressions.source import gather
+from dask_simjoin.expressions.source import Listed, gather
 
 
 class Kept:
@@ -39,3 +40,12 @@ def test_only_what_is_asked_for_is_computed(scheduler):
         assert gather(graph, [2, 0, 2]) == [3, 0, 3]
         assert gather(graph, []) == []
     assert sorted(asked) == [0, 1, 2]
+
+
+def test_what_is_listed_is_told_apart():
+    items = [(0, (5, "a")), (1, (5, "b"))]
+    listed = Listed(items)
+    assert list(listed) == items and listed[1] == items[1] and len(listed) == 2
+    assert tokenize(listed) == tokenize(Listed(items))
+    others = [items[:1], [*items, items[0]], [(0, (5, "a")), (1, (6, "b"))], [(0, (5, "b")), (1, (5, "a"))]]
+    assert tokenize(listed) not in {tokenize(Listed(other)) for other in others}

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.planning.statistics import moments as module
-from dask_simjoin.planning.statistics.moments import bounds, box, moments
+from dask_simjoin.planning.statistics.moments import bounds, box, merge_moments, moments
 from tests.support.profiles import examples
 
 VALUES = [0.0, -0.0, 1.0, -3.5, 1e-310, 1e6 + 1e-3, -1e17, 1e17]
@@ -70,3 +70,17 @@ def test_the_kernel_is_what_tells_them(monkeypatch):
     assert moments(np.asfortranarray([[0.0, 3.0], [1.0, 5.0]])).mean.tolist() == [0.5, 4.0]
     with pytest.raises(TypeError):
         moments(np.full((3, 2), np.nan, order="F"))
+
+
+@settings(max_examples=examples(100))
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=13), st.integers(0, 2**32))
+def test_parts_give_what_all_give(sizes, seed):
+    """However many parts there are, and however many of them are empty."""
+    x = np.random.default_rng(seed).normal(1e3, 1, (sum(sizes), 2))
+    parts = [moments(part) for part in np.split(x, np.cumsum(sizes)[:-1])]
+    found, all_ = merge_moments(parts), moments(x)
+    assert found.rows == len(x)
+    np.testing.assert_array_equal([found.lower, found.upper], [all_.lower, all_.upper])
+    mean, squares = exact(x) if len(x) else (np.zeros(2), np.zeros(2))
+    np.testing.assert_allclose(found.mean, mean.astype(float), rtol=1e-14)
+    np.testing.assert_allclose(found.squares, squares.astype(float), rtol=1e-9, atol=1e-6)

@@ -77,22 +77,24 @@ def moments(x: Array) -> Moments:
 
 
 def merge_moments(parts: list[Moments]) -> Moments:
-    """Moments of all points together (Chan, Golub & LeVeque 1979, pairwise update)."""
-    total = parts[0]
+    """Moments of all points together (Chan, Golub & LeVeque 1979, pairwise update, neighbours at a time)."""
+    filled = [part for part in parts if part.rows]
+    if len(filled) < 2:
+        return filled[0] if filled else parts[0]
+    rows = np.array([part.rows for part in filled], float)
+    lower, upper = (
+        np.min([part.lower for part in filled], axis=0),
+        np.max([part.upper for part in filled], axis=0),
+    )
+    mean, squares = (np.array([getattr(part, name) for part in filled]) for name in ("mean", "squares"))
     with np.errstate(over="ignore", invalid="ignore"):
-        for part in parts[1:]:
-            if part.rows == 0:
-                continue
-            if total.rows == 0:
-                total = part
-                continue
-            rows = total.rows + part.rows
-            delta = part.mean - total.mean
-            total = Moments(
-                rows,
-                np.minimum(total.lower, part.lower),
-                np.maximum(total.upper, part.upper),
-                total.mean + delta * (part.rows / rows),
-                total.squares + part.squares + delta**2 * (total.rows * part.rows / rows),
-            )
-    return total
+        while len(rows) > 1:
+            even = len(rows) // 2 * 2
+            first, second = rows[:even:2], rows[1:even:2]
+            both, delta = first + second, mean[1:even:2] - mean[:even:2]
+            far = delta**2 * (first * second / both)[:, None]
+            together = mean[:even:2] + delta * (second / both)[:, None]
+            added = squares[:even:2] + squares[1:even:2] + far
+            rows = np.concatenate([both, rows[even:]])
+            mean, squares = np.concatenate([together, mean[even:]]), np.concatenate([added, squares[even:]])
+    return Moments(sum(part.rows for part in filled), lower, upper, mean[0], squares[0])

@@ -86,13 +86,13 @@ def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> Sam
     if not parts:
         none = np.zeros(0, np.int64)
         return SamplePoints(np.zeros((0, dims)), none, np.zeros(0), rows, none, np.zeros(0))
-    sizes = [len(sample.x) for _, sample in parts]
+    sizes, numbers = [len(sample.x) for _, sample in parts], np.array([n for n, _ in parts])
     return SamplePoints(
         np.concatenate([sample.x for _, sample in parts]),
-        np.concatenate([sample.places + offsets[n] for n, sample in parts]),
+        np.concatenate([sample.places for _, sample in parts]) + np.repeat(offsets[numbers], sizes),
         np.repeat([sample.rows / len(sample.x) for _, sample in parts], sizes),
         rows,
-        np.repeat([n for n, _ in parts], sizes),
+        np.repeat(numbers, sizes),
         np.repeat([_together(sample.rows, len(sample.x)) for _, sample in parts], sizes),
         limit=np.concatenate([s.limit for _, s in parts]) if parts[0][1].limit is not None else None,
     )
