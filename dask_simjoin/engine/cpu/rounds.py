@@ -143,13 +143,13 @@ class Rounds:
         boruvka.tell_nodes(self.component, wanted, best, across, self.least, self.to)
 
     def _join(self, asked: np.ndarray, best: Best) -> None:
-        """Join the components that asked along their best edges."""
+        """Join the components that asked along their best edges; those that are taken replace all."""
         many = self.components
-        edges = np.empty(many), np.empty(many, np.int32), np.empty(many, np.int32)
         room = np.empty(many, np.int32), self.sizes
-        number, left = boruvka.join_components(self.component, asked, best, *room, edges, 0)
+        number, left = boruvka.join_components(self.component, asked, best, *room, best[:3], 0)
         assert left < many  # each that searched has found an edge
-        self.found.append(tuple(column[:number].copy() for column in edges))
+        few = 2 * number < many  # a copy of most would take as much again
+        self.found.append(tuple(column[:number].copy() if few else column[:number] for column in best[:3]))
         self.components = left
 
     def _search_side(self, q: _Side, d: _Side, wanted: np.ndarray, best: Best) -> None:
@@ -173,8 +173,11 @@ class Rounds:
             spanning.room(len(own["low"]), len(own["lower"]), dims, own["lower"].dtype),
         )  # fmt: skip
 
-    def run(self, known: tuple[np.ndarray, ...] | None = None) -> tuple[np.ndarray, ...]:
-        """Find edges that join all components; `known`: some that are there besides those that are sought."""
+    def run(self, known: tuple[np.ndarray, ...] | None = None) -> list[tuple[np.ndarray, ...]]:
+        """Find edges that join all components, round by round: weights and both nodes.
+
+        `known`: some that are there besides those that are sought.
+        """
         while self.components > 1:
             best = self._offers()
             if known is not None:
@@ -185,9 +188,7 @@ class Rounds:
             self._search(wanted, best)
             self._settle(wanted, best)
             self._join(asked, best)
-        if not self.found:
-            return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
-        return tuple(np.concatenate(column) for column in zip(*self.found, strict=True))
+        return self.found
 
     def share(self, offered: Best, part: Part) -> Found:
         """Do one part of a round's searches, of one index: see `Spanner`."""

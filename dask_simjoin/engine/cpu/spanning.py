@@ -22,13 +22,27 @@ from dask_simjoin.engine.spanner import Clusters, Edges, Found, Part, Progress
 from dask_simjoin.metrics.types import Index
 
 
-def in_order(names: np.ndarray, weight: np.ndarray, start: np.ndarray, end: np.ndarray) -> Edges:
-    """Name the ends of edges, the smaller one first, and put them in order, the lightest first."""
-    a, b = names[start], names[end]
-    low, high = np.minimum(a, b), np.maximum(a, b)
+def in_order(names: np.ndarray, found: list[tuple[np.ndarray, ...]]) -> Edges:
+    """Name the ends of edges, the smaller one first, and put them in order, the lightest first.
+
+    `found`: weights and both nodes, in parts; it is emptied.  What is not needed any more is let go of: the
+    peak of memory of a whole tree is here, or in its first round.
+    """
+    if not found:
+        return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
+    weight, low, high = (np.concatenate([part[column] for part in found]) for column in range(3))
+    found.clear()
+    low, high = names[low], names[high]
+    low, high = np.minimum(low, high), np.maximum(low, high, out=high)
+    key = low.astype(np.int64)
+    key <<= 32
+    key |= high
     order = np.argsort(weight)
-    optics.sort_ties(order, weight, low.astype(np.int64) << 32 | high)
-    return weight[order], low[order], high[order]
+    optics.sort_ties(order, weight, key)
+    del key
+    weight = weight[order]
+    low = low[order]
+    return weight, low, high[order]
 
 
 class CpuSpanner:
@@ -41,7 +55,7 @@ class CpuSpanner:
         rounds = Rounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
         del rounds  # what it took is free for what follows
-        return in_order(names, *found)
+        return in_order(names, found)
 
     @staticmethod
     def begin(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
@@ -73,9 +87,11 @@ class CpuSpanner:
         rounds.least, rounds.sizes, rounds.components, known = between.contracted(
             first, rounds.component, rounds.core, trees, layout.norm
         )
-        found = rounds.run(known)
-        kept = (found[1] < across) != (found[2] < across)
-        return in_order(rounds.names, *(column[kept] for column in found))
+        found: list[tuple[np.ndarray, ...]] = []
+        for weight, start, end in rounds.run(known):
+            kept = (start < across) != (end < across)
+            found.append((weight[kept], start[kept], end[kept]))
+        return in_order(rounds.names, found)
 
     @staticmethod
     def merge(rows: int, *parts: Edges) -> Edges:

@@ -113,7 +113,8 @@ def join_components(component: Array, asked: Array, best: Any, parent: Array, si
                     number: int) -> tuple[int, int]:  # fmt: skip
     """Join components along their best edges, and number them anew; how many edges and components there are.
 
-    `asked`: whose best edges are known; `parent`: room for as many; `edges`: where to write them.
+    `asked`: whose best edges are known; `parent`: room for as many; `edges`: where to write them, also
+    in place of the best ones.
     """
     weights, starts, ends, _ = best
     weight, start, end = edges
