@@ -19,7 +19,7 @@ from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.near_duplicates import NearDuplicated
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.options.typed import frame_verb, series_verb
-from dask_simjoin.planning.goal import CLUSTERS
+from dask_simjoin.planning.goal import LISTED_CLUSTERS
 from dask_simjoin.tasks.components import no_edges
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.fingerprints import kept_rows
@@ -87,7 +87,7 @@ def near_duplicated(frame: Frame, asked: NearDuplicated) -> Series:
         source = freeze(frame, spec.columns)
         keep = False if asked.counted else asked.keep
         return new_collection(LazyMarks(source.inner, source, spec, keep, asked.grouping, example)) != 0
-    chunk, plan = whole_chunk(frame, spec, CLUSTERS)
+    chunk, plan = whole_chunk(frame, spec, LISTED_CLUSTERS)
     if not plan.meets:
         return example != 0
     meeting = whole_meeting(chunk, spec, plan.layout)

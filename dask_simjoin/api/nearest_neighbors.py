@@ -25,7 +25,7 @@ from dask_simjoin.options.groups import Method, MetricName
 from dask_simjoin.options.requests import GraphMode, KnnJoin, NeighborGraph
 from dask_simjoin.options.units import without_unit
 from dask_simjoin.options.validate import check_choice, check_eps, check_metric, check_whole
-from dask_simjoin.planning.goal import COUNTS
+from dask_simjoin.planning.goal import LISTS
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
 from dask_simjoin.tasks.whole import whole_chunk
 
@@ -98,7 +98,7 @@ class NearestNeighbors(PointsEstimator):
         asked = NeighborGraph(eps=self._far(self.radius), **self._options(NeighborGraph))
         frame = _numbered(self._frame(X, asked))
         # so that rows that cannot be joined are refused now
-        whole_chunk(frame, asked.spec(example_of(frame)), COUNTS)
+        whole_chunk(frame, asked.spec(example_of(frame)), LISTS)
         self._fitted = frame
         self.n_samples_fit_ = len(frame)
         return self

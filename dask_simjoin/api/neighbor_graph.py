@@ -14,7 +14,7 @@ from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.requests import NeighborGraph
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.goal import COUNTS
+from dask_simjoin.planning.goal import LISTS
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.whole import whole_chunk
 
@@ -94,7 +94,7 @@ def neighbor_graph(frame: Frame, asked: NeighborGraph) -> Matrix:
         )
         source = freeze(numbered, spec.columns)
         return lazy.LazyGraph(lazy.NeighborGraph(source, spec, asked.mode, meta[spec.columns]))
-    chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, COUNTS)
+    chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, LISTS)
     own = frames.memory()
     have = Resources(memory=own, gpu=own is not None)
     fitting = lazy.fitting_for(spec, len(frame), meta, have, pieces=False)

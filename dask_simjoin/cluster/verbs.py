@@ -36,7 +36,7 @@ from dask_simjoin.options.requests import Dbscan, Optics
 from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.options.typed import frame_verb, series_verb
 from dask_simjoin.planning.checks import check_edges
-from dask_simjoin.planning.goal import CLUSTERS, COUNTS
+from dask_simjoin.planning.goal import CLUSTERS, LISTS
 from dask_simjoin.tasks.components import components_of_ids, forest_of_ids, no_components
 from dask_simjoin.tasks.meeting import whole_meeting
 from dask_simjoin.tasks.whole import whole_chunk
@@ -196,7 +196,7 @@ def optics(frame: Frame, asked: Optics) -> Frame:
         return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
     # its pairs are no result that could be too large
     spec = replace(spec, settings=replace(spec.settings, result=MAX_BYTES))
-    chunk, plan = whole_chunk(frame, spec, COUNTS, sampled=mode != FOREST)
+    chunk, plan = whole_chunk(frame, spec, LISTS, sampled=mode != FOREST)
     if not plan.meets:
         return example
     if mode == FOREST:

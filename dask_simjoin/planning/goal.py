@@ -35,6 +35,8 @@ class Goal:
         Whether, besides neighbours, a minimum spanning tree is sought.
     by_row : bool
         Whether each piece of the work tells a number of each row of a chunk.
+    listed : bool
+        Whether pairs are gone through one by one, though they do not come out.
     """
 
     with_ids: bool = False
@@ -49,6 +51,7 @@ class Goal:
     joins: int = 1
     spanning: bool = False
     by_row: bool = False
+    listed: bool = False
 
     def found_bytes(self, rows: int) -> int:
         """Bytes that tasks find out of each row of a table of so many."""
@@ -61,8 +64,14 @@ COUNTS = Goal(dense=4096)
 ROW_COUNTS = replace(COUNTS, by_row=True)
 """The same, of each row."""
 
+LISTS = replace(COUNTS, listed=True)
+"""What is made of each pair, one after the other."""
+
 CLUSTERS = Goal(dense=128, by_row=True)
 """Numbers of pairs, and what rows they connect; as measured in the same way."""
+
+LISTED_CLUSTERS = replace(CLUSTERS, listed=True)
+"""The same, of rows that are decided one after the other."""
 
 PAIRS = Goal(with_ids=True, materialise=True)
 """Pairs, as rows that name their rows."""

@@ -174,11 +174,14 @@ class Tables:
         meet = chunks.chunk_pairs(sampled.first, sampled.second)
         return estimate(sampled, blocks, chunks.candidates(blocks), block_of(blocks, len(chunks), meet))
 
-    def estimate_whole(self, layout: Layout, counted: bool) -> Estimate:
-        """Tell the same of one chunk of each table; `counted`: no pair of theirs will be materialised."""
+    def estimate_whole(self, layout: Layout, counted: bool, listed: bool = False) -> Estimate:
+        """Tell the same of one chunk of each table.
+
+        `counted`: no pair of theirs will be materialised; `listed`: but they are listed.
+        """
         joiner, points = joiner_of_library(self.spec.library), self.left.points
         if counted and self.right is self.left and points.limit is None:
-            return estimate_one(points, sample_degrees(points, layout, joiner), self.candidates)
+            return estimate_one(points, sample_degrees(points, layout, joiner, listed), self.candidates)
         sampled = sample_pairs(points, self.right.points, layout, joiner)
         block, sizes = np.zeros((1, 2), np.int32), np.array([self.candidates])
         return estimate(sampled, block, sizes, lambda left, _: np.zeros(len(left), np.int64))

@@ -74,7 +74,7 @@ def make_whole_plan(tables: Tables, goal: Goal) -> WholePlan:
     found = no_estimate(NO_BLOCKS)
     layout = tables.layout()
     if meets:
-        found = tables.estimate_whole(layout, not goal.materialise)
+        found = tables.estimate_whole(layout, not goal.materialise, goal.listed)
     # tiles tell of many pairs at once within one distance, and find each within several
     if not tables.spec.several and goal.dense < 2 * found.total / max(1, tables.left.rows):
         layout = tables.layout(dense=True)

@@ -163,10 +163,34 @@ def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, j
     return found
 
 
-def sample_degrees(points: SamplePoints, layout: Layout, joiner: Joiner) -> np.ndarray:
-    """Count the pairs that each of a sample's points is in, by kernels that only count."""
-    index = joiner.build(joiner.xp.asarray(points.x), layout)
+def sample_degrees(points: SamplePoints, layout: Layout, joiner: Joiner, listed: bool) -> np.ndarray:
+    """Count the pairs that each of a sample's points is in.
+
+    By kernels that only count; or, where what is planned is `listed` and the pairs are few, by those that
+    show pairs: other kernels would be compiled for the sample alone.
+    """
+    x = joiner.xp.asarray(points.x)
+    m = len(x)
+    few = listed
+    if listed and m > PROBE:
+        some = np.random.default_rng(m).choice(m, PROBE, replace=False)
+        few = int(_shown(x[np.sort(some)], layout, joiner).sum()) / 2 * (m / PROBE) ** 2 <= MAX_PAIRS
+    if few:
+        return to_host(_shown(x, layout, joiner))
+    index = joiner.build(x, layout)
     return to_host(joiner.counts(index, index, layout, same=True)[0])
+
+
+def _shown(x: Array, layout: Layout, joiner: Joiner) -> Array:
+    index, xp = joiner.build(x, layout), joiner.xp
+    degrees = xp.zeros(len(x), np.int64)
+
+    def visitor(left: Array, right: Array, totals: Array) -> None:
+        for side in (left, right):
+            degrees[:] += xp.bincount(side, minlength=len(x))
+
+    joiner.visit(index, index, layout, visitor, same=True)
+    return degrees
 
 
 def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> SamplePoints:
