@@ -99,7 +99,7 @@ def neighbor_graph(frame: Frame, asked: NeighborGraph) -> Matrix:
     have = Resources(memory=own, gpu=own is not None)
     fitting = lazy.fitting_for(spec, len(frame), meta, have, pieces=False)
     fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
-    return csr.graph_of_chunk(chunk, spec, plan.layout, asked.mode, fitting)
+    return csr.graph_of_chunk(chunk, spec, plan.layout, asked.mode, fitting, plan.estimate.total)
 
 
 def _numbered(part: Frame) -> Frame:

@@ -1,4 +1,4 @@
-"""Make sparse matrices of neighbours in CSR form, from chunks in two passes: count, then fill.
+"""Make sparse matrices of neighbours in CSR form, from chunks in two passes, count and fill, or of few in one.
 
 Rows of chunks have numbers, those of rows and columns of the matrix: their positions in the frame.
 """
@@ -27,6 +27,13 @@ MODES = DISTANCE, CONNECTIVITY = ("distance", "connectivity")
 
 WIDE = np.iinfo(np.int32).max
 """Numbers up to which int32 serves."""
+
+
+KEPT = 1 << 22
+"""Pairs, of 16 bytes, up to which they are kept from one pass, so that no other has to count them before."""
+
+Listed = list[tuple[Array, Array, Array]]
+"""Positions of both ends of pairs, and their totals, some at a time."""
 
 
 class MatrixRows(TypedDict):
@@ -113,15 +120,22 @@ def _no_entries(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> Ma
 
 
 def fill(meeting: Meeting, numbers: Sequence[Array], mode: str, at: list[Array],
-         parts: list[MatrixRows]) -> None:  # fmt: skip
-    """Put the entries of two chunks, or of one with itself, where their rows' next entries go."""
+         parts: list[MatrixRows], listed: Listed | None = None) -> None:  # fmt: skip
+    """Put the entries of two chunks, or of one with itself, where their rows' next entries go.
+
+    `listed`: their pairs, if they are known.
+    """
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
         values = weights_of(totals, meeting.spec, mode)
         for side, rows, columns in ((0, left, numbers[1][right]), (-1, right, numbers[0][left])):
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
 
-    meeting.joiner.visit(*meeting.operands, visitor, same=meeting.same)
+    if listed is None:
+        meeting.joiner.visit(*meeting.operands, visitor, same=meeting.same)
+        return
+    for part in listed:
+        visitor(*part)
 
 
 def with_itself(numbers: Array, mode: str, at: Array, part: MatrixRows) -> None:
@@ -162,14 +176,48 @@ def assemble(rows: int, example: Frame, numbers: list[Array], parts: list[Matrix
     return matrix(values, columns, starts.astype(kind, copy=False))
 
 
-def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str,
-                   fitting: Fitting) -> SparseMatrix:  # fmt: skip
-    """Make the matrix of one chunk that is all there is."""
+class _ManyError(Exception):
+    """Ends a pass of which the pairs are too many to be kept."""
+
+
+def _listed(meeting: Meeting) -> Listed | None:
+    """List the pairs of a chunk with itself; None: they are too many."""
+    parts: Listed = []
+    number = 0
+
+    def visitor(left: Array, right: Array, totals: Array) -> None:
+        nonlocal number
+        number += len(left)
+        if number > KEPT:
+            raise _ManyError
+        parts.append((left.copy(), right.copy(), totals.copy()))
+
+    try:
+        meeting.joiner.visit(*meeting.operands, visitor, same=True)
+    except _ManyError:
+        return None
+    return parts
+
+
+def _degrees(meeting: Meeting, listed: Listed) -> Array:
+    """Count the pairs that each row of a chunk is in."""
+    found = meeting.xp.zeros(len(meeting.q["ids"]), np.int64)
+    for left, right, _ in listed:
+        for side in (left, right):
+            found += meeting.xp.bincount(side, minlength=len(found))
+    return found
+
+
+def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitting: Fitting,
+                   expected: float) -> SparseMatrix:  # fmt: skip
+    """Make the matrix of one chunk that is all there is; `expected`: how many pairs it seems to have."""
     xp = frames_for(chunk["example"]).xp
     meeting = whole_meeting(chunk, spec, layout)
     numbers = matrix_numbers(chunk, [0], np.int64)
     counts = xp.zeros(fitting.rows, np.int64)
-    counts[numbers] = count_block(meeting)[0] + int(spec.include_self)
+    listed = _listed(meeting) if 2 * expected <= KEPT else None
+    degrees = count_block(meeting)[0] if listed is None else _degrees(meeting, listed)
+    counts[numbers] = degrees + int(spec.include_self)
     starts = starts_of(counts)
     entries = int(starts[-1])
     fitting.check(entries)
@@ -179,7 +227,7 @@ def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str,
     if spec.include_self:
         with_itself(numbers, mode, at, part)
     numbers = numbers.astype(kind, copy=False)
-    fill(meeting, (numbers, numbers), mode, [at], [part])
+    fill(meeting, (numbers, numbers), mode, [at], [part], listed)
     sort_rows(starts, part["columns"], part["values"])
     return matrix(part["values"], part["columns"], starts.astype(kind, copy=False))
 

@@ -54,6 +54,22 @@ def check(graph, want):
     graph.check_format()
 
 
+@pytest.mark.parametrize("itself", [False, True])
+@pytest.mark.parametrize(("most", "expected"), [(1 << 22, None), (0, None), (50, 0.0)])
+def test_pairs_that_are_kept_counted_before_or_more_than_was_thought(monkeypatch, most, expected, itself):
+    x = np.random.default_rng(3).normal(size=(300, 6))
+    x[::40, 2] = np.nan
+    kept, make = [], csr._listed
+    monkeypatch.setattr(csr, "KEPT", most)
+    monkeypatch.setattr(csr, "_listed", lambda meeting: kept.append(make(meeting)) or kept[-1])
+    if expected is not None:
+        of_chunk = csr.graph_of_chunk
+        monkeypatch.setattr(csr, "graph_of_chunk", lambda *args: of_chunk(*args[:-1], expected))
+    found = frame_of(x).simjoin.neighbor_graph(1.5, include_self=itself, dropna=True)
+    check(found, by_definition(x, 1.5, itself))
+    assert [part is None for part in kept] == ([] if most == 0 else [most == 50])
+
+
 @settings(max_examples=examples(50))
 @given(
     cases(max_dims=9, max_points=60),
