@@ -1,4 +1,4 @@
-"""Make sparse matrices of neighbours in CSR form, from chunks in two passes, count and fill, or of few in one.
+"""Make sparse matrices of neighbours in CSR form, from chunks in two passes, count and fill; few in one.
 
 Rows of chunks have numbers, those of rows and columns of the matrix: their positions in the frame.
 """
