@@ -67,7 +67,8 @@ class ChunkDistances(LabelledExpr):
                 continue
             options = plan.layout, self.operand("k"), True, math.inf
             some = others.tolist() or [c]
-            state = add_searches(steps, c, some, self.chunks, numbers, options, int(plan.parts[c]))
+            how = options, int(plan.parts[c]), plan.threads
+            state = add_searches(steps, c, some, self.chunks, numbers, *how)
             steps.layer[(self._name, c)] = Task(
                 (self._name, c), _bits, state, self.operand("k"), self.operand("metric")
             )

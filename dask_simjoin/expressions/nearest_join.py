@@ -72,7 +72,8 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 steps.layer[key] = Task(key, itself, meta)
                 continue
             options = plan.layout, self.operand("k"), *limits
-            state = [add_searches(steps, c, others, self.chunks, numbers, options, int(plan.parts[c]))]
+            how = options, int(plan.parts[c]), plan.threads
+            state = [add_searches(steps, c, others, self.chunks, numbers, *how)]
             found = [steps.add("name", (c, d), find_rows, *state, refs[d], numbers[d], spec) for d in others]
             steps.layer[key] = Task(key, nearest_rows, refs[c], *state, spec, meta, *found)
         return steps.layer

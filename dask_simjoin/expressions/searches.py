@@ -14,10 +14,13 @@ Options = tuple[SearchLayout, int, bool, float]
 
 
 def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
-                 options: Options, parts: int) -> TaskRef:  # fmt: skip
-    """Search a chunk's rows, in so many parts, among the others one after the other: what is known then."""
+                 options: Options, parts: int, threads: int) -> TaskRef:  # fmt: skip
+    """Search a chunk's rows, in so many parts, among the others one after the other: what is known then.
+
+    `threads`: that put what parts found together.
+    """
     states = add_parts(steps, c, others, chunks, numbers, options, parts)
-    return states[0] if parts == 1 else steps.add("found", c, join_states, *states)
+    return states[0] if parts == 1 else steps.add("found", c, join_states, threads, *states)
 
 
 def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],

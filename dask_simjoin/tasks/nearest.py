@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict, cast
 
+import numpy as np
+
 from dask_simjoin.engine.base import searcher_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.protocols import SearchLayout
+from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Array, Index
 from dask_simjoin.tasks.chunks import Chunk
@@ -68,14 +71,36 @@ def _places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, int]:
     return start, rows if number + 1 == parts else stop
 
 
-def join_states(*parts: State) -> State:
-    """Put together what is known of all rows of a chunk."""
+def join_states(threads: int, *parts: State) -> State:
+    """Put together what is known of all rows of a chunk; `threads`: that share the work on the host."""
     xp = module_of(parts[0]["totals"])
+    if xp is np:
+        return _put_together(parts, threads)
     rows = xp.argsort(xp.concatenate([part["rows"] for part in parts]))
     totals, numbers = (
         xp.concatenate([part[name] for part in parts])[rows] for name in ("totals", "row_numbers")
     )
     return {"totals": totals, "row_numbers": numbers}
+
+
+def _put_together(parts: Sequence[State], threads: int) -> State:
+    """Do as `join_states` does on the host."""
+    rows, (totals, numbers) = [part["rows"] for part in parts], (parts[0]["totals"], parts[0]["row_numbers"])
+    shape = sum(map(len, rows)), totals.shape[1]
+    made = State(totals=np.empty(shape, totals.dtype), row_numbers=np.empty(shape, numbers.dtype))
+
+    def put(first: int, last: int) -> None:
+        for part, places in zip(parts[first:last], rows[first:last], strict=True):
+            _whole_rows(made["totals"])[places] = _whole_rows(part["totals"])
+            _whole_rows(made["row_numbers"])[places] = _whole_rows(part["row_numbers"])
+
+    shared_out(put, len(parts), threads, least=1)
+    return made
+
+
+def _whole_rows(x: np.ndarray) -> np.ndarray:
+    """See each row as one thing: NumPy moves those in half of the time."""
+    return x.view(np.dtype((np.void, x.shape[1] * x.itemsize)))[:, 0] if x.size else x
 
 
 def kth_distance(state: State, k: int, metric: Metric) -> Array:
