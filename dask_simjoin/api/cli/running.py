@@ -28,6 +28,8 @@ def computing(
     """
     if scheduler == THREADS and memory_limit is not None:
         scheduler = CLUSTER  # threads of one process have one memory
+    if backend != HOME:
+        optional("dask_cudf", "'dask-simjoin[cuda13]'", "Frames on GPUs")
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set({"dataframe.backend": backend}))
         if scheduler in (THREADS, ALONE):

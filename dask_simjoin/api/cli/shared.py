@@ -6,7 +6,7 @@ import click
 
 from dask_simjoin.api.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.api.cli.sources import FORMATS
-from dask_simjoin.api.cli.values import OneOf
+from dask_simjoin.api.cli.values import Memory, OneOf
 from dask_simjoin.engine.base import HOME, LIBRARIES
 
 WRITTEN = [
@@ -30,7 +30,8 @@ SHARED = [
         ["--workers"], type=click.IntRange(1), help="Threads, or processes of a cluster; default: all cores."
     ),
     click.Option(
-        ["--memory-limit"], help="Of each worker, such as '4 GB'; computes on a cluster of this machine."
+        ["--memory-limit"], type=Memory(),
+        help="Of each worker, such as '4 GB'; computes on a cluster of this machine.",
     ),
     click.Option(
         ["--backend"], type=click.Choice(LIBRARIES), default=HOME, show_default=True,

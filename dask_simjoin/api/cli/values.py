@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import click
+from dask.utils import parse_bytes
 
 from dask_simjoin.options.units import parsed
 
@@ -65,6 +66,19 @@ class Size(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return number(value, int)
+
+
+class Memory(click.ParamType):  # type: ignore[type-arg]
+    """The memory of a worker, as Dask reads it: text such as "4 GB", or "auto"."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            fits = value == "auto" or parse_bytes(value) > 0
+        except ValueError:
+            fits = False
+        return value if fits else self.fail(f"{value!r} is no memory; use such as '4 GB'.", param, ctx)
 
 
 class Exact(click.ParamType):  # type: ignore[type-arg]

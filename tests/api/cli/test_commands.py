@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib.util import find_spec
 
 import dask
 import numpy as np
@@ -240,6 +241,13 @@ def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
         (("--eps", "radius"), 2, "none is called so"),
         (("--epsilon", "1"), 2, "No such option"),
         ((), 2, "Missing option '--eps'"),
+        (("--eps", "0.1", "--memory-limit", "much"), 2, "'much' is no memory; use such as '4 GB'"),
+        pytest.param(
+            ("--eps", "0.1", "--backend", "cudf"),
+            1,
+            "GPUs need 'dask-simjoin[cuda13]', which",
+            marks=pytest.mark.skipif(bool(find_spec("dask_cudf")), reason="it is installed"),
+        ),
         (("--eps", "0.1", "--id", "one"), 3, "ids in column 'one' are not unique"),
         (("--eps", "2", "--pairs", "both"), 4, "and the limit is"),
     ],
