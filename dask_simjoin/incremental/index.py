@@ -25,7 +25,7 @@ from dask_simjoin.incremental.pair_frames import all_pairs
 from dask_simjoin.incremental.quality import Quality, quality_of
 from dask_simjoin.incremental.reclustering import worn
 from dask_simjoin.incremental.report import UpdatePlan
-from dask_simjoin.incremental.requests import IF_EXISTS, check_batch, check_version
+from dask_simjoin.incremental.requests import DIFF, IF_EXISTS, check_batch, check_version
 from dask_simjoin.incremental.restoring import restored
 from dask_simjoin.incremental.snapshots import Version
 from dask_simjoin.incremental.stored import stored_rows
@@ -139,9 +139,10 @@ class Index(Opened):
         first, to = check_whole("since", since, 0), None if until is None else check_version(until, "until")
         last = self._now() if to is None else self._at(to)
         if not first:
-            return all_pairs(last).assign(diff=np.int8(1))
+            return all_pairs(last).assign(**{DIFF: np.int8(1)})
         found = changes_to(last)(first, last.number)
-        return dd.concat([found.removed.assign(diff=np.int8(-1)), found.added.assign(diff=np.int8(1))])
+        sides = (found.removed, -1), (found.added, 1)
+        return dd.concat([side.assign(**{DIFF: np.int8(sign)}) for side, sign in sides])
 
     def rows(self) -> Frame:
         """All rows that the index has, lazily: ids, coordinates and what is kept, in no order."""

@@ -31,6 +31,9 @@ IF_EXISTS = get_args(IfExists)
 STORED = (f"{SEQ}_left", f"{SEQ}_right")
 """Columns of files of pairs, besides those that pairs have: the rows' numbers."""
 
+DIFF = "diff"
+"""The column of changes that tells which pairs came and which went."""
+
 ROW_GROUP = 16_384
 LARGEST_GROUP = 65_536
 
@@ -66,8 +69,13 @@ class MakeIndex(Coordinates, Kept):
         return check_path(self.path)
 
     def stored(self, names: tuple[str, ...]) -> bool:
-        """Whether pairs are stored; refuses `names` of kept columns that files of pairs have of their own."""
+        """Whether pairs are stored; refuses `names` of kept columns that results have of their own."""
         stored = check_flag("store_pairs", self.store_pairs)
+        if DIFF in names:
+            raise OptionError(
+                f"changes() tells by a column {DIFF!r} which pairs came and which went, and keep= makes one "
+                "called so, too; use other suffixes=, such as ('_left', '_right'), or rename the column."
+            )
         taken = [name for name in names if name in STORED]
         if stored and taken:
             raise OptionError(

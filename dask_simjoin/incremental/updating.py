@@ -193,8 +193,9 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
         return pd.Index([], dtype=own)
     try:
         cast = given.astype(own)
-        same = bool((cast == given).all())
-    except (TypeError, ValueError):
+        # a mask is no ids, though True is 1
+        same = bool((cast == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
+    except (TypeError, ValueError, OverflowError):
         same = False
     if not same:
         raise OptionTypeError(

@@ -41,6 +41,11 @@ def made(tmp_path):
             "OptionError",
             r"store_pairs=True writes columns '_seq_left', '_seq_right' .* called '_seq_left'; use other",
         ),
+        (
+            {"keep": "diff", "suffixes": ("", "_of_right")},
+            "OptionError",
+            r"changes\(\) tells by a column 'diff' .* use other suffixes=",
+        ),
         ({"method": "tiles"}, "OptionTypeError", r"index\(\) has no option 'method'"),
         ({"id": "none"}, "ColumnError", r"id='none' is not a column"),
     ],
@@ -48,7 +53,7 @@ def made(tmp_path):
 def test_options(options, error, message, tmp_path):
     asked = {"eps": 1.0, "path": tmp_path / "index", "on": "x", "id": "key"} | options
     with pytest.raises(getattr(errors, error), match=message):
-        FRAME.assign(_seq_left=0.5).simjoin.index(**asked)
+        FRAME.assign(_seq_left=0.5, diff=0).simjoin.index(**asked)
     assert not list(tmp_path.iterdir())
 
 
@@ -162,6 +167,13 @@ NEW = pd.DataFrame({"key": [8, 9], "x": [0.5, 6.0], "name": ["d", "e"]})
             "OptionTypeError",
             r"ids of dtype .*, such as 'one', .* dtype int64; use such",
         ),
+        (
+            NEW,
+            {"delete": FRAME["x"] < 5},
+            "OptionTypeError",
+            r"delete= has ids of dtype bool, such as .*True",
+        ),
+        (NEW, {"delete": [2**70]}, "OptionTypeError", r"delete= has ids of dtype object, such as 118"),
         (NEW, {"delete": [1.5]}, "OptionTypeError", r"delete= has ids of dtype float64, such as .*1\.5"),
     ],
 )
