@@ -36,7 +36,7 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.hdbscan_workers", description=__doc__)
     parser.add_argument("--points", nargs="+", type=_shape, metavar="ROWSxDIMS", help="such as 50000x64",
-                        default=[(3_000_000, 2), (200_000, 16), (100_000, 64)])  # fmt: skip
+                        default=[(200_000, 5), (200_000, 16), (100_000, 64), (3_000_000, 2)])  # fmt: skip
     parser.add_argument("--on", nargs="+", default=ON,
                         help="plain (one pandas frame), threads-N or cluster-N, N processes")  # fmt: skip
     parser.add_argument("--repeat", type=int, default=3)

@@ -14,8 +14,8 @@ from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import Tables
 
-GUESSED = 1024
-"""Points of the sample whose neighbours are looked at for a first guess of distances."""
+GUESSED, ASKED = 1024, 256
+"""Points of the sample that are looked at for a first guess of distances; and those whose neighbours are."""
 
 AT_ONCE = 16
 """How many of them are taken at a time: their distances to all stay in the cache."""
@@ -45,9 +45,9 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
     some = points.x[random.choice(m, min(m, GUESSED), replace=False)]
     share = len(some) / max(1, points.rows)
     place = min(len(some) - 1, max(1, math.ceil(neighbors * share)))
-    columns, far = np.ascontiguousarray(some.T), np.empty(len(some))
+    columns, far = np.ascontiguousarray(some.T), np.empty(min(ASKED, len(some)))
     with np.errstate(over="ignore"):
-        for start in range(0, len(some), AT_ONCE):
+        for start in range(0, len(far), AT_ONCE):
             rows = slice(start, start + AT_ONCE)
             total = np.zeros((len(far[rows]), len(some)))
             for column in columns:
@@ -64,6 +64,9 @@ def find_searches(tables: Tables, goal: Goal, chunks: JoinChunks) -> tuple[np.nd
     lower, upper, filled = queries.boxes()
     others = chunks.sides[-1].boxes()
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(queries)
+    if not first and len(filled) == 1:  # it is searched in any case
+        found[filled[0]] = filled.astype(np.int64)
+        return tuple(found)
     limits = np.minimum(largest_totals(tables.right.points.x, lower, upper, goal.k, norm), goal.max_total)
     for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
