@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import os
 import shutil
 import statistics
 import sys
@@ -100,12 +101,14 @@ class Growth:
 def grow(growth: Growth, out: Path, found: dict[str, Any]) -> None:
     """Make the index, and take in the batches."""
     options = growth.options
+    seen: set[int] = set()
+    _memory(seen)
     rows, seconds = dd.read_parquet(growth.part(0)), _clock()
     index = rows.simjoin.index(
         growth.eps, out / "index", on=["x", "y"], id="id", recluster=options.recluster,
         store_pairs=options.store_pairs,
     )  # fmt: skip
-    found["first_load"] = {"seconds": seconds(), "bytes": size_of(index.path), "rss": _resident()}
+    found["first_load"] = {"seconds": seconds(), "bytes": size_of(index.path)} | _memory(seen)
     progress(f"first load: {found['first_load']}")
     found["updates"] = []
     for number in range(1, options.batches + 1):
@@ -121,12 +124,11 @@ def grow(growth: Growth, out: Path, found: dict[str, Any]) -> None:
         told |= {"written": changes.report.bytes_written, "upkeep": changes.upkeep.numbers} | {
             name: changes.work.numbers[name] for name in ("row_groups_read", "row_groups", "bytes_read")
         }
-        told["rss"] = _resident()
-        found["updates"].append(told)
-        progress(f"batch {number}: {told}")
+        found["updates"].append(told | _memory(seen))
+        progress(f"batch {number}: {found['updates'][-1]}")
     seconds = _clock()
     index.pairs().to_parquet(out / "pairs")
-    found["pairs_seconds"] = seconds()
+    found["pairs_seconds"], found["pairs_memory"] = seconds(), _memory(seen)
     found["pairs"] = dataclasses.asdict(_digest_and_remove(out / "pairs"))
     found["bytes"], found["quality"] = size_of(index.path), index.quality().numbers
     progress(f"all pairs: {found['pairs']}, {found['pairs_seconds']:.1f} s")
@@ -143,9 +145,24 @@ def _clock() -> Callable[[], float]:
     return seconds
 
 
-def _resident() -> list[int]:
-    """Resident bytes of each worker now."""
-    return list(default_client().run(lambda: psutil.Process().memory_info().rss).values())
+def _memory(seen: set[int]) -> dict[str, Any]:
+    """Resident bytes of each worker, now and at most since this was last asked, and how many began anew.
+
+    `seen`: the workers' processes, which it adds to.
+    """
+    found = list(default_client().run(_look).values())
+    begun = sum(pid not in seen for pid, *_ in found) if seen else 0
+    seen.update(pid for pid, *_ in found)
+    return {"rss": [now for _, now, _ in found], "peak": [peak for *_, peak in found], "restarts": begun}
+
+
+def _look() -> tuple[int, int, int]:
+    """The process, its resident bytes, and the most since this was last asked, which the kernel forgets."""
+    now = psutil.Process().memory_info().rss
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = max(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    Path("/proc/self/clear_refs").write_text("5")
+    return os.getpid(), now, max(now, peak)
 
 
 def _digest_and_remove(folder: Path) -> Digest:
@@ -179,21 +196,37 @@ def _print(run: dict[str, Any], limit: int) -> None:
     names = ["commit s", "added s", "pairs", "removed s", "pairs", "row groups read", "read", "written"]
     print(table(["batch", *names, "in order"], lines))
     if "first_load" in run:
-        print(f"First load: {run['first_load']['seconds']:.1f} s")
+        print(f"First load: {run['first_load']['seconds']:.1f} s; {_told(run['first_load'])}")
     if lines:
         whole = [
             sum(v for k, v in one.items() if k.endswith("_seconds")) + one["commit"] for one in run["updates"]
         ]
         print(
             f"An update with its pairs: {statistics.median(whole):.1f} s (median), at most {max(whole):.1f} s"
+            f"; {_told(*run['updates'])}"
         )
     if "pairs" in run:
-        print(f"All pairs in the end: {run['pairs']['pairs']:,} in {run['pairs_seconds']:.1f} s")
-    peaks = " ".join(f"{peak / 1e6:.0f}" for peak in run["peak_rss"])
+        print(
+            f"All pairs in the end: {run['pairs']['pairs']:,} in {run['pairs_seconds']:.1f} s; "
+            f"{_told(run['pairs_memory'])}"
+        )
+    peaks = " ".join(map(_mb, run["peak_rss"]))
     files = ", ".join(f"{kind} {format_bytes(run['files_peak'][kind])}" for kind in KINDS)
     print(f"{run.get('failed', 'done')}; workers' peak RSS {peaks} of {limit / 1e6:.0f} MB, "
           f"client {run['client_peak_rss'] / 1e6:.0f} MB, restarts {run['restarts']}, "
           f"paused {run['paused_share']:.0%}, files: {files}")  # fmt: skip
+
+
+def _told(*phases: dict[str, Any]) -> str:
+    """What workers had resident in some phases."""
+    after = [" ".join(map(_mb, one["rss"])) for one in phases]
+    idle = " to ".join(dict.fromkeys([after[0], after[-1]]))
+    peak, begun = max(max(one["peak"]) for one in phases), sum(one["restarts"] for one in phases)
+    return f"workers' peak RSS {_mb(peak)}, afterwards {idle} MB, restarts {begun}"
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:.0f}"
 
 
 def main() -> int:
