@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import psutil
@@ -87,10 +88,12 @@ def _keep_free(worker: weakref.ref[Worker], much: float) -> None:
     for them runs no task that could tell it, so a thread does.
     """
     process, idle, before = psutil.Process(), 0, 0
+    asked: list[Future[None]] = []
     while (there := worker()) is not None and there.status not in (Status.closed, Status.failed):
         used = process.memory_info().rss
         if used > much:
             pa.system_memory_pool().release_unused()
+            asked = _asked_to_return(there, asked)
         idle = idle + 1 if used >= before and _waits(there) else 0
         if idle >= PATIENCE:
             let_go_on(there, process.memory_info().rss)
@@ -98,6 +101,20 @@ def _keep_free(worker: weakref.ref[Worker], much: float) -> None:
         before = used
         del there
         time.sleep(EVERY)
+
+
+def _asked_to_return(worker: Worker, before: list[Future[None]]) -> list[Future[None]]:
+    """Let threads that run tasks return what Arrow has freed in them, when those asked `before` have.
+
+    Tasks that write a result are Dask's: the last of them left 60 MB and more.
+    """
+    if INNER.backend_name == "system" or not all(one.done() for one in before):
+        return before
+    pool = worker.executors["default"]
+    try:
+        return [pool.submit(INNER.release_unused) for _ in range(worker.state.nthreads)]
+    except RuntimeError:  # the worker has closed meanwhile
+        return []
 
 
 def _waits(worker: Worker) -> bool:

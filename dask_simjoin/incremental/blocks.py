@@ -7,6 +7,7 @@ groups of a part of the old ones that are within reach.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from dask_simjoin.incremental.parts import Held, HeldPart, SlabRef, loaded, whol
 from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, touched
 from dask_simjoin.incremental.replaced import Replaced
 from dask_simjoin.incremental.types import Part, Snapshot
+from dask_simjoin.metrics.norms import reach
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.options.settings import current_settings, on_cluster
 from dask_simjoin.options.spec import JoinSpec
@@ -36,11 +38,14 @@ TIMES = 3
 KEPT_BYTES = 16
 """Of each row in memory for each column that is kept, about."""
 
-TASKS_PER_THREAD = 4
-"""Parts of old rows for each thread, where there are enough of them: so they balance."""
+TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
+"""Parts of old rows for each thread, where there are enough of them, so that they balance; of few pairs."""
 
 LEAST_ROWS = 1 << 16
 """Old rows that are worth a task."""
+
+MOST_PAIRS = 1 << 24
+"""Pairs that a part of all rows has at most, as far as boxes tell, if there may be more parts: half a GB."""
 
 OUT_OF_CORE = 4
 """Parts of a thread's rows from which on there are more rows than may be in memory side by side."""
@@ -240,13 +245,29 @@ def _side_by_side(boxes: Boxes) -> np.ndarray:
     return kd_order(middle, dims_to_cut(variance), 1, 2)
 
 
+def _rows_of_a_task(boxes: Boxes, counts: np.ndarray, spec: JoinSpec, threads: int) -> int:
+    """Tell how many rows of row groups (groups,) a task takes at most, where all are compared.
+
+    Whenever two parts are compared both are indexed anew, the more often the more row groups lie across
+    others, as those of updates do.  So there are no more parts than threads and pairs ask for; pairs are
+    guessed as if rows lay evenly in their boxes.
+    """
+    whole, most = int(counts.sum()), int(counts.max(initial=1))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
+    least = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
+    tasks = max(least, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
+    # with a row group more than what is even, nothing is left over for another part
+    return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + most - 1, LEAST_ROWS)
+
+
 def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     """Compare all rows with each other, as far as their row groups are within reach; nothing is read."""
     boxes = boxes_of(rows)
     counts = _named(rows) if rows.named else rows.groups.rows
-    even = -(-int(counts.sum()) // (TASKS_PER_THREAD * size.threads))
     near = _side_by_side(boxes)
-    parts = [near[some] for some in cut_parts(counts[near], min(size.rows, max(even, LEAST_ROWS)))]
+    most = min(size.rows, _rows_of_a_task(boxes, counts, spec, size.threads))
+    parts = [near[some] for some in cut_parts(counts[near], most)]
     apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]
     across = []
     for i, own in enumerate(parts):

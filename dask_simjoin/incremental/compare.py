@@ -6,7 +6,16 @@ from typing import NamedTuple
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of
-from dask_simjoin.incremental.loaded import Loaded, chunk_of, layout_for, load, load_near, near_box, some
+from dask_simjoin.incremental.loaded import (
+    Loaded,
+    chunk_of,
+    layout_for,
+    load,
+    load_near,
+    near_box,
+    near_by_tiles,
+    some,
+)
 from dask_simjoin.incremental.marks import near_marks
 from dask_simjoin.incremental.replaced import Replaced, in_other_version
 from dask_simjoin.incremental.types import Part
@@ -70,7 +79,9 @@ def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Load
         near = near_marks(rows["marks"], [others["x"][:, k] for k in rows["marks"].dims])
         if len(near) < len(others["seq"]):
             others = some(others, near)
-    if len(others["seq"]):
+    if "tiles" in others and "tiles" in rows:
+        rows, others = near_by_tiles(rows, others, how.cut, how.spec)
+    if "tiles" in rows and len(others["seq"]):
         rows = near_box(rows, *bounds(others["x"]), how.cut, how.spec)
     if len(rows["seq"]) and "tiles" in others:
         others = near_box(others, *bounds(rows["x"]), how.cut, how.spec)

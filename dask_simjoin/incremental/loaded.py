@@ -29,6 +29,9 @@ MOST_ORDERED = 1 << 18
 """Rows that came or went up to which they are put in order first: more lie in the order of their files, by
 which they are told apart well enough, and mark most cells."""
 
+MOST_TOLD = 1 << 20
+"""Tiles of two parts that are compared at most: some ms."""
+
 FULL = 0.5
 """Share of marked cells from which on they tell too little to be asked."""
 
@@ -140,12 +143,30 @@ def some(rows: Loaded, places: Array) -> Loaded:
 def near_box(rows: Loaded, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
              spec: JoinSpec) -> Loaded:  # fmt: skip
     """Take those of the rows that came or went whose tiles are within reach of a box."""
-    tiles = rows["tiles"]
     dims = np.asarray(cut, np.int64)
     boxes = Boxes(dims, lower[None, dims], upper[None, dims])
-    chosen = near_tiles(tiles, boxes, spec.norm, spec.threshold)[:, 0]
+    return _of_tiles(rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0])
+
+
+def near_by_tiles(rows: Loaded, others: Loaded, cut: Sequence[int], spec: JoinSpec) -> tuple[Loaded, Loaded]:
+    """Take those of two parts' rows whose tiles are within reach of one of the other's, if that is soon told.
+
+    Where a part has rows of updates, which lie across all others, the box of all of it tells nothing.
+    """
+    tiles, theirs = rows["tiles"], others["tiles"]
+    if len(tiles.lower) * len(theirs.lower) > MOST_TOLD:
+        return rows, others
+    boxes = Boxes(np.asarray(cut, np.int64), theirs.lower, theirs.upper)
+    near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
+    mine, own = (np.logical_or.reduce(near, axis) for axis in (1, 0))
+    return _of_tiles(rows, mine), _of_tiles(others, own)
+
+
+def _of_tiles(rows: Loaded, chosen: np.ndarray) -> Loaded:
+    """Take the rows of some tiles (tiles,), bool."""
     if chosen.all():
         return rows
+    tiles = rows["tiles"]
     places = (np.flatnonzero(chosen)[:, None] * tiles.size + np.arange(tiles.size)).ravel()
     return some(rows, module_of(rows["x"]).asarray(places[places < len(tiles.x)]))
 

@@ -2,6 +2,7 @@
 
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ class Standing:
     """Something of a worker's status, which pauses at .8 of its memory."""
 
     def __init__(self, status=Status.running, executing=0, limit=None, pause=0.8, data=()):
-        self.status, self.state = status, SimpleNamespace(executing_count=executing)
+        self.status, self.state = status, SimpleNamespace(executing_count=executing, nthreads=2)
+        self.executors = {"default": ThreadPoolExecutor(1)}
         self.data = SimpleNamespace(fast=dict.fromkeys(data))
         self.memory_manager = SimpleNamespace(memory_limit=limit, memory_pause_fraction=pause)
 
@@ -103,3 +105,17 @@ def test_what_a_task_freed_is_returned_in_its_thread(monkeypatch, limited, backe
     with pytest.raises(ValueError, match="empty"):
         worker_memory.on_worker(max, [])
     assert pool.released == [threading.get_ident()] * times
+
+
+def test_threads_that_run_tasks_are_asked_to_return_what_arrow_freed_once_they_can(monkeypatch):
+    pool, worker, busy = Counted("mimalloc"), Standing(), threading.Event()
+    monkeypatch.setattr(worker_memory, "INNER", pool)
+    running = worker.executors["default"].submit(busy.wait, PATIENCE)
+    asked = worker_memory._asked_to_return(worker, [])
+    assert worker_memory._asked_to_return(worker, asked) is asked and not pool.released
+    busy.set()
+    for one in (running, *asked):
+        one.result(PATIENCE)
+    assert len(pool.released) == 2 and threading.get_ident() not in pool.released
+    assert worker_memory._asked_to_return(worker, asked) is not asked
+    worker.executors["default"].shutdown()
