@@ -7,7 +7,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 import psutil
@@ -37,27 +36,26 @@ MOST = 0.92
 PATIENCE = 10
 """Looks at a worker, one after the other, at which it is paused and nothing happens, before that."""
 
+LARGE = 1 << 20
+"""Bytes of a piece that allocators do not take from among small ones."""
+
 INNER = pa.default_memory_pool()
 """What Arrow's own code takes memory from when it reads and writes files, whatever pool is set."""
 
 
 @functools.cache
-def prepare_worker() -> bool:
-    """Let this process, if it is a worker, keep within its memory: see the functions that this calls.
-
-    Tells whether it is one whose memory is limited.
-    """
+def prepare_worker() -> None:
+    """Let this process, if it is a worker, keep within its memory: see the functions that this calls."""
     try:
         worker = get_worker()
     except ValueError:  # this is none
-        return False
+        return
     limit = worker.memory_manager.memory_limit
     if limit:
         give_memory_back()
         some = weakref.ref(worker), MUCH * limit
         threading.Thread(target=_keep_free, args=some, name="simjoin-memory", daemon=True).start()
         bound_shuffles(worker.extensions.get("shuffle"), limit // SHUFFLE_BUFFER)
-    return bool(limit)
 
 
 def bound_shuffles(plugin: Any, most: int) -> None:
@@ -88,12 +86,11 @@ def _keep_free(worker: weakref.ref[Worker], much: float) -> None:
     for them runs no task that could tell it, so a thread does.
     """
     process, idle, before = psutil.Process(), 0, 0
-    asked: list[Future[None]] = []
     while (there := worker()) is not None and there.status not in (Status.closed, Status.failed):
         used = process.memory_info().rss
         if used > much:
             pa.system_memory_pool().release_unused()
-            asked = _asked_to_return(there, asked)
+            _return_freed()
         idle = idle + 1 if used >= before and _waits(there) else 0
         if idle >= PATIENCE:
             let_go_on(there, process.memory_info().rss)
@@ -103,18 +100,13 @@ def _keep_free(worker: weakref.ref[Worker], much: float) -> None:
         time.sleep(EVERY)
 
 
-def _asked_to_return(worker: Worker, before: list[Future[None]]) -> list[Future[None]]:
-    """Let threads that run tasks return what Arrow has freed in them, when those asked `before` have.
+def _return_freed() -> None:
+    """Let Arrow's own allocator return what has been free for a second, in whichever thread.
 
-    Tasks that write a result are Dask's: the last of them left 60 MB and more.
+    mimalloc does so as another large piece is freed: a task that had written a result left 50 MB and more.
     """
-    if INNER.backend_name == "system" or not all(one.done() for one in before):
-        return before
-    pool = worker.executors["default"]
-    try:
-        return [pool.submit(INNER.release_unused) for _ in range(worker.state.nthreads)]
-    except RuntimeError:  # the worker has closed meanwhile
-        return []
+    if INNER.backend_name != "system":
+        pa.allocate_buffer(LARGE, memory_pool=INNER)
 
 
 def _waits(worker: Worker) -> bool:
@@ -173,15 +165,6 @@ def check_sending(method: str) -> None:
 
 
 def on_worker(function: Callable[..., Any], *args: Any) -> Any:
-    """Call the function, on a worker that keeps within its memory.
-
-    Afterwards what Arrow has freed in this thread is returned.  Pages of Parquet files are decompressed, and
-    made, in memory of Arrow's own allocator; mimalloc keeps what a thread has freed until that same thread
-    returns it: workers that read 3 million rows 30 times kept 80 MB so, of the 17 that were ever in use.
-    """
-    limited = prepare_worker()
-    try:
-        return function(*args)
-    finally:
-        if limited and INNER.backend_name != "system":  # Dask has that one return what is freed
-            INNER.release_unused()
+    """Call the function, on a worker that keeps within its memory."""
+    prepare_worker()
+    return function(*args)

@@ -88,7 +88,7 @@ def _gone(path: Path) -> VersionGoneError:
 def read_groups(
     file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Read row groups of a file; on a worker by its own thread, which returns what Arrow frees in it."""
+    """Read row groups of a file; on a worker without Arrow's threads, each of which keeps what it freed."""
     return file.read_row_groups(list(groups), columns=columns, use_threads=not is_worker())
 
 

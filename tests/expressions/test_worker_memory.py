@@ -2,7 +2,6 @@
 
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -17,8 +16,7 @@ class Standing:
     """Something of a worker's status, which pauses at .8 of its memory."""
 
     def __init__(self, status=Status.running, executing=0, limit=None, pause=0.8, data=()):
-        self.status, self.state = status, SimpleNamespace(executing_count=executing, nthreads=2)
-        self.executors = {"default": ThreadPoolExecutor(1)}
+        self.status, self.state = status, SimpleNamespace(executing_count=executing)
         self.data = SimpleNamespace(fast=dict.fromkeys(data))
         self.memory_manager = SimpleNamespace(memory_limit=limit, memory_pause_fraction=pause)
 
@@ -84,38 +82,8 @@ def test_only_paused_workers_that_run_nothing_go_on(monkeypatch):
     assert set(seen) == {waiting}
 
 
-class Counted:
-    """A pool that notes in which threads what was freed is returned."""
-
-    def __init__(self, backend_name):
-        self.backend_name, self.released = backend_name, []
-
-    def release_unused(self):
-        self.released.append(threading.get_ident())
-
-
-@pytest.mark.parametrize(
-    ("limited", "backend", "times"), [(True, "mimalloc", 2), (True, "system", 0), (False, "mimalloc", 0)]
-)
-def test_what_a_task_freed_is_returned_in_its_thread(monkeypatch, limited, backend, times):
-    pool = Counted(backend)
-    monkeypatch.setattr(worker_memory, "INNER", pool)
-    monkeypatch.setattr(worker_memory, "prepare_worker", lambda: limited)
-    assert worker_memory.on_worker(max, 1, 2) == 2
-    with pytest.raises(ValueError, match="empty"):
-        worker_memory.on_worker(max, [])
-    assert pool.released == [threading.get_ident()] * times
-
-
-def test_threads_that_run_tasks_are_asked_to_return_what_arrow_freed_once_they_can(monkeypatch):
-    pool, worker, busy = Counted("mimalloc"), Standing(), threading.Event()
-    monkeypatch.setattr(worker_memory, "INNER", pool)
-    running = worker.executors["default"].submit(busy.wait, PATIENCE)
-    asked = worker_memory._asked_to_return(worker, [])
-    assert worker_memory._asked_to_return(worker, asked) is asked and not pool.released
-    busy.set()
-    for one in (running, *asked):
-        one.result(PATIENCE)
-    assert len(pool.released) == 2 and threading.get_ident() not in pool.released
-    assert worker_memory._asked_to_return(worker, asked) is not asked
-    worker.executors["default"].shutdown()
+def test_what_is_returned_later_leaves_nothing_allocated():
+    before = worker_memory.INNER.bytes_allocated()
+    worker_memory._return_freed()
+    assert worker_memory.INNER.bytes_allocated() == before
+    assert worker_memory.INNER.max_memory() >= worker_memory.LARGE
