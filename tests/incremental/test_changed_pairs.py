@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.incremental import blocks, changes, joins, pair_frames
-from dask_simjoin.incremental.blocks import Sizes
+from dask_simjoin.incremental import blocks, changes, joins, pair_frames, reach
+from dask_simjoin.incremental.blocks import Sizes, all_blocks
 from dask_simjoin.incremental.changes import Changes
 from dask_simjoin.incremental.lazy import spec_of
 from dask_simjoin.incremental.pair_frames import found_pairs
@@ -26,7 +26,8 @@ def _in_this_thread():
 
 @pytest.fixture
 def small_tasks(monkeypatch):
-    """Tasks of 100 rows, none of which are held."""
+    """Tasks of 100 rows in tiles of 16, none of which are held."""
+    monkeypatch.setattr(reach, "AS_THEY_LIE", 16)
     monkeypatch.setattr(changes, "sizes", lambda *_: Sizes(100, 2, 0))
     for module in (joins, pair_frames):
         monkeypatch.setattr(module, "sizes", lambda *_: Sizes(100, 2, 0))
@@ -224,3 +225,19 @@ def test_pairs_of_which_other_values_are_kept_have_changed(persisted, tmp_path):
         kept = pd.concat([before[before["right"] != 2], added], ignore_index=True)
         pd.testing.assert_frame_equal(kept, index.pairs().compute())
         assert repr(removed[f"{name}_right"].tolist()) != repr(added[f"{name}_right"].tolist())
+
+
+def test_rows_are_cut_for_threads_and_for_many_pairs(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    rows = Stored(tmp_path, np.random.default_rng(0).uniform(0, 100, (2000, 2)), 1.0).first()
+
+    def parts(eps, threads, most=10**6):
+        return len(all_blocks(rows, spec_of(rows, eps, False), Sizes(most, threads, 0)).within)
+
+    assert parts(1.0, 1) == 1
+    assert parts(1.0, 2) == 4 and 7 <= parts(1.0, 4) <= 8
+    assert parts(1.0, 1, 500) >= 4
+    monkeypatch.setattr(blocks, "MOST_PAIRS", 2000 * 64 // 2)
+    assert parts(100.0, 1) == 2 and parts(100.0, 2) == 4
+    monkeypatch.setattr(blocks, "MOST_PAIRS", 1)
+    assert parts(100.0, 1) == 4 and 7 <= parts(100.0, 2) <= 8
