@@ -109,7 +109,8 @@ class CpuJoiner:
     def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
                 taking: tuple[np.ndarray, np.ndarray], offset: int, *, same: bool,
                 rows: Rows | None = None) -> None:  # fmt: skip
-        for one, other, within in comparisons(_module(layout.method), q, d, layout, same, rows):
+        how = _module(layout.method), q, d, layout, same, rows, parent.dtype == np.int32
+        for one, other, within in comparisons(*how):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
                 connecting.connect(_module(layout.method), one, other, layout, parent, taking, offset, within)
 
@@ -123,7 +124,7 @@ class CpuJoiner:
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
                low: tuple[np.ndarray, np.ndarray], *, same: bool,
                rows: Rows | None = None) -> None:  # fmt: skip
-        for one, other, within in comparisons(_module(layout.method), q, d, layout, same, rows):
+        for one, other, within in comparisons(_module(layout.method), q, d, layout, same, rows, True):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
                 connecting.lowest(_module(layout.method), one, other, layout, labels, low, within)
 

@@ -263,15 +263,15 @@ def build(x: Array, grid: Grid, pad: int, xp: ArrayModule = np) -> Index:
     return {"order": order, "cols": cols, "keys": keys[starts[:-1]], "starts": starts}
 
 
-def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) -> Index:
+def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np, copied: bool = True) -> Index:
     """The index of the points at places start ... stop-1 of an index, with the same positions."""
-    starts = index["starts"]
+    starts, cols = index["starts"], index["cols"][:, start : stop + pad]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
     last = max(int(xp.searchsorted(starts, stop, side="left")), first)
     rows = starts[first : last + 1].clip(start, stop) - start
     return {
         "order": index["order"][start : stop + pad],
-        "cols": xp.ascontiguousarray(index["cols"][:, start : stop + pad]),
+        "cols": xp.ascontiguousarray(cols) if copied else cols,
         "keys": index["keys"][first:last],
         "starts": rows,
     }

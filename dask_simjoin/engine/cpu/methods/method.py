@@ -97,6 +97,14 @@ class Tallying(Protocol):
 
 
 @runtime_checkable
+class Choosing(Protocol):
+    """The function of one whose `connect` and `lowest` copy the points that meet, and no others."""
+
+    def loose_part(self, index: Index, start: int, stop: int) -> Index:
+        """Do as `part` does, but copy nothing: only those two take it."""
+
+
+@runtime_checkable
 class ManyAtOnce(Protocol):
     """The functions of one that need not find each pair to tell what pairs connect: else `one_by_one` does.
 

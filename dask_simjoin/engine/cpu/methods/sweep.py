@@ -78,9 +78,7 @@ def _build(x: np.ndarray, g: Grid, threads: int) -> Index:
     bits = value_bits, position_bits
 
     def pack(start: int, stop: int) -> None:
-        rows_order.pack_keys(
-            x, start, stop, *rows, g.scale, least, g.sweep, low, factor, *bits, packed
-        )  # fmt: skip
+        rows_order.pack_keys(x, start, stop, *rows, g.scale, least, g.sweep, low, factor, *bits, packed)
 
     shared_out(pack, n, threads)
     packed, ends = _dealt(packed, sum(bits), threads)
@@ -133,11 +131,14 @@ def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[
     return out, ends.tolist()
 
 
-def part(index: Index, start: int, stop: int) -> Index:
-    found = grid.part(index, start, stop, SWEEP_LANES)
+def part(index: Index, start: int, stop: int, copied: bool = True) -> Index:
+    found = grid.part(index, start, stop, SWEEP_LANES, copied=copied)
     if "x" in index:
         found["x"] = np.ascontiguousarray(index["x"][:, start : stop + SWEEP_LANES])
     return found
+
+
+loose_part = functools.partial(part, copied=False)
 
 
 def points(index: Index) -> np.ndarray:
@@ -206,9 +207,8 @@ def lowest(q: Index, d: Index, layout: SweepLayout, same: bool, labels: Sides, l
         named = [each[side] for each in sides[1:] for side, _ in (a, b)]
         _show_pairs(one, other, layout, False, lambda *pair: components.lowest(*pair, *named))
 
-    meet(0, 1)
-    if not same:
-        meet(1, 0)
+    for first, second in [(0, 1)] if same else [(0, 1), (1, 0)]:
+        meet(first, second)
 
 
 def _show_pairs(q: Index, d: Index, layout: SweepLayout, same: bool,
