@@ -7,6 +7,11 @@ from typing import Any
 from dask_simjoin.errors import OptionError
 
 
+def is_word(value: object, *words: str) -> bool:
+    """Tell whether a value is one of some words; an array, which compares by its elements, is none."""
+    return isinstance(value, str) and value in words
+
+
 def check_whole(owner: str, name: str, value: object, least: int, most: int, others: str = "") -> None:
     """Refuse what is no whole number from `least` to `most`; `others`: what else is allowed, in words."""
     if type(value) is not int or not least <= value <= most:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dask_simjoin.engine.asked import check_batches, check_one_of, check_whole
+from dask_simjoin.engine.asked import check_batches, check_one_of, check_whole, is_word
 
 MAX_INDEXED = 12
 """Dimensions that are indexed at most: a query looks for 3**k cells."""
@@ -102,7 +102,7 @@ class Grid:
     sample: float = 0.01
 
     def __post_init__(self) -> None:
-        if self.indexed not in (None, "auto"):
+        if self.indexed is not None and not is_word(self.indexed, "auto"):
             check_whole("Grid", "indexed", self.indexed, 1, MAX_INDEXED, "'auto', None, or ")
         for name in ("reorder", "short_circuit"):
             check_one_of("Grid", name, getattr(self, name), (True, False))

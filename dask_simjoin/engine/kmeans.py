@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dask_simjoin.engine.asked import check_batches, check_one_of, check_whole
+from dask_simjoin.engine.asked import check_batches, check_one_of, check_whole, is_word
 
 WINDOWS = ("one-sided", "two-sided", "thesis")
 INNER = ("tiles", "nested_loop")
@@ -75,7 +75,7 @@ class KMeans:
     sample: float = 0.01
 
     def __post_init__(self) -> None:
-        if self.clusters != "auto":
+        if not is_word(self.clusters, "auto"):
             check_whole("KMeans", "clusters", self.clusters, 1, MAX_CLUSTERS, "'auto' or ")
         check_whole("KMeans", "iterations", self.iterations, 0, 10_000)
         check_whole("KMeans", "seed", self.seed, 0, 2**63 - 1)

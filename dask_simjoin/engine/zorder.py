@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dask_simjoin.engine.asked import check_batches, check_one_of, check_whole
+from dask_simjoin.engine.asked import check_batches, check_one_of, check_whole, is_word
 
 SHIFTS = ("even", "random")
 WALKS = ("auto", "full", "half")
@@ -95,7 +95,7 @@ class ZOrder:
     sample: float = 0.01
 
     def __post_init__(self) -> None:
-        if self.lists not in ("auto", "d+1", "log"):
+        if not is_word(self.lists, "auto", "d+1", "log"):
             check_whole("ZOrder", "lists", self.lists, 1, MAX_LISTS, "'auto', 'd+1', 'log', or ")
         check_one_of("ZOrder", "shifts", self.shifts, SHIFTS)
         check_whole("ZOrder", "seed", self.seed, 0, 2**63 - 1)

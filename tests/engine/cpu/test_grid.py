@@ -233,7 +233,8 @@ def test_dbscan_and_two_tables_are_those_of_other_methods(how):
     ("name", "value"),
     [
         ("indexed", 0), ("indexed", 13), ("indexed", "all"), ("indexed", True), ("indexed", 2.0),
-        ("reorder", 1), ("sort", "yes"), ("pattern", "half"), ("order", 3), ("batches", 0),
+        ("indexed", np.arange(2)), ("reorder", 1), ("sort", "yes"), ("pattern", "half"), ("order", 3),
+        ("batches", 0),
         ("short_circuit", None),
     ],
 )  # fmt: skip

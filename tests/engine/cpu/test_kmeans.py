@@ -185,7 +185,8 @@ def test_profile_and_plan():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("clusters", 0), ("clusters", "many"), ("clusters", 5000), ("iterations", -1), ("seed", 0.5),
+        ("clusters", 0), ("clusters", "many"), ("clusters", np.arange(2)), ("clusters", 5000),
+        ("iterations", -1), ("seed", 0.5),
         ("windows", "none"), ("inner", "sweep"),
     ],
 )  # fmt: skip

@@ -290,7 +290,8 @@ def test_a_half_walk_is_taken_where_boxes_hold_much():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("lists", 0), ("lists", "many"), ("shifts", "odd"), ("seed", -1), ("walk", "none"), ("index", "both"),
+        ("lists", 0), ("lists", "many"), ("lists", np.arange(2)), ("shifts", "odd"), ("seed", -1),
+        ("walk", "none"), ("index", "both"),
         ("output", "sorted"), ("words", 5),
     ],
 )  # fmt: skip
