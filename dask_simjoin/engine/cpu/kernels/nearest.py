@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.compiled import apart, callee, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ALL,
     MAX_GUESS,
@@ -73,6 +73,13 @@ def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
     keys[at], ties[at], nodes[at] = key, tie, node
 
 
+@apart
+def near_boxes(lower: int, upper: int, dims: int, low: int, high: int, limits: int, out: int, zero: Any,
+               norm: Kind) -> Any:  # fmt: skip
+    """The mask of boxes, or points, near a box: see `box_gaps`, of which there is one in each kernel."""
+    return box_gaps(lower, upper, dims, low, high, limits, out, zero, norm)
+
+
 def room(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
     """Where a search among so many tiles and groups of boxes works; `kind`: of the boxes.
 
@@ -107,9 +114,14 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
     lower, upper, levels = d_tree
     tiles = d_low.shape[0]
     top = levels.size - 2
-    step = lower.strides[0]
+    step, q_step, d_step = lower.strides[0], q_low.strides[0], d_low.strides[0]
+    q_lows, q_highs, d_lows, d_highs = (
+        q_low.ctypes.data, q_high.ctypes.data, d_low.ctypes.data, d_high.ctypes.data,
+    )  # fmt: skip
     (keys, ties, nodes, rows, own, worst, reach, all_reach, gaps, limit, lanes, distances, new_d2, new_name,
      picked, masks) = work  # fmt: skip
+    lowers, uppers = lower.ctypes.data, upper.ctypes.data
+    reaches, all_reaches, all_gaps = reach.ctypes.data, all_reach.ctypes.data, gaps.ctypes.data
     state = rows, own, worst, best_d2, best_name, d_names
     scan_work = distances, new_d2, new_name, picked, masks, lanes
     kind = lower.dtype.type
@@ -120,7 +132,8 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
         count = min(TILE, points - a * TILE)
         valid = ALL if count == TILE else (ONE << np.uint64(count)) - ONE
         begin(q, a, lanes)
-        reach[:] = kind(-1)
+        for t in range(TILE):
+            reach[t] = kind(-1)
         for t in range(count):
             i = a * TILE + t
             rows[t] = q_order[i]
@@ -154,7 +167,8 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                             lane = t
                     widest = ONE << np.uint64(lane)
                     furthest = reach[lane]
-                    all_reach[:] = furthest
+                    for t in range(TILE):
+                        all_reach[t] = furthest
                 if zeros == valid:
                     last = NONE
                     for t in range(count):
@@ -169,10 +183,9 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
             level, number = (node >> LEVEL) - 1, node & ((1 << LEVEL) - 1)
             if level >= 0:
                 group = levels[level] + number
-                mask = box_gaps(
-                    lower.ctypes.data + group * step, upper.ctypes.data + group * step, dims,
-                    q_low[a].ctypes.data, q_high[a].ctypes.data, all_reach.ctypes.data,
-                    gaps.ctypes.data, zero, norm,
+                mask = near_boxes(
+                    lowers + group * step, uppers + group * step, dims, q_lows + a * q_step,
+                    q_highs + a * q_step, all_reaches, all_gaps, zero, norm,
                 )  # fmt: skip
                 boxes = tiles if level == 0 else levels[level] - levels[level - 1]
                 while mask != NONE:
@@ -194,10 +207,9 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                 for line in range(ahead_lines):
                     prefetch(ahead + line * 64)
             at = q[0].ctypes.data + a * q[0].strides[0]
-            wanted = valid & box_gaps(
-                at, at, dims, d_low[b].ctypes.data, d_high[b].ctypes.data, reach.ctypes.data,
-                gaps.ctypes.data, zero, norm,
-            )  # fmt: skip
+            wanted = valid & near_boxes(
+                at, at, dims, d_lows + b * d_step, d_highs + b * d_step, reaches, all_gaps, zero, norm
+            )
             idle = wanted & zeros
             while idle != NONE:
                 t = lowest_bit(idle)

@@ -178,7 +178,8 @@ def _scan_overload(  # type: ignore[no-untyped-def]
         while n % QUERIES > 0:
             picked[n] = TILE  # a row whose limit nothing reaches
             n += 1
-        masks[:] = NONE
+        for t in range(masks.size):
+            masks[t] = NONE
         some = False
         for part in range(PARTS):
             for group in range(0, n, QUERIES):

@@ -15,9 +15,8 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
-from dask_simjoin.engine.cpu.kernels.nearest import LEVEL, _pop, _push
+from dask_simjoin.engine.cpu.kernels.nearest import LEVEL, _pop, _push, near_boxes
 from dask_simjoin.engine.cpu.kernels.nearest_scan import NONE, ONE, begin, set_limits
-from dask_simjoin.engine.cpu.kernels.nearest_simd import box_gaps
 from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES
 from dask_simjoin.engine.cpu.kernels.spanning_scan import comes_first, scan_others
 from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit
@@ -52,8 +51,13 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
     d_least, d_tags, d_cores = d_nodes
     dims, tiles = q_low.shape[1], d_low.shape[0]
     top = levels.size - 2
-    step = lower.strides[0]
+    step, q_step, d_step = lower.strides[0], q_low.strides[0], d_low.strides[0]
+    q_lows, q_highs, d_lows, d_highs = (
+        q_low.ctypes.data, q_high.ctypes.data, d_low.ctypes.data, d_high.ctypes.data,
+    )  # fmt: skip
     keys, ties, nodes, reach, all_reach, gaps, bounds, limit, lanes, picked, masks, distances = work
+    lowers, uppers = lower.ctypes.data, upper.ctypes.data
+    reaches, all_reaches, all_gaps = reach.ctypes.data, all_reach.ctypes.data, gaps.ctypes.data
     scan_work = distances, picked, masks, lanes
     kind = lower.dtype.type
     zero = kind(0)
@@ -62,8 +66,8 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
         if valid == NONE:
             continue
         begin(q, a, lanes)
-        reach[:] = kind(-1)
-        bounds[:] = -1.0
+        for t in range(TILE):
+            reach[t], bounds[t] = kind(-1), -1.0
         only = components[a * TILE + lowest_bit(valid)]
         left = valid
         while left != NONE:
@@ -97,7 +101,8 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
                         set_limits(q, terms, i, t, bound, bound, reach, limit)
                     tied &= cores[i] == bound
                     furthest, most = max(furthest, reach[t]), max(most, bound)
-                all_reach[:] = furthest
+                for t in range(TILE):
+                    all_reach[t] = furthest
             if valid == NONE or keys[0] > furthest:
                 break
             node = nodes[0]
@@ -106,10 +111,9 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
             level, number = (node >> LEVEL) - 1, node & ((1 << LEVEL) - 1)
             if level >= 0:
                 group = levels[level] + number
-                mask = box_gaps(
-                    lower.ctypes.data + group * step, upper.ctypes.data + group * step, dims,
-                    q_low[a].ctypes.data, q_high[a].ctypes.data, all_reach.ctypes.data,
-                    gaps.ctypes.data, zero, norm,
+                mask = near_boxes(
+                    lowers + group * step, uppers + group * step, dims, q_lows + a * q_step,
+                    q_highs + a * q_step, all_reaches, all_gaps, zero, norm,
                 )  # fmt: skip
                 boxes = tiles if level == 0 else levels[level] - levels[level - 1]
                 while mask != NONE:
@@ -137,10 +141,9 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
             if tag == only:
                 continue
             at = q[0].ctypes.data + a * q[0].strides[0]
-            near = valid & box_gaps(
-                at, at, dims, d_low[b].ctypes.data, d_high[b].ctypes.data, reach.ctypes.data,
-                gaps.ctypes.data, zero, norm,
-            )  # fmt: skip
+            near = valid & near_boxes(
+                at, at, dims, d_lows + b * d_step, d_highs + b * d_step, reaches, all_gaps, zero, norm
+            )
             left = near
             while left != NONE:
                 t = lowest_bit(left)
