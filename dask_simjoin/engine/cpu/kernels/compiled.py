@@ -21,8 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import llvmlite
+import llvmlite.binding
 import numba
+from llvmlite import ir
 from numba import config, njit
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
@@ -110,8 +111,8 @@ def _forget_others(folder: Path) -> None:
 class KernelCache(NullCache):
     """What Numba asks for the compiled forms of a function: a file each, named by all that it depends on."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., Any], allocates: bool) -> None:
+        self._function, self._allocates = function, allocates
 
     @property
     def cache_path(self) -> str:
@@ -129,21 +130,38 @@ class KernelCache(NullCache):
         text = read(self._name(types, target_context.codegen().magic_tuple()))
         if text is None:
             return None
-        rtsys.initialize(target_context)  # of all that Numba may load, what runs needs only this
+        if self._allocates:
+            rtsys.initialize(target_context)  # of all that Numba may load, what runs needs only this
         return CompileResult._rebuild(target_context, *pickle.loads(text))
 
     def save_overload(self, sig: Signature | tuple[Any, ...], data: Any) -> None:
         """Keep what was compiled."""
         types, _ = normalize_signature(sig)
         if not data.library.has_dynamic_globals:  # addresses of this process
-            write(self._name(types, data.codegen.magic_tuple()), dumps(data._reduce()))
+            (name, kind, (code, _)), *rest = data._reduce()
+            text = dumps(((name, kind, (code, _names_of(data.library))), *rest))
+            write(self._name(types, data.codegen.magic_tuple()), text)
+
+
+def _names_of(library: Any) -> bytes:
+    """What Numba reads of a kernel's code for LLVM, once it is compiled: the names of its functions.
+
+    By default all of the code is read, as other functions might call it, for as long as all else takes.
+    """
+    nothing = ir.FunctionType(ir.VoidType(), ())
+    module = ir.Module()
+    module.triple = library._final_module.triple
+    for function in library.get_defined_functions():
+        ir.IRBuilder(ir.Function(module, nothing, function.name).append_basic_block()).ret_void()
+    text: bytes = llvmlite.binding.parse_assembly(str(module)).as_bitcode()
+    return text
 
 
 def kernel(function: Callable[..., Any], **more: Any) -> Any:
     """Compile a function when it is first called, without Python's lock, and keep what was compiled."""
     compiled = njit(**OPTIONS | more, pipeline_class=KernelCompiler)(function)
     if not config.DISABLE_JIT:
-        compiled._cache = KernelCache(function)
+        compiled._cache = KernelCache(function, bool(more))
     return compiled
 
 
