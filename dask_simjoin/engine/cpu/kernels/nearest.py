@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
-from dask_simjoin.engine.cpu.kernels.compiled import apart, callee, kernel
+from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ALL,
     MAX_GUESS,
@@ -71,13 +71,6 @@ def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
         keys[at], ties[at], nodes[at] = keys[child], ties[child], nodes[child]
         at = child
     keys[at], ties[at], nodes[at] = key, tie, node
-
-
-@apart
-def near_boxes(lower: int, upper: int, dims: int, low: int, high: int, limits: int, out: int, zero: Any,
-               norm: Kind) -> Any:  # fmt: skip
-    """The mask of boxes, or points, near a box: see `box_gaps`, of which there is one in each kernel."""
-    return box_gaps(lower, upper, dims, low, high, limits, out, zero, norm)
 
 
 def room(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
@@ -183,7 +176,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
             level, number = (node >> LEVEL) - 1, node & ((1 << LEVEL) - 1)
             if level >= 0:
                 group = levels[level] + number
-                mask = near_boxes(
+                mask = box_gaps(
                     lowers + group * step, uppers + group * step, dims, q_lows + a * q_step,
                     q_highs + a * q_step, all_reaches, all_gaps, zero, norm,
                 )  # fmt: skip
@@ -207,7 +200,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                 for line in range(ahead_lines):
                     prefetch(ahead + line * 64)
             at = q[0].ctypes.data + a * q[0].strides[0]
-            wanted = valid & near_boxes(
+            wanted = valid & box_gaps(
                 at, at, dims, d_lows + b * d_step, d_highs + b * d_step, reaches, all_gaps, zero, norm
             )
             idle = wanted & zeros
