@@ -100,7 +100,7 @@ def _put_together(parts: Sequence[State], threads: int) -> State:
 
 def _whole_rows(x: np.ndarray) -> np.ndarray:
     """See each row as one thing: NumPy moves those in half of the time."""
-    return x.view(np.dtype((np.void, x.shape[1] * x.itemsize)))[:, 0] if x.size else x
+    return x.view(np.dtype((np.void, x.shape[1] * x.itemsize)))[:, 0] if x.shape[1] else x
 
 
 def kth_distance(state: State, k: int, metric: Metric) -> Array:

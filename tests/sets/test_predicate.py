@@ -8,12 +8,16 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.errors import OptionError
 from dask_simjoin.sets.algorithms.cpu.kernels import needs
 from dask_simjoin.sets.kinds import NEVER
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule, next_fraction
 from tests.support.profiles import examples
 from tests.support.sets_oracle import similar
+
+need, beyond = kernel(needs.need.py_func), kernel(needs.beyond.py_func)
+"""As Python can call them."""
 
 THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "0.95", "1/3", "1", "0.3333333333333333")]
 
@@ -58,11 +62,11 @@ def test_sizes_that_can_match_are_those_by_definition(rule, a):
 def test_kernels_need_what_the_rule_needs(rule, a, b, more, other):
     limits = rule.limits(a + more, b + other)
     if min(rule.need(a, b), a, b) == rule.need(a, b):  # else no overlap matches, and it is told so
-        assert needs.need(limits, a, b) == rule.need(a, b)
+        assert need(limits, a, b) == rule.need(a, b)
     else:
-        assert needs.need(limits, a, b) > min(a, b)
+        assert need(limits, a, b) > min(a, b)
     for overlap in range(min(a, b) + 1):
-        inside = needs.need(limits, a, b) <= overlap < needs.beyond(limits, a, b)
+        inside = need(limits, a, b) <= overlap < beyond(limits, a, b)
         assert inside == matches(rule, a, b, overlap)
 
 
@@ -74,7 +78,7 @@ def test_large_sets_compare_in_int64_whatever_the_digits_of_the_threshold(compar
     limits = rule.limits(size, size)
     for a in (size, size - 1, size // 2, 7):
         for b in (size, size - 13, size // 3 * 2):
-            least, most = needs.need(limits, a, b), needs.beyond(limits, a, b)
+            least, most = need(limits, a, b), beyond(limits, a, b)
             assert least < NEVER
             for overlap in {rule.need(a, b) + step for step in (-1, 0, 1)}:
                 if 0 < overlap <= min(a, b):

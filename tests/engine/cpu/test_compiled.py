@@ -3,6 +3,7 @@
 import ast
 import gc
 import operator
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -114,14 +115,31 @@ def places(tmp_path, monkeypatch):
 
 
 def test_a_kernel_makes_no_arrays_unless_it_says_so(places):
-    """Else nothing would free them."""
+    """Else nothing would free them; whether or not Numba has compiled before what makes them."""
 
     def make(size):
         return np.empty(size)[0]
 
-    with pytest.raises(TypingError, match="empty"):
-        compiled.kernel(make)(3)
-    assert isinstance(compiled.allocating(make)(3), float)
+    for _ in range(2):
+        with pytest.raises((TypingError, TypeError), match=r"empty|make"):
+            compiled.kernel(make)(3)
+        assert isinstance(compiled.allocating(make)(3), float)
+        shutil.rmtree(places[0])
+
+
+def test_a_kernel_calls_no_kernel(places):
+    """Of one that was kept there is no code that another could be made with."""
+
+    def more(x):
+        return x + 1
+
+    for _ in range(2):  # it is compiled, and then found
+        one = compiled.kernel(more)
+        assert one(2) == 3
+        with pytest.raises(Exception, match=r"more.* is a kernel, and called by one"):
+            compiled.kernel(lambda function, x: function(x))(one, 2)
+    called = compiled.callee(more)
+    assert compiled.kernel(lambda x: called(x))(2) == 3
 
 
 def test_what_was_written_is_read(places):

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.cpu.kernels.grid import neighbours
+from dask_simjoin.engine.cpu.kernels import grid as kernels
+from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.methods import grid as method
 from dask_simjoin.engine.grid import ORDERS, PATTERNS, Grid
 from dask_simjoin.engine.index import grid as index
@@ -65,6 +66,10 @@ def test_any_cut_of_queries_gives_each_pair_once(case, options, a, b):
     if len(x):
         cuts = sorted({0, min(a, len(x)), min(b, len(x)), len(x)})
         check_cuts(JOINER, x, case.eps, laid_out(x, case.eps, options), cuts)
+
+
+neighbours = kernel(kernels.neighbours.py_func)
+"""As Python can call it."""
 
 
 def visited(coords, side, pattern):

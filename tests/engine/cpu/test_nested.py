@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.cpu.kernels.blocks import partners
+from dask_simjoin.engine.cpu.kernels import blocks as kernels
 from dask_simjoin.engine.nested import BLOCKS, SCHEDULES, NestedLoop
 from dask_simjoin.errors import OptionError
 from dask_simjoin.planning.statistics.moments import moments
@@ -17,6 +17,8 @@ from tests.engine.cpu.test_methods import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
+
+partners = kernels.partners.py_func
 
 any_options = st.builds(NestedLoop, schedule=st.sampled_from(SCHEDULES), block=st.sampled_from(BLOCKS))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import allocating, kernel
+from dask_simjoin.engine.cpu.kernels.compiled import allocating, callee
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -15,7 +15,7 @@ ROOM = 3
 """Where `state` holds how much room is needed."""
 
 
-@kernel
+@callee
 def partners(size: int, block: int, unit: int) -> int:
     """Return how many blocks a block of a range meets in a rotation, itself included.
 

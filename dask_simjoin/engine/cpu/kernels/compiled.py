@@ -132,7 +132,9 @@ class KernelCache(NullCache):
             return None
         if self._allocates:
             rtsys.initialize(target_context)  # of all that Numba may load, what runs needs only this
-        return CompileResult._rebuild(target_context, *pickle.loads(text))
+        found = CompileResult._rebuild(target_context, *pickle.loads(text))
+        found.library.called_by_kernels = False  # see `_names_of`
+        return found
 
     def save_overload(self, sig: Signature | tuple[Any, ...], data: Any) -> None:
         """Keep what was compiled."""

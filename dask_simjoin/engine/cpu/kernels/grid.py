@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import allocating, callee, kernel
+from dask_simjoin.engine.cpu.kernels.compiled import allocating, callee
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -28,7 +28,7 @@ def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
     return begin if begin < stop and sorted_numbers[begin] == number else -1
 
 
-@kernel
+@callee
 def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
                there: Array, digits: Array, out: Array, told: Array) -> int:  # fmt: skip
     """Fill `out` with the cells that a pattern visits from the cell of these coordinates; their number.

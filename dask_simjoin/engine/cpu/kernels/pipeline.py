@@ -25,6 +25,9 @@ from dask_simjoin.engine.cpu.kernels.resolved import remembering
 NOT_CALLABLE = ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).value
 """What Python finds in place of what only kernels call: it tells that this cannot be called."""
 
+MAKES_ARRAYS = "NRT_MemInfo"
+"""How the functions of Numba's runtime that make arrays begin."""
+
 PASSES = (
     untyped_passes.TranslateByteCode,
     untyped_passes.FixupArgs,
@@ -51,6 +54,16 @@ PASSES = (
 class KernelLibrary(JITCodeLibrary):
     """The code of a kernel: it is optimised once, with all that it calls."""
 
+    called_by_kernels = False
+    counts = False
+    """Whether it may make arrays."""
+
+    def add_linking_library(self, library: Any) -> None:
+        """Take in what it calls; refuse kernels, of whose code nothing is kept but what Python calls."""
+        if not getattr(library, "called_by_kernels", True):
+            raise TypeError(f"{library.name} is a kernel, and called by one: it must be a callee")
+        super().add_linking_library(library)
+
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
@@ -58,10 +71,15 @@ class KernelLibrary(JITCodeLibrary):
         found = self._codegen._module_pass_manager()
         manager, *builder = found if isinstance(found, tuple) else (found,)  # before Numba 0.62
         manager.run(self._final_module, *builder)
+        made = [f.name for f in self._final_module.functions if f.name.startswith(MAKES_ARRAYS)]
+        if made and not self.counts:
+            raise TypeError(f"{self.name} makes arrays, which nothing would free: it must say so")
 
 
 class CalleeLibrary(KernelLibrary):
     """The code of what only kernels call: it is linked to theirs, and optimised and compiled with it."""
+
+    called_by_kernels = True
 
     def finalize(self) -> None:
         """Link what it calls; nothing else."""
@@ -104,6 +122,7 @@ class KernelCompiler(Compiler):
         """Compile a function, and what it calls."""
         state = self.state
         state.library = self.library_class(state.targetctx.codegen(), func.__qualname__)
+        state.library.counts = state.flags.nrt
         state.library.enable_object_caching()
         with not_collecting(), remembering(state.typingctx):
             return super().compile_extra(func)

@@ -131,14 +131,19 @@ def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[
     return out, ends.tolist()
 
 
-def part(index: Index, start: int, stop: int, copied: bool = True) -> Index:
+def _part(index: Index, start: int, stop: int, copied: bool) -> Index:
     found = grid.part(index, start, stop, SWEEP_LANES, copied=copied)
     if "x" in index:
         found["x"] = np.ascontiguousarray(index["x"][:, start : stop + SWEEP_LANES])
     return found
 
 
-loose_part = functools.partial(part, copied=False)
+def part(index: Index, start: int, stop: int) -> Index:
+    return _part(index, start, stop, True)
+
+
+def loose_part(index: Index, start: int, stop: int) -> Index:
+    return _part(index, start, stop, False)
 
 
 def points(index: Index) -> np.ndarray:

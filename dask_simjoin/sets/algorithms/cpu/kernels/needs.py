@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.compiled import callee
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.sets.kinds import NEVER, NONE, PRODUCT
 
@@ -27,13 +27,13 @@ def least(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
     return (top + d - 1) // d
 
 
-@kernel
+@callee
 def need(limits: Numbers, a: int, b: int) -> int:
     """Return the least overlap of sets of these sizes that may match."""
     return least(limits[0], limits[1], limits[2], limits[3], a, b)
 
 
-@kernel
+@callee
 def beyond(limits: Numbers, a: int, b: int) -> int:
     """Return the least overlap that is too much."""
     if limits[4]:
