@@ -83,7 +83,7 @@ def self_join(frame: Frame, asked: SelfJoin) -> Frame:
         chunks, whichever are expected to be faster.  All give the same pairs.
     blocksize : int or str, optional
         Memory of one chunk's coordinates and ids, and of one partition of the result, such as
-        "64 MiB".  Default: 1/12 of what each thread of a worker has, at most 256 MiB; without a
+        "64 MiB".  Default: 1/12 of what each thread of a worker has, at most 1 GiB; without a
         cluster of what each thread has, 128 MiB to 1 GiB, and 128 MiB of a result; on GPUs 1/12
         of a GPU's memory, and for a chunk at most 12 GiB.  The configuration's
         ``simjoin.blocksize`` and ``simjoin.output-size`` change the defaults.

@@ -11,8 +11,11 @@ from dask_simjoin.options.settings import Settings
 SHARE = 12
 """Chunks that fit the memory of a task: nearer to the limit workers pause and spill all the time."""
 
-MAX_CHUNK = 256 * 2**20
-"""Bytes of a chunk where memory would allow more: smaller tasks balance better."""
+MAX_CHUNK = 2**30
+"""Bytes of a chunk where memory would allow more: tasks cut its queries, and so they balance."""
+
+MAX_OUTPUT = 256 * 2**20
+"""Bytes of a partition of the result where memory would allow more: what follows works with several."""
 
 MAX_DEVICE_CHUNK = 12 * 2**30
 """The same on GPUs, which balance over the units of their kernels, and waste time on small tasks."""
@@ -115,7 +118,9 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
             if chunk > LOCAL_CHUNK:
                 origin = f"by the memory of {format_bytes(resources.shared)} for each thread of this process"
     chosen = blocksize is not None or settings.blocksize is not None
-    output = chunk if chosen or resources.memory is not None else LOCAL_CHUNK
+    output = LOCAL_CHUNK if resources.memory is None else min(chunk, MAX_OUTPUT)
+    if chosen:
+        output = chunk
     if resources.gpu and not chosen and resources.memory is not None:
         output = resources.memory // SHARE  # pairs are written once, and never compared with each other
     return Budget(chunk, settings.output or output, settings.result, chosen, origin)

@@ -37,6 +37,9 @@ class Goal:
         Whether each piece of the work tells a number of each row of a chunk.
     listed : bool
         Whether pairs are gone through one by one, though they do not come out.
+    together : float
+        What is saved of a row where all are in one chunk, whose places tell rows apart, in units of looking
+        for what it is near to.
     """
 
     with_ids: bool = False
@@ -52,6 +55,7 @@ class Goal:
     spanning: bool = False
     by_row: bool = False
     listed: bool = False
+    together: float = 0.0
 
     def found_bytes(self, rows: int) -> int:
         """Bytes that tasks find out of each row of a table of so many."""
@@ -67,7 +71,7 @@ ROW_COUNTS = replace(COUNTS, by_row=True)
 LISTS = replace(COUNTS, listed=True)
 """What is made of each pair, one after the other."""
 
-CLUSTERS = Goal(dense=128, by_row=True)
+CLUSTERS = Goal(dense=128, by_row=True, together=10.0)
 """Numbers of pairs, and what rows they connect; as measured in the same way."""
 
 LISTED_CLUSTERS = replace(CLUSTERS, listed=True)
@@ -88,4 +92,4 @@ TREE_BYTES = 160
 
 def tree_goal(k: int) -> Goal:
     """Seek so many nearest neighbours of each row, and then a minimum spanning tree."""
-    return replace(nearest_goal(k), result_bytes_per_row=40 + TREE_BYTES, spanning=True)
+    return replace(nearest_goal(k), result_bytes_per_row=40 + TREE_BYTES, spanning=True, together=1.0)

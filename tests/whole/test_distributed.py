@@ -141,7 +141,8 @@ def test_the_budget_is_of_the_workers(client, x):
     have = resources("pandas")
     assert have == Resources(2, memory, True, limit, workers=2)
     plan = dd.from_pandas(frame_of(x), npartitions=5).simjoin.self_join(EPS).expr.plan
-    assert plan.budget.chunk == min(memory // 12, 256 * 2**20)
+    assert plan.budget.chunk == min(memory // 12, 2**30)
+    assert plan.budget.output == min(plan.budget.chunk, 256 * 2**20)
 
 
 @pytest.mark.parametrize(
