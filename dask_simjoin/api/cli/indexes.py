@@ -63,7 +63,8 @@ def _update(**params: Any) -> None:
     found = open_index(params["folder"])
     ids = found.rows()._meta.iloc[:, 0].dtype
     delete = pd.Series(params["delete"]).astype(ids) if params["delete"] else None
-    target = sink(params["output"], params["format"], params["overwrite"])
+    tables = [*params["tables"], params["folder"]]
+    target = sink(params["output"], params["format"], params["overwrite"], tables)
 
     def update() -> Any:
         new = read(params["tables"], params["input_format"])
@@ -88,7 +89,7 @@ def _changes(**params: Any) -> None:
 
 def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -> None:
     found = open_index(params["folder"])
-    target = sink(params["output"], params["format"], params["overwrite"])
+    target = sink(params["output"], params["format"], params["overwrite"], [params["folder"]])
     with target.made() as begun:
         _done(params, "joining", lambda: target.write(pairs(found), begun))
         target.finish(begun)

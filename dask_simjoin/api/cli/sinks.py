@@ -7,7 +7,7 @@ import os
 import posixpath
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from dask.base import compute
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from dask_simjoin.api.cli.sources import CSV, PACKED, SUFFIXES, format_of, separator_of
+from dask_simjoin.api.cli.sources import CSV, PACKED, SUFFIXES, files_of, format_of, separator_of
 from dask_simjoin.metrics.types import Frame
 
 NOT_WRITTEN = (
@@ -94,8 +94,8 @@ class Sink:
         _rename(self.fs, whole, self.path)
 
 
-def sink(output: str, kind: str | None, overwrite: bool) -> Sink:
-    """Where `output` says; refuses what is there, unless it may be overwritten."""
+def sink(output: str, kind: str | None, overwrite: bool, tables: Sequence[str]) -> Sink:
+    """Where `output` says; refuses what is there, unless it may be overwritten, and what `tables` are."""
     if kind is None and output.endswith(NOT_WRITTEN):
         ending = posixpath.splitext(output)[1]
         raise click.UsageError(
@@ -105,8 +105,11 @@ def sink(output: str, kind: str | None, overwrite: bool) -> Sink:
     try:
         fs, path = url_to_fs(output)
         path = path.rstrip("/")
-        if fs.exists(path) and not overwrite:
+        there = fs.exists(path)
+        if there and not overwrite:
             raise click.UsageError(f"{output} is there already; add --overwrite to replace it.")
+        if there and any(name == path or name.startswith(f"{path}/") for name in _names(tables)):
+            raise click.UsageError(f"{output} is what is read, and would be lost; name another output.")
         folder = posixpath.dirname(path)
         if folder and not fs.exists(folder):
             fs.makedirs(folder)
@@ -114,6 +117,11 @@ def sink(output: str, kind: str | None, overwrite: bool) -> Sink:
         raise click.ClickException(f"{output} cannot be written: {error}") from error
     single = not output.endswith("/") and posixpath.splitext(path)[1] in SUFFIXES
     return Sink(fs, path, kind or format_of(path), single, overwrite)
+
+
+def _names(tables: Sequence[str]) -> list[str]:
+    """The files and folders that tables are read from."""
+    return [url_to_fs(each)[1].rstrip("/") for given in tables for each in files_of(given)]
 
 
 def _unique() -> str:

@@ -31,7 +31,7 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
     Rows are named by columns, so an index that a file keeps is one.
     """
     try:
-        found = [path for given in paths for path in _found(given)]
+        found = [path for given in paths for path in files_of(given)]
         kinds = {kind or format_of(path) for path in found}
         if len(kinds) > 1:
             raise click.UsageError(f"{', '.join(paths)} are of several formats: {', '.join(sorted(kinds))}.")
@@ -105,7 +105,7 @@ def _suffix(path: str) -> str:
     return PurePosixPath(name.stem).suffix if name.suffix in PACKED else name.suffix
 
 
-def _found(given: str) -> list[str]:
+def files_of(given: str) -> list[str]:
     """The files of a path; of what is none, as a word that belongs to an option is, it says so."""
     try:
         return _files(given)

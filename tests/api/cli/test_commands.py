@@ -294,6 +294,15 @@ def test_an_output_that_is_there(points, tmp_path):
     assert len(pd.read_csv("out.csv")) == len(pairs_of(points))
 
 
+def test_an_output_that_is_read(points, tmp_path):
+    """It is not replaced, whatever is allowed."""
+    words = "self-join", "points", "--eps", "0.1", *ON, "--overwrite", "-o"
+    for output in ("points", "./points/", "."):
+        assert "is what is read, and would be lost" in run(*words, output, code=2).stderr
+    other = "join", "points", "--other", "points/*", "--eps", "0.1", *ON, "--overwrite", "-o"
+    assert "would be lost" in run(*other, "points/0.parquet", code=2).stderr
+
+
 def test_signs_of_patterns_in_the_name_of_an_output(points, tmp_path, monkeypatch):
     """One partition's file is the result: it gets its name without being sought by it, as some fsspec do."""
     monkeypatch.setattr(LocalFileSystem, "mv", AbstractFileSystem.mv)
