@@ -108,7 +108,8 @@ def sink(output: str, kind: str | None, overwrite: bool, tables: Sequence[str]) 
         there = fs.exists(path)
         if there and not overwrite:
             raise click.UsageError(f"{output} is there already; add --overwrite to replace it.")
-        if there and any(name == path or name.startswith(f"{path}/") for name in _names(tables)):
+        own = posixpath.normpath(path)
+        if there and any(name == own or name.startswith(f"{own}/") for name in _names(tables)):
             raise click.UsageError(f"{output} is what is read, and would be lost; name another output.")
         folder = posixpath.dirname(path)
         if folder and not fs.exists(folder):
@@ -121,7 +122,7 @@ def sink(output: str, kind: str | None, overwrite: bool, tables: Sequence[str]) 
 
 def _names(tables: Sequence[str]) -> list[str]:
     """The files and folders that tables are read from."""
-    return [url_to_fs(each)[1].rstrip("/") for given in tables for each in files_of(given)]
+    return [posixpath.normpath(url_to_fs(each)[1]) for given in tables for each in files_of(given)]
 
 
 def _unique() -> str:
