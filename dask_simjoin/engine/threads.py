@@ -32,12 +32,12 @@ def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
 
 
 def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: int = 1,
-               least: int = LEAST) -> list[Made]:  # fmt: skip
+               least: int | None = None) -> list[Made]:  # fmt: skip
     """Call `work(start, stop)` for parts of n things, which begin at multiples of `grain`: see `together`.
 
-    `least`: things that are worth a thread.
+    `least`: things that are worth a thread; None: `LEAST`.
     """
-    number = max(1, min(threads, n // least))
+    number = max(1, min(threads, n // (LEAST if least is None else least)))
     cuts = [min(round(n * k / number / grain) * grain, n) for k in range(number)]
     parts = [(a, b) for a, b in itertools.pairwise([*cuts, n]) if b > a] or [(0, n)]
     return together([functools.partial(work, *part) for part in parts])

@@ -26,9 +26,6 @@ LEAST_CHUNK = 2**20
 LOCAL_CHUNK = 128 * 2**20
 """Bytes of a chunk, and of a partition of the result, without a cluster, where memory tells nothing."""
 
-MAX_LOCAL_CHUNK = 2**30
-"""Bytes of a chunk without a cluster, at most: threads share it, and cut its queries."""
-
 
 @dataclass(frozen=True)
 class Resources:
@@ -114,13 +111,16 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
     else:
         chunk, origin = LOCAL_CHUNK, "the default without a cluster"
         if resources.shared is not None:
-            chunk = min(max(resources.shared // SHARE, LOCAL_CHUNK), MAX_LOCAL_CHUNK)
+            chunk = min(max(resources.shared // SHARE, LOCAL_CHUNK), MAX_CHUNK)
             if chunk > LOCAL_CHUNK:
                 origin = f"by the memory of {format_bytes(resources.shared)} for each thread of this process"
     chosen = blocksize is not None or settings.blocksize is not None
-    output = LOCAL_CHUNK if resources.memory is None else min(chunk, MAX_OUTPUT)
     if chosen:
         output = chunk
-    if resources.gpu and not chosen and resources.memory is not None:
+    elif resources.memory is None:
+        output = LOCAL_CHUNK
+    elif resources.gpu:
         output = resources.memory // SHARE  # pairs are written once, and never compared with each other
+    else:
+        output = min(chunk, MAX_OUTPUT)
     return Budget(chunk, settings.output or output, settings.result, chosen, origin)

@@ -250,9 +250,8 @@ class Costs:
         """Seconds of what depends on how rows are cut into chunks."""
         more = self._apart(chunks) - 1
         join = self._visit * chunks.visits[1] + more * self.compared(self.near[0] * self.rows**2 / 2)
-        if len(chunks) > 1:
-            join += self._visit * self.goal.together * self.rows / self.goal.joins
-        return self.made(chunks, tasks, row_bytes) + self.goal.joins * join / self.have.threads
+        apart = self._visit * self.goal.together * self.rows if len(chunks) > 1 else 0.0
+        return self.made(chunks, tasks, row_bytes) + (self.goal.joins * join + apart) / self.have.threads
 
     def expected(self, made: float, seconds: np.ndarray) -> float:
         """Seconds from the first task to the last: see `made`, and `blocks` or `searches`."""

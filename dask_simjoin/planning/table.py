@@ -1,4 +1,4 @@
-"""What planning knows of one table of a join."""
+"""What planning knows of each table of a join."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import check_radii, resolve_dims
 from dask_simjoin.planning.chunking.base import Sources
@@ -101,3 +102,23 @@ def summarise_table(summaries: list[PartitionSummary], spec: JoinSpec) -> TableS
     samples = [s.sample for s in summaries if s.sample is not None]
     points = gather_samples(samples, offsets, len(every.lower))
     return TableSummary(spec, summaries, every, offsets, points, id_bytes, kept_bytes)
+
+
+def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSummary],
+                  spec: JoinSpec) -> tuple[TableSummary, TableSummary]:  # fmt: skip
+    """Put together what is known of two tables, of as many dimensions, which only rows of lists tell."""
+    with in_table("left"):
+        left = summarise_table(summaries, spec)
+    with in_table("right"):
+        right = summarise_table(others, spec.right)
+    dims = [len(table.every.lower) for table in (left, right)]
+    if dims[0] == dims[1]:
+        return left, right
+    if not right.rows:
+        return left, summarise_table(others, replace(spec.right, dims=dims[0]))
+    if not left.rows:
+        return summarise_table(summaries, replace(spec, dims=dims[1])), right
+    raise CoordinateError(
+        f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and those of the right "
+        f"one's column {spec.right.on[0]!r} {dims[1]}; they must have as many."
+    )

@@ -22,7 +22,6 @@ from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.methods import AUTO, DENSE
 from dask_simjoin.engine.protocols import Layout, SearchLayout
-from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunk_limits import ChunkLimits
@@ -38,7 +37,7 @@ from dask_simjoin.planning.statistics.moments import merge_moments
 from dask_simjoin.planning.statistics.near_share import near_share
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 from dask_simjoin.planning.statistics.sample_pairs import sample_degrees, sample_pairs
-from dask_simjoin.planning.table import TableSummary, summarise_table
+from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
 
 MAX_REGIONS = 1 << 14
 
@@ -281,23 +280,3 @@ def tables_of(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> Ta
         table = summarise_table(summaries[0], spec)
         return OneTable(table, table)
     return TwoTables(*summarise_two(summaries[0], summaries[1], spec))
-
-
-def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSummary],
-                  spec: JoinSpec) -> tuple[TableSummary, TableSummary]:  # fmt: skip
-    """Put together what is known of two tables, of as many dimensions, which only rows of lists tell."""
-    with in_table("left"):
-        left = summarise_table(summaries, spec)
-    with in_table("right"):
-        right = summarise_table(others, spec.right)
-    dims = [len(table.every.lower) for table in (left, right)]
-    if dims[0] == dims[1]:
-        return left, right
-    if not right.rows:
-        return left, summarise_table(others, replace(spec.right, dims=dims[0]))
-    if not left.rows:
-        return summarise_table(summaries, replace(spec, dims=dims[1])), right
-    raise CoordinateError(
-        f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and those of the right "
-        f"one's column {spec.right.on[0]!r} {dims[1]}; they must have as many."
-    )

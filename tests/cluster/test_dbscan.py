@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import dask_simjoin
 from dask_simjoin.cluster import DBSCAN
-from dask_simjoin.cluster.algorithms import dbscan_alone
 from dask_simjoin.cluster.algorithms.dbscan_alone import (
     border_by_place,
     components_by_place,
@@ -20,6 +19,7 @@ from dask_simjoin.cluster.algorithms.dbscan_alone import (
     labels_by_place,
     labels_of_rows,
 )
+from dask_simjoin.engine import threads
 from dask_simjoin.engine.cpu.methods import tiles
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.planning import costs
@@ -77,10 +77,10 @@ def test_parts_of_one_chunk_give_its_labels(case, min_samples, parts):
     core = cores_by_place(min_samples, *(counts_by_place(one, min_samples) for one in some))
     within = [components_by_place(one, core) for one in some]
     with pytest.MonkeyPatch.context() as fine:
-        fine.setattr(dbscan_alone, "LEAST_PLACES", 1)
-        for threads in (1, 3):
-            labels = labels_by_place(chunk, threads, core, *within)
-            found = labels_of_rows(chunk, threads, labels, *(border_by_place(one, labels) for one in some))
+        fine.setattr(threads, "LEAST", 1)
+        for number in (1, 3):
+            labels = labels_by_place(chunk, number, core, *within)
+            found = labels_of_rows(chunk, number, labels, *(border_by_place(one, labels) for one in some))
             assert found.tolist() == by_definition(case.x, case.eps, min_samples)
 
 

@@ -23,9 +23,6 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.components import new_nodes
 from dask_simjoin.tasks.meeting import Meeting
 
-LEAST_PLACES = 1 << 16
-"""Places that are worth a thread."""
-
 
 def order_of(chunk: Chunk) -> Array:
     """Tell the row at each place of a chunk's index (n,), int32."""
@@ -131,7 +128,7 @@ def _numbered(within: np.ndarray, core: np.ndarray, order: np.ndarray, threads: 
         root = core[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))
         return np.flatnonzero(root) + start, np.flatnonzero(some < start) + start
 
-    found = shared_out(lower, n, threads, least=LEAST_PLACES)
+    found = shared_out(lower, n, threads)
     for _, tied in found:  # to what another thread was at
         np.minimum.at(first, within[tied], order[tied])
     roots = np.concatenate([some for some, _ in found])
@@ -141,7 +138,7 @@ def _numbered(within: np.ndarray, core: np.ndarray, order: np.ndarray, threads: 
     def tell(start: int, stop: int) -> None:
         kernels.labels_of_roots(within, core, number, start, stop, labels)
 
-    shared_out(tell, n, threads, least=LEAST_PLACES)
+    shared_out(tell, n, threads)
     return labels
 
 
@@ -162,7 +159,7 @@ def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) 
         near = [(rows[a:b] - start, low[a:b]) for (rows, low), (a, b) in zip(borders, here, strict=True)]
         scatter(order[start:stop], final_labels(labels[start:stop], *near), out)
 
-    shared_out(some, len(labels), threads, least=LEAST_PLACES)
+    shared_out(some, len(labels), threads)
     return out
 
 

@@ -6,7 +6,7 @@ import pytest
 from dask_simjoin.engine import threads as shared
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
-from dask_simjoin.engine.cpu.methods import sweep as cpu_sweep
+from dask_simjoin.engine.cpu.methods import sweep_build
 from dask_simjoin.engine.index import sweep
 from dask_simjoin.planning.statistics.moments import moments
 from tests.support.oracle import assert_same_pairs, brute_force
@@ -47,7 +47,7 @@ def enormous(rng, n, d):
 @pytest.mark.parametrize("dims", [1, 2, 3, 4])
 @pytest.mark.parametrize(("order", "threads"), [("C", 1), ("F", 1), ("F", 2), ("F", 7)])
 def test_the_index_is_that_of_numpy(points, dims, order, threads, monkeypatch):
-    monkeypatch.setattr(cpu_sweep, "LEAST", 100)
+    monkeypatch.setattr(sweep_build, "LEAST", 100)
     monkeypatch.setattr(shared, "LEAST", 100)
     x = np.asarray(points(np.random.default_rng(dims), 5000, dims), order=order)
     for eps in (1e-3, 0.3):

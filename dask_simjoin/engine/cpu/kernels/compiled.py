@@ -159,17 +159,17 @@ def _names_of(library: Any) -> bytes:
     return text
 
 
-def kernel(function: Callable[..., Any], **more: Any) -> Any:
+def kernel(function: Callable[..., Any], allocates: bool = False) -> Any:
     """Compile a function when it is first called, without Python's lock, and keep what was compiled."""
-    compiled = njit(**OPTIONS | more, pipeline_class=KernelCompiler)(function)
+    compiled = njit(**OPTIONS | {"_nrt": allocates}, pipeline_class=KernelCompiler)(function)
     if not config.DISABLE_JIT:
-        compiled._cache = KernelCache(function, bool(more))
+        compiled._cache = KernelCache(function, allocates)
     return compiled
 
 
 def allocating(function: Callable[..., Any]) -> Any:
     """Compile a function that makes arrays: each is a tenth of a second of compiling, so most get theirs."""
-    return kernel(function, _nrt=True)
+    return kernel(function, allocates=True)
 
 
 def callee(function: Callable[..., Any]) -> Any:
