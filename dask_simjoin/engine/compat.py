@@ -40,6 +40,21 @@ def all_of(flags: Array) -> bool:
     return not len(flags) or bool(flags.view(np.uint8).min())
 
 
+def any_of(flags: Array) -> bool:
+    """Tell whether any of some flags (n,) is set."""
+    if module_of(flags) is np:
+        return bool(flags.any())
+    return bool(len(flags)) and bool(flags.view(np.uint8).max())
+
+
+def all_of_rows(flags: Array) -> Array:
+    """Tell of which rows of some flags (n, k) all are set (n,)."""
+    xp = module_of(flags)
+    if xp is np or not flags.size:
+        return flags.all(axis=1) if xp is np else xp.ones(len(flags), bool)
+    return flags.view(np.uint8).min(axis=1).view(bool)
+
+
 def count_of(flags: Array) -> int:
     """Count the flags (n,) that are set."""
     return int(flags.sum() if module_of(flags) is np else flags.astype(np.int64).sum())
@@ -51,9 +66,20 @@ def tally(places: Array, number: int, weights: Array | None = None) -> Array:
     if xp is np:
         return np.bincount(places, weights, minlength=number).astype(kind, copy=False)
     found = xp.zeros(number, kind)
-    if len(places):
-        _adder(weights is not None)(places, *([] if weights is None else [weights]), found)
+    if weights is None:
+        count_up(found, places)
+    elif len(places):
+        _adder(True)(places, weights, found)
     return found
+
+
+def count_up(counts: Array, *places: Array) -> None:
+    """Add to counts (n,), int64, how often each of them is named."""
+    for some in places:
+        if module_of(counts) is np:
+            counts += np.bincount(some, minlength=len(counts))
+        elif len(some):
+            _adder(False)(some, counts)
 
 
 @cache

@@ -65,7 +65,12 @@ def as_id_keys(ids: Ids, places: Array) -> Array:
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
     if _is_range(ids):
-        return places.astype(np.int64) * ids.step + ids.start
+        keys: Array = places.astype(np.int64)
+        if ids.step != 1:
+            keys *= ids.step
+        if ids.start:
+            keys += ids.start
+        return keys
     if on_gpu(ids):
         if ids.hasnans:
             return None

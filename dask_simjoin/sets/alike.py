@@ -17,7 +17,7 @@ from dask_simjoin.cluster.algorithms.greedy import PAIR_BYTES, HostPairs, concat
 from dask_simjoin.cluster.algorithms.group_best import Candidates, GroupRows, best_rows, stays_of_groups
 from dask_simjoin.cluster.algorithms.preference import best_of, preferences
 from dask_simjoin.engine.base import frames_for, joiner_of_library
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import tally, to_host
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.sets.chunks import SetChunk
@@ -56,7 +56,7 @@ def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> Standing:
     group = xp.searchsorted(firsts, places, side="right") - 1
     alike = matching_groups(chunk, spec, xp)
     best = best_of(xp.where(alike[group], firsts[group], places), keys[order], order)
-    ends = xp.cumsum(xp.bincount(group[best], minlength=len(firsts) - 1))
+    ends = xp.cumsum(tally(group[best], len(firsts) - 1))
     rows = order[best]
     return Standing(
         rows, xp.concatenate([xp.zeros(1, np.int64), ends.astype(np.int64)]), numbers[rows], keys[rows]

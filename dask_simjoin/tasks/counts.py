@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import tally, to_host
+from dask_simjoin.engine.compat import count_up, to_host
 from dask_simjoin.engine.protocols import Frames, Rows
 from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.tasks.meeting import Meeting
@@ -43,7 +43,7 @@ def _counts(meeting: Meeting, rows: Rows | None, enough: int | None = None) -> l
     counts = [xp.zeros(len(side["ids"]), xp.int64) for side in meeting.chunks]
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
-        counts[side] += tally(left, len(counts[side]))
+        count_up(counts[side], left)
 
     visit_radii(meeting, show, rows)
     return counts

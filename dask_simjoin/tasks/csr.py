@@ -12,7 +12,7 @@ from typing import TypedDict
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import module_of, values_of
+from dask_simjoin.engine.compat import count_up, module_of, values_of
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.types import Array, ArrayModule, DType, Frame, SparseMatrix
 from dask_simjoin.options.optional import optional
@@ -203,8 +203,7 @@ def _degrees(meeting: Meeting, listed: Listed) -> Array:
     """Count the pairs that each row of a chunk is in."""
     found = meeting.xp.zeros(len(meeting.q["ids"]), np.int64)
     for left, right, _ in listed:
-        for side in (left, right):
-            found += meeting.xp.bincount(side, minlength=len(found))
+        count_up(found, left, right)
     return found
 
 

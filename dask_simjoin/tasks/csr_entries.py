@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dask_simjoin.engine.base import host_kernels
-from dask_simjoin.engine.compat import module_of, tally
+from dask_simjoin.engine.compat import count_up, module_of
 from dask_simjoin.metrics.types import Array
 
 SORTED = 1 << 24
@@ -32,7 +32,7 @@ def put_together(
     rows = rows[order]
     place = at[rows] + xp.arange(len(rows)) - xp.searchsorted(rows, rows)
     out[place], out_values[place] = columns[order], values[order]
-    at += tally(rows, len(at))
+    count_up(at, rows)
 
 
 def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:

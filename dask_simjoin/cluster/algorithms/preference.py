@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from dask_simjoin.engine.base import joiner_for
-from dask_simjoin.engine.compat import module_of, values_of
+from dask_simjoin.engine.compat import any_of, module_of, values_of
 from dask_simjoin.metrics.types import Array, ArrayModule, Series
 from dask_simjoin.options.columns import kind_of_number
 from dask_simjoin.tasks.chunks import Chunk
@@ -53,7 +53,7 @@ def numbers_of(column: Series, xp: ArrayModule) -> Array:
     """Numbers (n,) int64 in the order of a column's values."""
     missing = values_of(column.isna())
     kind = kind_of_number(column.dtype)
-    values = values_of((column.fillna(0) if bool(missing.any()) else column).astype(WIDE[kind]))
+    values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDE[kind]))
     if kind == "f":
         bits = (values + 0.0).view(np.int64)  # makes 0.0 of -0.0
         # of negative numbers the larger have the smaller bits

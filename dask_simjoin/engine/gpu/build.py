@@ -5,8 +5,8 @@ from __future__ import annotations
 import cupy
 
 from dask_simjoin.engine.gpu.boxes import boxed
-from dask_simjoin.engine.gpu.kdorder import kd_order
+from dask_simjoin.engine.gpu.kdorder import kd_order, rows_at
 from dask_simjoin.engine.gpu.vectors import make_nearest_vectors, make_vectors
 from dask_simjoin.engine.index.gpu import Builder
 
-BUILDER = Builder(cupy, kd_order, boxed, make_vectors, make_nearest_vectors)
+BUILDER = Builder(cupy, kd_order, rows_at, boxed, make_vectors, make_nearest_vectors)

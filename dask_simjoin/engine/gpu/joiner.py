@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.compat import tally
+from dask_simjoin.engine.compat import count_up
 from dask_simjoin.engine.gpu import nearest, zorder_nearest
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
 from dask_simjoin.engine.gpu.kernels import load
@@ -138,10 +138,10 @@ class GpuJoiner:
         def add(left: Array, right: Array, totals: Array) -> None:
             steps = cupy.searchsorted(device, totals)  # the first limit that is not below
             if not by_row:
-                found[0] += tally(steps, many)
+                count_up(found[0], steps)
                 return
             for places, numbers in ((left, found[0]), (right, found[-1])):
-                numbers += tally(places.astype(cupy.int64) * many + steps, len(numbers))
+                count_up(numbers, places.astype(cupy.int64) * many + steps)
 
         self.visit(q, d, layout, add, same=same, rows=rows)
         return [cupy.cumsum(numbers.reshape(-1, many), axis=1) for numbers in found]

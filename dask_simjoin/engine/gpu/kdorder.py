@@ -15,6 +15,26 @@ THREADS = 256
 assert SAMPLE == 32  # lanes of a warp
 
 
+def _run(name: str, blocks: int, *arguments: Any) -> None:
+    constants = {"VALUE_BITS": VALUE_BITS, "SAMPLES": MIDDLE, "BLOCK": BLOCK}
+    load.kernel("order", name, DIMS=1, EXACT=True, **constants)((blocks,), (THREADS,), arguments)
+
+
+def _steps(x: Array) -> list[Any]:
+    """From number to number, row by row and column by column."""
+    return [np.int64(step // x.itemsize) for step in x.strides]
+
+
+def rows_at(x: Array, places: Array) -> Array:
+    """Rows of `x` (n, d), float64, at some places, int32, C-contiguous."""
+    n, dims = len(places), x.shape[1]
+    y = cupy.empty((n, dims))
+    if y.size:
+        blocks = min(-(-y.size // THREADS), 1 << 16)
+        _run("take_rows", blocks, x, *_steps(x), places, np.int64(n), np.int32(dims), y)
+    return y
+
+
 def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, many: int) -> Array:
     """Positions (n,), int32, of the points of `x` (n, d), float64, in kd order; see the host's."""
     n = len(x)
@@ -23,14 +43,12 @@ def kd_order(x: Array, cuts: Cuts, tile: int, fan_out: int, many: int) -> Array:
     blocks = min(-(-n // THREADS), 1 << 16)
 
     def run(name: str, *arguments: Any, grid: int = blocks) -> None:
-        constants = {"VALUE_BITS": VALUE_BITS, "SAMPLES": MIDDLE, "BLOCK": BLOCK}
-        function = load.kernel("order", name, DIMS=1, EXACT=True, **constants)
-        function((grid,), (THREADS,), arguments)
+        _run(name, grid, *arguments)
 
     count, number = np.int32(n), np.int32(len(cuts.dims))
     values = cupy.empty((len(cuts.dims), n), cupy.int32)
     order, keys = cupy.empty(n, cupy.int32), cupy.empty(n, cupy.uint64)
-    steps = [np.int64(step // x.itemsize) for step in x.strides]
+    steps = _steps(x)
     columns, centre = cupy.asarray(np.array(cuts.dims, np.int32)), cupy.empty(len(cuts.dims))
     run("middle", x, *steps, columns, count, number, centre, grid=1)
     run("numbers", x, *steps, columns, centre, np.float64(cuts.scale), count, number, values, order)

@@ -189,6 +189,11 @@ def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: boo
     return "float16" if tensor and pays else "float32"
 
 
+def rows_at(x: Array, places: Array) -> Array:
+    """Take rows of `x` (n, d), float64, C-contiguous."""
+    return np.ascontiguousarray(x[places])
+
+
 def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     """Return the tree of the boxes of the points (n, d), float64, as their filter sees them.
 
@@ -218,6 +223,8 @@ class Builder:
         NumPy or CuPy.
     order : callable
         `dask_simjoin.engine.index.kdorder.kd_order`, or what does the same.
+    rows : callable
+        `rows_at`, or what does the same.
     boxed : callable
         `boxed`, or what does the same.
     vectors, nearest_vectors : callable
@@ -226,12 +233,13 @@ class Builder:
 
     xp: ArrayModule
     order: Callable[[Array, Cuts, int, int, int], Array]
+    rows: Callable[[Array, Array], Array]
     boxed: Callable[[Array, Bounds | None, int, bool], Index]
     vectors: Callable[[Array, Bounds], Index]
     nearest_vectors: Callable[[Array, Bounds], Index]
 
 
-HOST = Builder(np, kd_order, boxed, half.make_vectors, half.make_nearest_vectors)
+HOST = Builder(np, kd_order, rows_at, boxed, half.make_vectors, half.make_nearest_vectors)
 """Builds with NumPy what a GPU's index is, for tests that need no GPU."""
 
 
@@ -262,7 +270,7 @@ def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
     """Build what the indexes of joins and of searches share: the order, the points, and their boxes."""
     xp, tile = builder.xp, layout.tile
     order = builder.order(x, layout.cut.first(len(x), tile, CUTS), tile, *layout.parts)
-    y = xp.ascontiguousarray(x[order])
+    y = builder.rows(x, order)
     index = {"order": order.astype(xp.int32, copy=False), "y": y}
     if not len(x):
         return index

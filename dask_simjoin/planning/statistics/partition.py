@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import all_of, module_of, to_host
+from dask_simjoin.engine.compat import all_of, all_of_rows, count_of, module_of, to_host
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.engine.lists import extremes, lists_of
 from dask_simjoin.errors import ListError
@@ -147,7 +147,7 @@ def look(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
     if spec.radius is not None:
         xp, r = module_of(x), radii(frame, spec)
         wrong = ~(xp.isfinite(r) & (r >= 0))
-        radius, limit = (float(r.max()) if len(r) else 0.0, int(wrong.sum())), limits(r, spec)
+        radius, limit = (float(r.max()) if len(r) else 0.0, count_of(wrong)), limits(r, spec)
     if partitions and not bad and zero is None:
         # the number too: of partitions that are alike, other rows must be drawn in each
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
@@ -194,7 +194,7 @@ def _embedded(columns: Array, spec: JoinSpec) -> tuple[Array, Array | None]:
     x = spec.measure.embed(columns, xp)
     if not spec.dropna:
         return x, None
-    kept = xp.isfinite(x).all(axis=1)
+    kept = all_of_rows(xp.isfinite(x))
     return x, None if all_of(kept) else kept
 
 
@@ -214,7 +214,7 @@ def _bad(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
 
 def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] | None:
     numbers = columns[:, :-1] if spec.by else columns
-    rows = module_of(columns).flatnonzero((numbers == 0).all(axis=1))
+    rows = module_of(columns).flatnonzero(all_of_rows(numbers == 0))
     if not spec.measure.directed or not len(rows):
         return None
     first = int(rows[0])

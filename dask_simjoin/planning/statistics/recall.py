@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.compat import tally, to_host
+from dask_simjoin.engine.compat import count_up, tally, to_host
 from dask_simjoin.engine.index.clusters import KMeansLayout, labels_of
 from dask_simjoin.engine.protocols import Joiner, Layout
 from dask_simjoin.metrics.types import Array
@@ -145,7 +145,7 @@ def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joine
         left, right = left[other], right[other]
         if not len(left):
             return
-        true[:] += tally(left, len(few))
+        count_up(true, left)
         kept = labels[rows[left]] == labels[right]
         found[:] += tally(left, len(few), kept.astype(np.float64))
 

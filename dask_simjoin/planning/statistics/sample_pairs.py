@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import count_up, to_host
 from dask_simjoin.engine.protocols import Joiner, Layout, Pairs
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.statistics.sample import Sample
@@ -182,12 +182,11 @@ def sample_degrees(points: SamplePoints, layout: Layout, joiner: Joiner, listed:
 
 
 def _shown(x: Array, layout: Layout, joiner: Joiner) -> Array:
-    index, xp = joiner.build(x, layout), joiner.xp
-    degrees = xp.zeros(len(x), np.int64)
+    index = joiner.build(x, layout)
+    degrees = joiner.xp.zeros(len(x), np.int64)
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
-        for side in (left, right):
-            degrees[:] += xp.bincount(side, minlength=len(x))
+        count_up(degrees, left, right)
 
     joiner.visit(index, index, layout, visitor, same=True)
     return degrees

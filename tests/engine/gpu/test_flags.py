@@ -5,7 +5,7 @@ import pytest
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.engine.compat import all_of, count_of, tally
+from dask_simjoin.engine.compat import all_of, all_of_rows, any_of, count_of, count_up, tally
 
 pytestmark = pytest.mark.gpu
 
@@ -15,6 +15,7 @@ def test_flags(n):
     for flags in (np.ones(n, bool), np.zeros(n, bool), np.arange(n) != n // 2):
         device = cupy.asarray(flags)
         assert all_of(device) == flags.all() == all_of(flags)
+        assert any_of(device) == flags.any() == any_of(flags)
         assert count_of(device) == flags.sum() == count_of(flags)
 
 
@@ -27,3 +28,15 @@ def test_tallies(n, kind):
         found = tally(cupy.asarray(places), 101, None if own is None else cupy.asarray(own))
         told = tally(places, 101, own)
         assert found.dtype == told.dtype and found.get().tolist() == told.tolist()
+        if own is None:
+            count_up(found, cupy.asarray(places), cupy.asarray(places[::2]))
+            count_up(told, places, places[::2])
+            assert found.get().tolist() == told.tolist()
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("n", [0, 1, 3000])
+def test_flags_of_rows(n, order):
+    flags = np.asarray(np.random.default_rng(0).uniform(size=(n, 3)) < 0.7, order=order)
+    found = all_of_rows(cupy.asarray(flags, order=order))
+    assert found.dtype == bool and found.get().tolist() == all_of_rows(flags).tolist()

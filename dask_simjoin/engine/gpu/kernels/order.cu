@@ -140,3 +140,14 @@ order_blocks(const int* __restrict__ values, const int* __restrict__ order, int 
     }
     for (int i = threadIdx.x; i < there; i += blockDim.x) next[base + i] = held[i];
 }
+
+// Rows of x at some places, one after the other.
+extern "C" __global__ void take_rows(const double* __restrict__ x, long long row_step, long long column_step,
+                                     const int* __restrict__ places, long long rows, int dims,
+                                     double* __restrict__ out) {
+    const u64 number = (u64)rows * dims;
+    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < number; i += (u64)gridDim.x * blockDim.x) {
+        const u64 row = number >> 32 ? i / dims : (u32)i / (u32)dims; // of 32 bits it is many times as fast
+        out[i] = x[places[row] * row_step + (long long)(i - row * dims) * column_step];
+    }
+}

@@ -69,7 +69,8 @@ class _Launch:
             self.span = max(self.span, self.ranges)
         self.blocks = max(1, min(full, blocks * -(-self.ranges // self.span)))
         self.state = cupy.zeros(5, cupy.uint64)
-        self.resume = cupy.full((self.blocks, 3 if tensor else 2 + self.warps), -1, cupy.int32)
+        self.resume = cupy.empty((self.blocks, 3 if tensor else 2 + self.warps), cupy.int32)
+        self.resume.data.memset_async(0xFF, self.resume.nbytes)  # -1
 
     @property
     def slack(self) -> int:
