@@ -136,7 +136,12 @@ def two_workers():
 def mortal_workers():
     """Another, of which workers are killed: each comes back as another process."""
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 10}),
+        dask.config.set(
+            {
+                "distributed.scheduler.allowed-failures": 10,
+                "distributed.deploy.lost-worker-timeout": "5 minutes",  # two that die in 15 s are given up
+            }
+        ),
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
     ):
         yield cluster

@@ -53,7 +53,8 @@ def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | Searc
     pieces = cut_rows([rows for _, (rows, _) in each], most)
     if len(pieces) > len(each):
         read = optimise_in_place(MapPartition(source.inner, "simjoin_read", as_planned, (spec,), each))
-        sent: Expr = SentPieces(FrozenSource(read), pieces, regions, spec, with_ids, meta)
+        how = _send_piece, (spec, with_ids)
+        sent: Expr = SentPieces(FrozenSource(read), pieces, *how, meta, regions)
     else:
         sent = MapPartition(source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions)
     moved = Shuffle(sent, CELL, len(chunks), True, chunks.method)
@@ -73,20 +74,24 @@ def cut_rows(rows: list[int], most: int) -> tuple[Piece, ...]:
 
 
 class SentPieces(LabelledExpr):
-    """Send partitions in pieces; not Blockwise, so that a partition is read once for all of its own."""
+    """Send partitions in pieces; not Blockwise, so that a partition is read once for all of its own.
+
+    The function is given a partition, a piece, what is shared, and the arguments.
+    """
 
     _label = "simjoin_send"
-    _parameters = ["frozen", "pieces", "regions", "spec", "with_ids", "meta"]
+    _parameters = ["frozen", "pieces", "function", "arguments", "meta", "shared"]
 
     def _divisions(self) -> Any:
         return (None,) * (1 + len(self.operand("pieces")))
 
     def _layer(self) -> dict[Any, Any]:
-        read, own = self.operand("frozen").inner, (self.operand("spec"), self.operand("with_ids"))
+        read, shared = self.operand("frozen").inner, self.operand("shared").ref
         keys, layer = read.__dask_keys__(), dict(read.__dask_graph__())
+        function, arguments = self.operand("function"), self.operand("arguments")
         for n, piece in enumerate(self.operand("pieces")):
-            key, regions = (self._name, n), self.operand("regions").ref
-            layer[key] = Task(key, on_worker, _send_piece, TaskRef(keys[piece[0]]), piece, regions, *own)
+            key = (self._name, n)
+            layer[key] = Task(key, on_worker, function, TaskRef(keys[piece[0]]), piece, shared, *arguments)
         return layer
 
 

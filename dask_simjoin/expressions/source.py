@@ -31,8 +31,9 @@ from dask_simjoin.expressions.dask_private import (
     TaskRef,
 )
 from dask_simjoin.expressions.filters import RowValues
-from dask_simjoin.expressions.worker_memory import on_worker
+from dask_simjoin.expressions.worker_memory import end_without_workers, on_worker
 from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.settings import current_client
 
 
 class FrozenSource:
@@ -275,5 +276,6 @@ def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
     """
     if not keys:
         return []
+    end_without_workers(current_client())
     run = get_scheduler(cls=Delayed)
     return list(run(cull(graph, keys)[0], keys))

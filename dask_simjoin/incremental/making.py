@@ -12,12 +12,13 @@ from dask_simjoin.errors import CoordinateError, IndexConflictError, OptionError
 from dask_simjoin.incremental.commits import Change, commit, now
 from dask_simjoin.incremental.files import FOLDERS, PAIRS, check_links, sync_folder
 from dask_simjoin.incremental.index import Index
-from dask_simjoin.incremental.loading import Incoming, Numbering, look_at, schema_for, write_frame
+from dask_simjoin.incremental.loading import Incoming, look_at, schema_for
 from dask_simjoin.incremental.manifests import versions
 from dask_simjoin.incremental.requests import MakeIndex, PathLike, check_path, check_version, named
 from dask_simjoin.incremental.rows import write_example
 from dask_simjoin.incremental.types import ID, Manifest, Options
 from dask_simjoin.incremental.updating import NO_IDS, NO_SEQ, lazy_frame
+from dask_simjoin.incremental.writing import Numbering, write_frame
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_ids, example_of

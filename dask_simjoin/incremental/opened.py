@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Self
 
 from dask_simjoin.errors import IndexConflictError, OptionError, VersionGoneError
+from dask_simjoin.expressions.worker_memory import end_without_workers
 from dask_simjoin.incremental import joins
 from dask_simjoin.incremental.changes import Changes
 from dask_simjoin.incremental.held import Holder, Memory, memory_of
 from dask_simjoin.incremental.parts import NOTHING
 from dask_simjoin.incremental.snapshots import Version, last_version, version_of
 from dask_simjoin.incremental.types import Options
+from dask_simjoin.options.settings import current_client
 
 TRIES = 3
 """Versions of other writers that an update gives way to."""
@@ -82,6 +84,7 @@ class Opened:
 
     def _now(self) -> Version:
         """The version that is asked about: the last one, if none was named when the index was opened."""
+        end_without_workers(current_client())
         found = self._last if self._pinned is not None else last_version(self._root, self._library)
         if found.number != self._last.number:
             self._last = replace(found, held=self._last.held)

@@ -16,12 +16,13 @@ from dask_simjoin.errors import ColumnError, CoordinateError, DuplicateIdError, 
 from dask_simjoin.expressions.two_tables import lazy
 from dask_simjoin.incremental.commits import Change
 from dask_simjoin.incremental.keys import FILE, POSITION, Finder
-from dask_simjoin.incremental.loading import Incoming, Numbering, known_rows, look_at, write_frame
+from dask_simjoin.incremental.loading import Incoming, known_rows, look_at
 from dask_simjoin.incremental.report import Told
 from dask_simjoin.incremental.rows import example_table
 from dask_simjoin.incremental.schema import as_frame
 from dask_simjoin.incremental.snapshots import Version
 from dask_simjoin.incremental.types import SEQ, Options
+from dask_simjoin.incremental.writing import Numbering, write_frame
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.messages import counted, listed, shown
