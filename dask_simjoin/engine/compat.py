@@ -82,15 +82,39 @@ def count_up(counts: Array, *places: Array) -> None:
             _adder(False)(some, counts)
 
 
-@cache
 def _adder(weighted: bool) -> Any:
     """Make what `bincount` of CuPy is, without its looking for negative numbers, an `any`."""
-    return sys.modules["cupy"].ElementwiseKernel(
-        "S place, T weight" if weighted else "S place",
-        "raw U sum",
-        f"atomicAdd(&sum[place], U({'weight' if weighted else '1'}))",
-        "simjoin_tally" if weighted else "simjoin_count",
-    )
+    body = f"atomicAdd(&sum[place], U({'weight' if weighted else '1'}))"
+    name = "simjoin_tally" if weighted else "simjoin_count"
+    return _elementwise("S place, T weight" if weighted else "S place", "raw U sum", body, name)
+
+
+def float32_below(values: Array) -> Array:
+    """Round float64 numbers down to float32: what is a bound from below stays one."""
+    if module_of(values) is not np:
+        return _elementwise("float64 x", "float32 y", "y = __double2float_rd(x)", "simjoin_float32_below")(
+            values
+        )
+    with np.errstate(over="ignore", under="ignore"):
+        found = values.astype(np.float32)
+        return np.where(found > values, np.nextafter(found, np.float32(-np.inf)), found)
+
+
+def looked_up(table: Array, places: Array) -> Array:
+    """Take values of a table, int32, by their places; -1 where there is none, a number below 0."""
+    if module_of(places) is not np:
+        body = "found = place < 0 ? -1 : table[place]"
+        return _elementwise("S place, raw int32 table", "int32 found", body, "simjoin_looked_up")(
+            places, table
+        )
+    if not len(table):
+        return np.full(places.shape, -1, np.int32)
+    return np.where(places < 0, np.int32(-1), table[places])
+
+
+@cache
+def _elementwise(given: str, found: str, body: str, name: str) -> Any:
+    return sys.modules["cupy"].ElementwiseKernel(given, found, body, name)
 
 
 def on_gpu(values: Ids | Series) -> bool:

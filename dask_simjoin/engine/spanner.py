@@ -60,6 +60,9 @@ class Spanner(Protocol):
     What it is given of rows lies where they do.
     """
 
+    def prepare(self) -> None:
+        """Begin to compile what trees and clusters take, where that can be done beside searches."""
+
     def tree_of(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
                 progress: Progress | None = None) -> Edges:  # fmt: skip
         """The tree of the points of an index, by their names; see the CPU's.

@@ -23,6 +23,10 @@ from dask_simjoin.planning.chunking.base import Chunking, Pieces, Sources, is_sh
 from dask_simjoin.tasks.chunks import gather_chunk, make_chunk, read_chunk, read_points
 from dask_simjoin.tasks.moving import unpack
 
+MANY_COLUMNS = 8
+"""Of a cuDF partition that goes to other workers: each is a message of its own, about a millisecond, and so
+more are put together before."""
+
 
 def chunk_key(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> tuple[Any, ...]:
     """Tell the key of a chunk: of the copy of it that this part of the work, of so many, is done with."""
@@ -152,7 +156,8 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
         made = map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)
         return Chunks(FrozenSource(made), run=run)
     frame = source.inner.simplify()  # of all its columns, it is itself
-    if is_held(frame) and _once(chunks.pieces):
+    apart = copies > 1 and spec.library == "cudf" and len(spec.on) > MANY_COLUMNS
+    if is_held(frame) and _once(chunks.pieces) and not apart:
         frozen = FrozenSource(frame)
         return ReadChunks(frozen, each, Listed(chunks.pieces), spec, layout, threads, with_ids, copies, run)
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)

@@ -21,7 +21,7 @@ import numpy as np
 
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.engine.base import searcher_for, spanner_for
-from dask_simjoin.engine.compat import module_of, to_host
+from dask_simjoin.engine.compat import float32_below, looked_up, module_of, to_host
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.engine.spanner import Found, Part, Progress
@@ -72,16 +72,8 @@ def _known(totals: Array, near: Array, min_samples: int, rows: int) -> Known:
     beyond = totals[:, listed] if listed < totals.shape[1] else xp.full(len(totals), -1.0)
     return {
         "core": xp.ascontiguousarray(core), "near": near, "away": xp.ascontiguousarray(away),
-        "beyond": _no_more(beyond),
+        "beyond": float32_below(beyond),
     }  # fmt: skip
-
-
-def _no_more(values: Array) -> Array:
-    """Round numbers of at least -1 down to float32: what is a bound from below stays one."""
-    xp = module_of(values)
-    with np.errstate(over="ignore", under="ignore"):
-        found = values.astype(np.float32)
-        return xp.where(found > values, xp.nextafter(found, np.float32(-1)), found)
 
 
 def _listed(totals: Array) -> int:
@@ -155,6 +147,7 @@ def _columns(known: Known) -> tuple[Array, ...]:
 def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int) -> Known:
     """Search the nearest rows of all rows of the one chunk that there is, some at a time."""
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
+    spanner_for(chunk["example"]).prepare()
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(sought(min_samples), rows)
     whole: dict[str, Array] = {}
@@ -166,7 +159,7 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int) -> Know
         totals, names = searcher.fresh(stop - start, number)
         searcher.nearest(here, query, layout, totals, names, same=True)
         names = names[:, : _listed(totals)]
-        near = xp.where(names < 0, -1, place[names] if rows else names).astype(np.int32)
+        near = looked_up(place, names)
         for name, values in _known(totals, near, min_samples, rows).items():
             part = cast(Array, values)
             if name not in whole:

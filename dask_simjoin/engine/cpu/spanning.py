@@ -49,6 +49,10 @@ class CpuSpanner:
     """See `Spanner`."""
 
     @staticmethod
+    def prepare() -> None:
+        """Leave it: Numba compiles one thing at a time."""
+
+    @staticmethod
     def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
                 progress: Progress | None = None) -> Edges:  # fmt: skip
         """Find the tree of the points of an index; `core`: of its places."""

@@ -7,7 +7,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.compat import all_of, count_of, tally
+from dask_simjoin.engine.compat import all_of
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.metrics.types import Array
 
@@ -66,6 +66,14 @@ def least_edges(component: Array, names: Array, edges: list[ListedEdges],
     return starts, ends
 
 
+def least_of_parts(names: Array, weights: Array, ends: Array) -> tuple[Array, Array]:
+    """Find the least of the edges that parts of the data have to each row: weights and ends (parts, n)."""
+    parts, n = weights.shape
+    weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
+    run("least_of_parts", n, np.int32(n), np.int32(parts), weights, ends, names, weight, end)
+    return weight, end
+
+
 def tag_boxes(values: Array, levels: np.ndarray, box: int, tags: Array) -> None:
     """Write below each box of a tree the value that all of its points have, or -1."""
     n = len(values)
@@ -90,29 +98,49 @@ def least_of_boxes(values: Array, levels: np.ndarray, box: int) -> Array:
 def who_asks(sizes: Array, every: int) -> Array:
     """Choose the components that search: at least half of them; `every`: how many there are at first."""
     number = len(sizes)
-    asked = sizes <= FEW * cupy.sort(sizes)[(number - 1) // 2]
+    asked = cupy.empty(number, cupy.bool_)
+    middle = np.int32((number - 1) // 2), np.float64(FEW)
+    run("small_ones", number, np.int32(number), sizes, cupy.sort(sizes), *middle, asked)
     if number > 1 and all_of(asked):
         asked[int(cupy.argmax(sizes))] = number == every
     return asked
+
+
+def wanted_nodes(component: Array, asked: Array, to: Array, least: Array, core: Array,
+                 bounds: Array) -> Array:  # fmt: skip
+    """Tell which nodes may have an edge that is lighter than what is known of their component's."""
+    n = len(component)
+    wanted = cupy.empty(n, cupy.bool_)
+    run("wanted_nodes", n, np.int32(n), component, asked, to, least, core, bounds, wanted)
+    return wanted
 
 
 def join_components(component: Array, asked: Array, starts: Array, ends: Array,
                     sizes: Array) -> tuple[Array, Array, Array]:  # fmt: skip
     """Join the components that asked along their least edges, of nodes `starts` and `ends`, -1: none.
 
-    As edges are of one order, components that lead to each other in a circle are two that found the same
-    edge: the first of them leads nowhere.  Gives which components' edges are the tree's, the new components
-    of the nodes, and their sizes, which are float64: numbers of rows are exact there.
+    Gives the components whose edges are the tree's, the new components of the nodes, and their sizes, which
+    are float64: numbers of rows are exact there.
     """
-    number = len(asked)
-    own = cupy.arange(number)
-    found = asked & (starts >= 0)
-    to = cupy.where(found, component[cupy.where(found, ends, 0)], own)
-    first = (to[to] == own) & (own < to)
-    above = cupy.where(first, own, to)
+    number, n = len(asked), len(component)
+    to, above, root = (cupy.empty(number, cupy.int32) for _ in range(3))
+    taken, joined = cupy.empty(number, cupy.bool_), cupy.empty(n, cupy.int32)
+    run("lead_to", number, np.int32(number), asked, starts, ends, component, to)
+    run("open_circles", number, np.int32(number), asked, starts, to, above, taken)
     for _ in range(number.bit_length()):
         above = above[above]
-    root = above == own
-    above = (cupy.cumsum(root.astype(cupy.int64)) - 1)[above]
-    sizes = tally(above, count_of(root), sizes)
-    return found & ~first, above.astype(cupy.int32)[component], sizes
+    run("mark_roots", number, np.int32(number), above, root)
+    numbers = cupy.cumsum(root, dtype=cupy.int32)
+    joined_sizes = cupy.zeros(int(numbers[-1]))
+    size = np.int32(n), np.int32(number)
+    run("join_nodes", n, *size, component, above, numbers, sizes, joined, joined_sizes)
+    return cupy.flatnonzero(taken), joined, joined_sizes
+
+
+def name_ends(names: Array, start: Array, end: Array) -> tuple[Array, Array, Array]:
+    """Name the ends of edges, the smaller one first, and both by one number."""
+    n = len(start)
+    low, high = (cupy.empty(n, cupy.int32) for _ in range(2))
+    both = cupy.empty(n, cupy.int64)
+    run("name_ends", n, np.int32(n), names, start, end, low, high, both)
+    return low, high, both

@@ -25,6 +25,9 @@ from dask_simjoin.metrics.types import Array, Index
 BLOCKS = 1 << 12
 """Blocks of a search: more than a GPU runs at a time; each takes tiles until there are none left."""
 
+WORK = 1 << 13
+"""Pieces of work that a search is cut into where it has fewer tiles: some for each warp of a GPU."""
+
 EVERY, MANY = 16, 1 << 17
 """Of so many rows that ask and more, one of so many asks first: what it finds is known to the others then."""
 
@@ -40,6 +43,11 @@ RUN = 4 * TILE
 
 Nearest = tuple[Array, Array, Array]
 """As the CPU's, on the GPU."""
+
+
+def warps_of_tile(tiles: int) -> int:
+    """Choose how many warps share the search of a tile, by the number of tiles that ask: a power of two."""
+    return 1 << min(TILE.bit_length() - 1, max(0, (WORK // max(tiles, 1)).bit_length() - 1))
 
 
 def _in_turn(places: Array, most: int) -> Iterator[Array]:
@@ -114,8 +122,7 @@ class Rounds:
 
     def _wanted(self, asked: Array, bounds: Array) -> Array:
         """Tell which nodes may have an edge that is lighter than what is known of their component's."""
-        known = bounds.view(cupy.float64)[self.component]
-        return asked[self.component] & (self.to < 0) & (cupy.maximum(self.least, self.core) <= known)
+        return boruvka.wanted_nodes(self.component, asked, self.to, self.least, self.core, bounds)
 
     def _group(self) -> None:
         """Put rows of one component into tiles of their own, once there are fewer components than tiles.
@@ -156,12 +163,9 @@ class Rounds:
     def _settle(self, found: list[tuple[Array, ...]], bounds: Array, listed: boruvka.ListedEdges) -> None:
         """Note what searches have found of nodes, all of `bounds` being known."""
         _, ends, weights = listed
+        state = self.component, bounds, self.least, self.to, ends, weights
         for nodes, end, weight in found:
-            known = bounds.view(cupy.float64)[self.component[nodes]]
-            ends[nodes], weights[nodes] = end, weight
-            self.least[nodes] = cupy.maximum(self.least[nodes], known)
-            # what is heavier need not be the least, as all that was heavier was left out
-            self.to[nodes] = cupy.where(weight == known, end, -1)
+            boruvka.run("settle_nodes", len(nodes), np.int32(len(nodes)), nodes, end, weight, *state)
 
     def _join(self, asked: Array, edges: list[boruvka.ListedEdges], bounds: Array) -> None:
         """Join the components that asked along their least edges."""
@@ -176,14 +180,17 @@ class Rounds:
         """Find the least edges of some nodes, of points `y`: their ends and weights."""
         f, n = self.layout.bounds, len(nodes)
         boxes = BUILDER.boxed(y, f, TILE, True)
-        weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
+        tiles = -(-n // TILE)
+        spread = warps_of_tile(tiles)
+        weight, end = cupy.empty((spread, n)), cupy.empty((spread, n), cupy.int32)
         scale2, rho = (1.0, 0.0) if f is None else (f.scale**2, f.rho)
         self._launch(
-            "search_others", min(-(-n // (TILE * WARPS)), BLOCKS), 32 * WARPS,
+            "search_others", min(-(-tiles * spread // WARPS), BLOCKS), 32 * WARPS,
             boxes["z"], y, boxes["lower"], boxes["upper"], self.component[nodes], self.core[nodes],
-            np.int32(n), *searched, np.float64(scale2), np.float64(rho), bounds, weight, end,
-            cupy.zeros(1, cupy.uint32),
+            np.int32(n), *searched, np.float64(scale2), np.float64(rho), bounds, np.int32(spread),
+            weight, end, cupy.zeros(1, cupy.uint32),
         )  # fmt: skip
+        weight, end = boruvka.least_of_parts(self.names, weight, end)
         return end, weight
 
     def run(self, known: tuple[Array, ...] | None = None) -> tuple[Array, ...]:
@@ -233,8 +240,8 @@ class Rounds:
         for weight, start, end in parts:
             edges.append((cupy.asarray(start), cupy.asarray(end), cupy.asarray(weight)))
         boruvka.offer_edges(self.component, edges[1:], bounds)
-        least = cupy.maximum(self.least, bounds.view(cupy.float64)[self.component])
-        self.least = cupy.where(wanted, least, self.least)
+        state = wanted, self.component, bounds, self.least
+        boruvka.run("raise_least", self.rows, np.int32(self.rows), *state)
         self._join(asked, edges, bounds)
         self._group()
 

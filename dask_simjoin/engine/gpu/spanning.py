@@ -17,6 +17,7 @@ import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka, dendrogram
+from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.rounds import Nearest, Rounds
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.spanner import Edges, Found, Part, Progress
@@ -25,15 +26,25 @@ from dask_simjoin.metrics.types import Array, Index
 
 def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
     """Name ends of edges, the smaller one first, and give all on the host in order, the lightest first."""
-    a, b = names[start], names[end]
-    low, high = cupy.minimum(a, b), cupy.maximum(a, b)
-    order = cupy.argsort(low.astype(cupy.int64) << 32 | high)
+    low, high, both = boruvka.name_ends(names, start, end)
+    order = cupy.argsort(both)
     order = order[cupy.argsort(weight[order], kind="stable")]
     return to_host(weight[order]), to_host(low[order]), to_host(high[order])
 
 
+def _merge_some() -> None:
+    ends = np.arange(5, dtype=np.int32)
+    path = np.arange(5.0), ends, ends + 1
+    GpuSpanner.merge(6, path, path)
+
+
 class GpuSpanner:
     """See `Spanner`."""
+
+    @staticmethod
+    def prepare() -> None:
+        """Begin to compile what follows searches: see `Spanner`."""
+        load.rehearse(dendrogram.condense_some, _merge_some)
 
     @staticmethod
     def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,

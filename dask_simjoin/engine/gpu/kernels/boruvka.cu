@@ -8,6 +8,8 @@
 
 __device__ __forceinline__ u64 bits_of(double weight) { return (u64)__double_as_longlong(weight); }
 
+__device__ __forceinline__ double weight_of(u64 bits) { return __longlong_as_double((long long)bits); }
+
 // Of each node the edge that it knows: the one that was found before, or to the nearest of its nearest nodes that
 // are of another component; -1: none.  See `offer_listed` of engine/cpu/kernels/boruvka.py.
 extern "C" __global__ void
@@ -95,6 +97,120 @@ take_edges(int n, const int* __restrict__ start, const int* __restrict__ end, co
         if (bits_of(weight[e]) != bounds[own] || both_names(names[from], names[to]) != least[own]) continue;
         starts[own] = from;
         ends[own] = to;
+    }
+}
+
+// Of each node the least of the edges that parts of the data have to it: `weights` and `ends` are (parts, n).
+extern "C" __global__ void
+least_of_parts(int n, int parts, const double* __restrict__ weights, const int* __restrict__ ends,
+               const int* __restrict__ names, double* __restrict__ weight, int* __restrict__ end) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x) {
+        double lightest = weights[i];
+        int chosen = ends[i];
+        for (int p = 1; p < parts; p++) {
+            const double heavy = weights[(size_t)p * n + i];
+            const int other = ends[(size_t)p * n + i];
+            if (other < 0 || (chosen >= 0 && heavy > lightest)) continue;
+            if (chosen >= 0 && heavy == lightest && names[other] > names[chosen]) continue;
+            lightest = heavy;
+            chosen = other;
+        }
+        weight[i] = lightest;
+        end[i] = chosen;
+    }
+}
+
+// Whether components have at most so many times as many rows as the median one, which is at `middle` of `sorted`.
+extern "C" __global__ void
+small_ones(int n, const double* __restrict__ sizes, const double* __restrict__ sorted, int middle, double times,
+           bool* __restrict__ small) {
+    for (u32 c = blockIdx.x * blockDim.x + threadIdx.x; c < (u32)n; c += gridDim.x * blockDim.x)
+        small[c] = sizes[c] <= times * sorted[middle];
+}
+
+// Whether nodes may have an edge that is lighter than what is known of their component's: of components that ask.
+extern "C" __global__ void
+wanted_nodes(int n, const int* __restrict__ component, const bool* __restrict__ asked, const int* __restrict__ to,
+             const double* __restrict__ least, const double* __restrict__ core, const u64* __restrict__ bounds,
+             bool* __restrict__ wanted) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x) {
+        const int own = component[i];
+        wanted[i] = asked[own] && to[i] < 0 && fmax(least[i], core[i]) <= weight_of(bounds[own]);
+    }
+}
+
+// Notes what searches have found of nodes, `end` and `weight` (n,), all of `bounds` being known.
+extern "C" __global__ void
+settle_nodes(int n, const int* __restrict__ nodes, const int* __restrict__ end, const double* __restrict__ weight,
+             const int* __restrict__ component, const u64* __restrict__ bounds, double* __restrict__ least,
+             int* __restrict__ to, int* __restrict__ ends, double* __restrict__ weights) {
+    for (u32 k = blockIdx.x * blockDim.x + threadIdx.x; k < (u32)n; k += gridDim.x * blockDim.x) {
+        const int i = nodes[k];
+        const double known = weight_of(bounds[component[i]]);
+        ends[i] = end[k];
+        weights[i] = weight[k];
+        least[i] = fmax(least[i], known);
+        // what is heavier need not be the least, as all that was heavier was left out
+        to[i] = weight[k] == known ? end[k] : -1;
+    }
+}
+
+// Raises what is known of wanted nodes' least edges to that of their components.
+extern "C" __global__ void
+raise_least(int n, const bool* __restrict__ wanted, const int* __restrict__ component, const u64* __restrict__ bounds,
+            double* __restrict__ least) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x)
+        if (wanted[i]) least[i] = fmax(least[i], weight_of(bounds[component[i]]));
+}
+
+// The component that each leads to along its least edge: itself, if it has not asked or found none.
+extern "C" __global__ void
+lead_to(int n, const bool* __restrict__ asked, const int* __restrict__ starts, const int* __restrict__ ends,
+        const int* __restrict__ component, int* __restrict__ to) {
+    for (u32 c = blockIdx.x * blockDim.x + threadIdx.x; c < (u32)n; c += gridDim.x * blockDim.x)
+        to[c] = asked[c] && starts[c] >= 0 ? component[ends[c]] : (int)c;
+}
+
+// As edges are of one order, components that lead to each other in a circle are two that found the same edge: the
+// first of them leads nowhere, and its edge is not taken.
+extern "C" __global__ void
+open_circles(int n, const bool* __restrict__ asked, const int* __restrict__ starts, const int* __restrict__ to,
+             int* __restrict__ above, bool* __restrict__ taken) {
+    for (u32 c = blockIdx.x * blockDim.x + threadIdx.x; c < (u32)n; c += gridDim.x * blockDim.x) {
+        const bool first = to[to[c]] == (int)c && (int)c < to[c];
+        above[c] = first ? (int)c : to[c];
+        taken[c] = asked[c] && starts[c] >= 0 && !first;
+    }
+}
+
+// 1 where components lead to themselves, else 0.
+extern "C" __global__ void
+mark_roots(int n, const int* __restrict__ above, int* __restrict__ root) {
+    for (u32 c = blockIdx.x * blockDim.x + threadIdx.x; c < (u32)n; c += gridDim.x * blockDim.x)
+        root[c] = above[c] == (int)c;
+}
+
+// The new components of nodes, and (of the first, as many as there are components) their sizes; `number`: of roots,
+// counted from 1.
+extern "C" __global__ void
+join_nodes(int n, int components, const int* __restrict__ component, const int* __restrict__ above,
+           const int* __restrict__ number, const double* __restrict__ sizes, int* __restrict__ joined,
+           double* __restrict__ joined_sizes) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x) {
+        joined[i] = number[above[component[i]]] - 1;
+        if (i < (u32)components) atomicAdd(joined_sizes + number[above[i]] - 1, sizes[i]);
+    }
+}
+
+// The names of edges' ends, the smaller first, and both as one number.
+extern "C" __global__ void
+name_ends(int n, const int* __restrict__ names, const int* __restrict__ start, const int* __restrict__ end,
+          int* __restrict__ low, int* __restrict__ high, long long* __restrict__ both) {
+    for (u32 e = blockIdx.x * blockDim.x + threadIdx.x; e < (u32)n; e += gridDim.x * blockDim.x) {
+        const int a = names[start[e]], b = names[end[e]];
+        low[e] = min(a, b);
+        high[e] = max(a, b);
+        both[e] = (long long)both_names(a, b);
     }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -26,6 +27,9 @@ _Key = tuple[str | Source, int, tuple[tuple[str, int], ...]]
 
 _lock = threading.Lock()
 _pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="simjoin-compiler")
+_rehearsing = ThreadPoolExecutor(
+    2, thread_name_prefix="simjoin-rehearsal"
+)  # they wait for what `_pool` compiles
 _modules: dict[_Key, Future[Any]] = {}
 
 
@@ -49,6 +53,25 @@ def begin(*programs: Program) -> None:
     """Begin to compile what the current device is going to run: work goes on meanwhile."""
     for name, function, constants in programs:
         _begun(name, function, constants)
+
+
+@functools.cache
+def _rehearsed(work: Callable[[], object], device: int) -> Future[None]:
+    def run() -> None:
+        with cupy.cuda.Device(device):
+            work()
+
+    return _rehearsing.submit(run)
+
+
+def rehearse(*steps: Callable[[], object]) -> None:
+    """Begin to do what will be done later, of next to nothing: what CuPy compiles for it is there then.
+
+    It compiles its own kernels as they are called, one after the other, each a tenth of a second; and loads
+    them so.  Steps must be safe beside others: they make all that they touch.
+    """
+    for step in steps:
+        _rehearsed(step, cupy.cuda.runtime.getDevice())
 
 
 @functools.cache

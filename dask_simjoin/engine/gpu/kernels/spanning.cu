@@ -12,6 +12,9 @@
 // A row finds the least of its edges by (weight, name of the other row) if it is at most as heavy as what its
 // component is known to have in the end: what is left out is heavier than what was known when it was left out.
 //
+// Few tiles that ask would leave most of a GPU idle, and the last of some more would be waited for: then several
+// warps take a tile, each with its part of the data's tiles.  They share what is known of components all the same.
+//
 // Constants: DIMS; EXACT 0 or 1; NORM.
 
 #define WARPS 4
@@ -44,12 +47,13 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
               const int* __restrict__ d_tags, const double* __restrict__ d_cores, const int* __restrict__ d_component,
               const double* __restrict__ d_core, const int* __restrict__ d_names, const int* __restrict__ d_nodes, int d_points,
               const float* __restrict__ d_middle, const float* __restrict__ d_radius, double scale2, double rho,
-              u64* bounds, double* __restrict__ weight, int* __restrict__ end,
+              u64* bounds, int spread, double* __restrict__ weight, int* __restrict__ end,
               u32* __restrict__ counter) {
     // levels: of the tree, the lowest one's children are tiles; d_least: the smallest name in each tile;
     // d_tags, d_cores: below each box the component that all points are of, or -1, and the smallest core distance;
     // d_nodes: what points are called in `end`; d_middle, d_radius: of tiles' balls, where there is a filter;
-    // bounds: of components, as bits of numbers
+    // bounds: of components, as bits of numbers; spread: warps that share a tile's search, a power of two of at most
+    // 64: `weight` and `end` are (spread, q_points), of each row what each part of the data has
     __shared__ real s_gaps[WARPS][LEVELS * FANOUT];
     __shared__ u32 s_orders[WARPS][LEVELS * FANOUT];
     __shared__ int s_node[WARPS][LEVELS];
@@ -61,8 +65,9 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
     for (;;) {
         u32 unit = 0;
         if (lane == 0) unit = atomicAdd(counter, 1u);
-        const int a = __shfl_sync(FULL, unit, 0);
-        if (a >= q_tiles) break;
+        unit = __shfl_sync(FULL, unit, 0);
+        if (unit >= (u32)q_tiles * spread) break;
+        const int a = unit / spread, part = unit & (spread - 1);
 
         Best best[2];
         int component[2];
@@ -242,7 +247,8 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
             for (int h = 0; h < 2; h++) {
                 const int c = lane + 32 * h;
                 const bool there = number * FANOUT + c < boxes && d_tags[group * FANOUT + c] != only
-                                   && d_cores[group * FANOUT + c] <= most;
+                                   && d_cores[group * FANOUT + c] <= most
+                                   && (level || (c & (spread - 1)) == part); // neighbours are of different parts
                 gaps[level * FANOUT + c] = gap[h];
                 orders[level * FANOUT + c] = there ? (__float_as_uint(order[h]) & ~(FANOUT - 1)) | c : NONE;
             }
@@ -275,8 +281,8 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
         for (int h = 0; h < 2; h++) {
             const int i = a * TILE + lane + 32 * h;
             if (i >= q_points) continue;
-            weight[i] = best[h].weight;
-            end[i] = best[h].node;
+            weight[(size_t)part * q_points + i] = best[h].weight;
+            end[(size_t)part * q_points + i] = best[h].node;
         }
     }
 }
