@@ -168,5 +168,5 @@ def _whole_tree(frame: Frame, spec: JoinSpec, samples: int) -> tuple[Edges | Non
     if not len(chunk["ids"]):
         return None, chunk["ids"]
     chunk["id_keys"] = None  # rows are told in their order, and no id is looked up
-    known = known_of_whole(chunk, plan.layout, samples)
-    return tree_of_chunk(chunk, 0, plan.layout, known), chunk["ids"]
+    ids, known = chunk["ids"], known_of_whole(chunk, plan.layout, samples)
+    return tree_of_chunk(chunk, 0, plan.layout, known, last=True), ids

@@ -1,7 +1,9 @@
 """HDBSCAN and spanning trees, by their definition, and equal to scikit-learn's where ties leave no choice."""
 
+import gc
 import math
 import time
+import tracemalloc
 
 import dask
 import dask.array as da
@@ -14,6 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
+from dask_simjoin.cluster.algorithms import spanning as algorithms
 from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
 from dask_simjoin.cluster.algorithms.spanning import SPREAD, _rows_of, merge_trees
 from dask_simjoin.cluster.expressions import spanning as expressions
@@ -104,6 +107,37 @@ def test_any_tree_on_any_partitions(x, samples, rows, partitioning):
     lazy = split(frame, [len(x) // 3, len(x) // 2]).simjoin
     with dask.config.set(scheduler="sync"):
         pd.testing.assert_frame_equal(lazy.spanning_tree(min_samples=samples, **how).compute(), tree)
+
+
+@pytest.mark.parametrize("samples", [1, 4, 12])
+def test_nearest_rows_that_are_far_behind(samples, monkeypatch):
+    x = np.random.default_rng(samples).normal(size=(70_000, 2)).round(3)
+    lost = []
+    behind = algorithms._behind
+
+    def counted(near, start, beyond):
+        found = behind(near, start, beyond)
+        lost.append(np.count_nonzero((found[0] == 0) & (near >= 0)))
+        return found
+
+    monkeypatch.setattr(algorithms, "_behind", counted)
+    found = frame_of(x).simjoin.spanning_tree(min_samples=samples)
+    assert sum(lost) > 0
+    parts = dd.from_pandas(frame_of(x), npartitions=3)
+    pd.testing.assert_frame_equal(parts.simjoin.spanning_tree(min_samples=samples).compute(), found)
+    monkeypatch.setattr(algorithms, "CLOSE_DIMS", 0)
+    pd.testing.assert_frame_equal(frame_of(x).simjoin.spanning_tree(min_samples=samples), found)
+
+
+def test_what_is_not_needed_any_more_is_let_go_of():
+    frame = frame_of(np.random.default_rng(3).normal(size=(300_000, 2)))
+    frame.iloc[:1000].simjoin.hdbscan(50, min_samples=10)
+    gc.collect()
+    tracemalloc.start()
+    frame.simjoin.hdbscan(50, min_samples=10)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 85 * len(frame)
 
 
 @pytest.mark.parametrize("apart", [1, 3, 2 * SPREAD, 2**30])

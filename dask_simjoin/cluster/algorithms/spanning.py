@@ -37,6 +37,10 @@ Places = int | Array
 FEWEST_LISTED, MOST_LISTED = 4, 16
 """Nearest rows of each row that are remembered: see `_listed`."""
 
+CLOSE_DIMS = 3
+"""Dimensions up to which, on the host, places of nearest rows are told by how far behind the row's they are:
+half of the memory.  Of a million rows of 2 one in a hundred has one further than int16 tells, of 4 ten."""
+
 SPREAD = 64
 """How many times as many numbers as rows a table of numbers may have: a look-up takes a tenth of a search."""
 
@@ -62,18 +66,36 @@ def sought(min_samples: int) -> int:
     return max(min_samples - 1, FEWEST_LISTED) + 1
 
 
-def _known(totals: Array, near: Array, min_samples: int, rows: int) -> Known:
-    """Make it of the totals (n, k) of the nearest rows and their places; `rows`: of all chunks."""
+def _known(chunk: Chunk, start: int, totals: Array, near: Array, min_samples: int, rows: int) -> Known:
+    """Make it of the totals (n, k) of the nearest rows and their places; `rows`: of all chunks.
+
+    `start`: the place of the first of these rows.
+    """
     xp = module_of(totals)
     others = max(0, min(min_samples, rows) - 1)
     listed = near.shape[1]
     away = totals[:, : listed if listed > others else 0]
     core = totals[:, others - 1] if others and len(totals) else xp.zeros(len(totals))
     beyond = totals[:, listed] if listed < totals.shape[1] else xp.full(len(totals), -1.0)
+    if xp is np and cast(Index, chunk)["low"].shape[1] <= CLOSE_DIMS:
+        near, beyond = _behind(near, start, beyond)
     return {
         "core": xp.ascontiguousarray(core), "near": near, "away": xp.ascontiguousarray(away),
         "beyond": float32_below(beyond),
     }  # fmt: skip
+
+
+def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Tell places (n, k) by how far behind the row's own they are, int16; 0: there is none, or it is too far.
+
+    Of a row that has one that is too far, next to nothing is known of those that are not told.
+    """
+    behind = near - np.arange(start, start + len(near), dtype=np.int32)[:, None]
+    behind[near < 0] = 0
+    found = behind.astype(np.int16)
+    lost = found != behind
+    found[lost] = 0
+    return found, np.where(lost.any(axis=1), np.minimum(beyond, 0.0), beyond)
 
 
 def _listed(totals: Array) -> int:
@@ -128,7 +150,8 @@ def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int
     if "rows" not in state:  # a part's rows are in the order of places
         order = chunk["order"][: len(place)]
         totals, near = totals[order], near[order]
-    return _known(totals, near, min_samples, rows)
+    start = int(place[state["rows"][0]]) if len(state.get("rows", ())) else 0
+    return _known(chunk, start, totals, near, min_samples, rows)
 
 
 def join_known(*parts: Known) -> Known:
@@ -160,7 +183,7 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int) -> Know
         searcher.nearest(here, query, layout, totals, names, same=True)
         names = names[:, : _listed(totals)]
         near = looked_up(place, names)
-        for name, values in _known(totals, near, min_samples, rows).items():
+        for name, values in _known(chunk, start, totals, near, min_samples, rows).items():
             part = cast(Array, values)
             if name not in whole:
                 size = -(-rows // TILE) * TILE if name == "core" else rows
@@ -179,11 +202,19 @@ def _nearest(known: Known) -> tuple[Array, Array, Array]:
 
 
 def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Known,
-                  progress: Progress | None = None) -> Edges:  # fmt: skip
-    """Find the tree of a chunk's rows, by their places; `progress`: of rounds that were shared before."""
-    found: Edges = spanner_for(chunk["example"]).tree_of(
-        _named(chunk, places), layout, known["core"], _nearest(known), progress
-    )
+                  progress: Progress | None = None, last: bool = False) -> Edges:  # fmt: skip
+    """Find the tree of a chunk's rows, by their places; `progress`: of rounds that were shared before.
+
+    `last`: nobody else needs the chunk, nor what is known of it: both are emptied, and memory is let go of on
+    the way.
+    """
+    spanner = spanner_for(chunk["example"])
+    about = [dict(_named(chunk, places)), layout, known["core"], _nearest(known), progress][::-1]
+    if last:
+        cast(Index, chunk).clear()
+        cast(Index, known).clear()
+    # taken out one by one, so that here nothing is held
+    found: Edges = spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
     return found
 
 

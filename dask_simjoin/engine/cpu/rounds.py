@@ -22,9 +22,18 @@ other."""
 
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """What is known of the nearest rows of the rows of one index, in the order of its places: their places (n, k)
-int32, -1 where they are of another index; their totals (n, k), or (n, 0) if these are at most core distances;
-and what totals of all other rows are at least (n,) float32, or -1 where nothing is known."""
+int32, -1 where they are of another index, or int16: how far behind the row's own place they are, 0 where that
+is not told; their totals (n, k), or (n, 0) if these are at most core distances; and what totals of all other
+rows are at least (n,) float32, or -1 where nothing is known."""
 
+NO_NODES = np.empty(0), np.empty(0, np.int32)
+"""What is known of edges of nodes while their nearest rows tell as much: see `boruvka`."""
+
+ALL = np.empty(0, np.bool_)
+"""Components that search: all."""
+
+SEARCHED = "z", "start", "half_norm", "y", "norm", "low", "high", "lower", "upper", "levels", "least"
+"""What rounds look at of an index: they let go of what else there is."""
 
 Best = tuple[np.ndarray, ...]
 """Of components the weights of the best edges that are known, and their nodes; and all nodes' names."""
@@ -34,9 +43,10 @@ class _Side:
     """One index, as what is searched from and in."""
 
     def __init__(self, index: Index, first: int) -> None:
-        self.index = index | {
-            name: tiles.aligned(index[name]) for name in ("z", "start", "lower", "upper") if name in index
-        }
+        self.index = {name: index[name] for name in SEARCHED if name in index}
+        for name in ("z", "start", "lower", "upper"):
+            if name in index:
+                self.index[name] = tiles.aligned(index[name])
         self.rows = len(index["names"])
         self.first, self.last = first, first + -(-self.rows // tiles.TILE) * tiles.TILE
         if self.rows:
@@ -61,29 +71,31 @@ class Rounds:
             self.sides.append(_Side(index, self.sides[-1].last if self.sides else 0))
         nodes = self.sides[-1].last
         self.rows = sum(side.rows for side in self.sides)
-        self.component, self.names = np.full(nodes, -1, np.int32), np.zeros(nodes, np.int32)
+        self.component = np.full(nodes, -1, np.int32)
+        self.names = np.zeros(nodes if len(sides) > 1 else self.rows, np.int32)
         # a copy of core distances is made only where there are two sides, or no room for what is left over
         self.core = cores[0] if len(cores) == 1 and len(cores[0]) == nodes else np.full(nodes, np.nan)
         known = 0
-        for side, core in zip(self.sides, cores, strict=True):
+        for side, index, core in zip(self.sides, sides, cores, strict=True):
             own = slice(side.first, side.first + side.rows)
             self.component[own] = np.arange(known, known + side.rows, dtype=np.int32)
-            self.names[own] = side.index["names"]
+            self.names[own] = index["names"]
             if self.core is not core:
                 self.core[own] = core[: side.rows]
             known += side.rows
             if side.rows:
                 boruvka.least_cores(self.core[side.first : side.last], side.index["levels"], side.cores)
-        self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)
+        self.least, self.to = NO_NODES
         if nearest is None:
             self.near, self.away = np.empty((nodes, 0), np.int32), np.empty((nodes, 0))
             self.beyond = np.full(nodes, -1.0, np.float32)
         else:
             self.near, self.away, self.beyond = *nearest[:2], nearest[2].copy()
-        self.sizes, self.components = np.ones(self.rows, np.int32), self.rows
+        self.sizes, self.components = np.broadcast_to(np.int32(1), self.rows), self.rows
+        # in parts; without weights where these are the larger core distances
         self.found: list[tuple[np.ndarray, ...]] = []
         if progress is not None:
-            self.component, self.sizes = progress["component"].copy(), progress["sizes"].copy()
+            self.component, self.sizes = progress["component"].copy(), progress["sizes"]
             self.least, self.to = progress["least"].copy(), progress["to"].copy()
             self.beyond, self.found = progress["beyond"].copy(), list(progress["found"])
             self.components = len(self.sizes)
@@ -91,9 +103,10 @@ class Rounds:
     @property
     def progress(self) -> Progress:
         """What is known after some rounds, and what nodes offer in the next one."""
+        self._make_room()
         offered = self._offers()[:3]
         return {
-            "component": self.component, "sizes": self.sizes[: self.components], "least": self.least,
+            "component": self.component, "sizes": self.sizes, "least": self.least,
             "to": self.to, "beyond": self.beyond, "found": self.found, "offered": offered,
         }  # fmt: skip
 
@@ -102,13 +115,20 @@ class Rounds:
         ends = (np.full(number, -1, np.int32) for _ in range(2))
         return np.full(number, np.inf), *ends, self.names
 
+    def _make_room(self) -> None:
+        """Remember from now on what is known of the edges of nodes."""
+        if len(self.to) < len(self.component):
+            nodes = len(self.component)
+            self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)
+
     def _asked(self) -> np.ndarray:
         """Choose the components that search: at least half of them."""
         number = self.components
-        sizes = self.sizes[:number]
-        asked = sizes <= FEW * np.partition(sizes, (number - 1) // 2)[(number - 1) // 2]
+        if number == self.rows:
+            return ALL
+        asked = self.sizes <= FEW * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
         if asked.all() and number > 1:
-            asked[np.argmax(sizes)] = number == self.rows
+            asked[np.argmax(self.sizes)] = False
         return asked
 
     def _offers(self) -> Best:
@@ -121,7 +141,7 @@ class Rounds:
     def _wanted(self, asked: np.ndarray, best: Best) -> np.ndarray:
         """Tell which nodes may have an edge lighter than their component's best, a mask for each tile."""
         wanted = np.empty(self.sides[-1].last // tiles.TILE, np.uint64)
-        known = self.component, self.core, self.least, self.to
+        known = self.component, self.core, self.least, self.to, self.beyond
         boruvka.who_searches(*known, asked, best[0], wanted)
         return wanted
 
@@ -140,17 +160,31 @@ class Rounds:
     def _settle(self, wanted: np.ndarray, best: Best) -> None:
         """Note what searches have found of nodes, the best edges of all components being known."""
         across = self.sides[-1].first
-        boruvka.tell_nodes(self.component, wanted, best, across, self.least, self.to)
+        if len(self.to):
+            boruvka.tell_nodes(self.component, wanted, best, across, self.least, self.to)
 
     def _join(self, asked: np.ndarray, best: Best) -> None:
         """Join the components that asked along their best edges; those that are taken replace all."""
-        many = self.components
-        room = np.empty(many, np.int32), self.sizes
-        number, left = boruvka.join_components(self.component, asked, best, *room, best[:3], 0)
+        many, alone = self.components, len(self.sides) == 1 and self.components == self.rows
+        # in the first round components are their nodes, and so the new ones are written in their places
+        parent = self.component[:many] if alone else np.empty(many, np.int32)
+        number, left = boruvka.join_components(self.component, asked, best, parent, best[:3], 0)
         assert left < many  # each that searched has found an edge
-        few = 2 * number < many  # a copy of most would take as much again
-        self.found.append(tuple(column[:number].copy() if few else column[:number] for column in best[:3]))
-        self.components = left
+        self.sizes, self.components = np.zeros(left, np.int32), left
+        boruvka.number_nodes(self.component, parent[:0] if alone else parent, self.sizes)
+        for column in best[:3]:
+            column.resize(number, refcheck=False)  # nothing is copied
+        self.found += self._without_weights(best[:3]) if alone else [best[:3]]
+
+    def _without_weights(self, edges: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, ...]]:
+        """Leave out weights that are the larger core distance of both ends, if most of them are."""
+        number = boruvka.part_edges(self.core, *edges)
+        if 2 * number < len(edges[0]):
+            return [edges]
+        others = tuple(column[number:].copy() for column in edges)
+        for column in edges[1:]:
+            column.resize(number, refcheck=False)
+        return [(NO_NODES[0], *edges[1:]), others]
 
     def _search_side(self, q: _Side, d: _Side, wanted: np.ndarray, best: Best) -> None:
         f, dims = self.layout.filter, self.layout.dims
@@ -178,6 +212,8 @@ class Rounds:
 
         `known`: some that are there besides those that are sought.
         """
+        if known is not None or not self.near.shape[1] or self.components < self.rows:
+            self._make_room()
         while self.components > 1:
             best = self._offers()
             if known is not None:
@@ -188,6 +224,8 @@ class Rounds:
             self._search(wanted, best)
             self._settle(wanted, best)
             self._join(asked, best)
+            del best
+            self._make_room()
         return self.found
 
     def share(self, offered: Best, part: Part) -> Found:

@@ -22,15 +22,24 @@ from dask_simjoin.engine.spanner import Clusters, Edges, Found, Part, Progress
 from dask_simjoin.metrics.types import Index
 
 
-def in_order(names: np.ndarray, found: list[tuple[np.ndarray, ...]]) -> Edges:
+def in_order(names: np.ndarray, found: list[tuple[np.ndarray, ...]], core: np.ndarray) -> Edges:
     """Name the ends of edges, the smaller one first, and put them in order, the lightest first.
 
-    `found`: weights and both nodes, in parts; it is emptied.  What is not needed any more is let go of: the
-    peak of memory of a whole tree is here, or in its first round.
+    `found`: weights and both nodes, in parts, without weights where these are the larger core distances of
+    nodes; it is emptied.  What is not needed any more is let go of.
     """
     if not found:
         return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
-    weight, low, high = (np.concatenate([part[column] for part in found]) for column in range(3))
+    low, high = (np.concatenate([part[column] for part in found]) for column in (1, 2))
+    weight = np.empty(len(low))
+    number = 0
+    for own, start, end in found:
+        some = weight[number : number + len(start)]
+        if len(own) == len(start):
+            some[:] = own
+        else:
+            np.maximum(core[start], core[end], out=some)
+        number += len(start)
     found.clear()
     low, high = names[low], names[high]
     low, high = np.minimum(low, high), np.maximum(low, high, out=high)
@@ -57,9 +66,10 @@ class CpuSpanner:
                 progress: Progress | None = None) -> Edges:  # fmt: skip
         """Find the tree of the points of an index; `core`: of its places."""
         rounds = Rounds([index], layout, [core], nearest, progress)
-        found, names = rounds.run(), rounds.names
-        del rounds  # what it took is free for what follows
-        return in_order(names, found)
+        del index, core, nearest, progress  # what nobody else holds is let go of once it is not needed
+        found, names, core = rounds.run(), rounds.names, rounds.core
+        del rounds
+        return in_order(names, found, core)
 
     @staticmethod
     def begin(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
@@ -87,15 +97,17 @@ class CpuSpanner:
         """Find the edges between two indexes that are in the tree of both; `trees`: of each of them."""
         rounds = Rounds(sides, layout, cores)
         across = rounds.sides[1].first
-        first = [(side.index, side.first) for side in rounds.sides]
-        rounds.least, rounds.sizes, rounds.components, known = between.contracted(
+        first = [(index, side.first) for index, side in zip(sides, rounds.sides, strict=True)]
+        least, sizes, rounds.components, known = between.contracted(
             first, rounds.component, rounds.core, trees, layout.norm
         )
+        rounds.least, rounds.to = least, np.full(len(least), -1, np.int32)
+        rounds.sizes = sizes[: rounds.components]
         found: list[tuple[np.ndarray, ...]] = []
         for weight, start, end in rounds.run(known):
             kept = (start < across) != (end < across)
             found.append((weight[kept], start[kept], end[kept]))
-        return in_order(rounds.names, found)
+        return in_order(rounds.names, found, rounds.core)
 
     @staticmethod
     def merge(rows: int, *parts: Edges) -> Edges:

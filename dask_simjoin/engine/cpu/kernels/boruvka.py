@@ -1,7 +1,8 @@
 """The rounds of Boruvka's algorithm: what each component knows of its least edge, and how they are joined.
 
 Nodes are places of indexes.  Of each is known `least`, below which no edge leaves its component, and, once
-it is found, its first edge that does, to `to`, of that weight.
+it is found, its first edge that does, to `to`, of that weight.  In the first round, which joins most nodes,
+both are empty where the nearest nodes tell as much: so its memory is that of the edges that it finds.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
                  least: Array, to: Array, best: Any) -> None:  # fmt: skip
     """Offer what nodes know: edges found before, and those to their nearest nodes.
 
-    `near` (n, k): the nearest nodes, -1: none; `away` (n, k or 0): their totals, if these may exceed the
-    core distance; `beyond` (n,): what totals of all others are at least; -1 when none of `near` is left.
+    `near` (n, k): the nearest nodes, -1: none, or, of int16, how far behind the node they are, 0: none;
+    `away` (n, k or 0): their totals, if these may exceed the core distance; `beyond` (n,): what totals of all
+    others are at least; -1 when none of `near` is left.
     """
     k = near.shape[1]
-    for i in range(len(to)):
+    for i in range(component.size):
         c = component[i]
         if c < 0:
             continue
-        if to[i] >= 0:
+        if to.size > 0 and to[i] >= 0:
             if component[to[i]] != c:
                 offer(best, c, least[i], names[i], names[to[i]], i, to[i])
                 continue
@@ -39,7 +41,9 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
             continue
         chosen, weight = np.int32(-1), np.inf
         for s in range(k):
-            j = near[i, s]
+            j = np.int32(near[i, s])
+            if near.itemsize == 2:
+                j = np.int32(i + j)  # without one it is the node itself
             if j < 0 or component[j] == c:
                 continue
             w = max(core[i], core[j])
@@ -47,12 +51,13 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
                 w = max(w, away[i, s])
             if chosen < 0 or w < weight or (w == weight and names[j] < names[chosen]):
                 chosen, weight = j, w
-        least[i] = max(least[i], np.float64(beyond[i]))
+        if to.size > 0:
+            least[i] = max(least[i], np.float64(beyond[i]))
         if chosen < 0:
             beyond[i] = np.float32(-1.0)
             continue
         offer(best, c, weight, names[i], names[chosen], i, chosen)
-        if weight < beyond[i]:
+        if to.size > 0 and weight < beyond[i]:
             to[i], least[i] = chosen, weight
 
 
@@ -72,16 +77,25 @@ def offer_edges(component: Array, names: Array, weight: Array, low: Array, high:
 
 
 @kernel
-def who_searches(component: Array, core: Array, least: Array, to: Array, asked: Array, weights: Array,
-                 wanted: Array) -> int:  # fmt: skip
-    """Tell which nodes may have an edge lighter than the best of their component, a mask for each tile."""
+def who_searches(component: Array, core: Array, least: Array, to: Array, beyond: Array, asked: Array,
+                 weights: Array, wanted: Array) -> int:  # fmt: skip
+    """Tell which nodes may have an edge lighter than the best of their component, a mask for each tile.
+
+    `asked`: empty: all components are; `least`, `to`: empty: `beyond` tells it.
+    """
     number = 0
     for a in range(wanted.size):
         mask = np.uint64(0)
         for t in range(TILE):
             i = a * TILE + t
             c = component[i]
-            if c >= 0 and asked[c] and to[i] < 0 and max(least[i], core[i]) <= weights[c]:
+            if c < 0 or (asked.size > 0 and not asked[c]):
+                continue
+            if to.size > 0:
+                may = to[i] < 0 and max(least[i], core[i]) <= weights[c]
+            else:
+                may = max(np.float64(beyond[i]), core[i]) <= weights[c]
+            if may:
                 mask |= np.uint64(1) << np.uint64(t)
                 number += 1
         wanted[a] = mask
@@ -109,20 +123,20 @@ def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: A
 
 
 @kernel
-def join_components(component: Array, asked: Array, best: Any, parent: Array, sizes: Array, edges: Any,
+def join_components(component: Array, asked: Array, best: Any, parent: Array, edges: Any,
                     number: int) -> tuple[int, int]:  # fmt: skip
-    """Join components along their best edges, and number them anew; how many edges and components there are.
+    """Join components along their best edges; how many edges and components there are.
 
-    `asked`: whose best edges are known; `parent`: room for as many; `edges`: where to write them, also
-    in place of the best ones.
+    `asked`: whose best edges are known, empty: all; `parent`: room for as many, afterwards their new numbers,
+    also in place of components that are their nodes; `edges`: where to write them, also in place of the best.
     """
     weights, starts, ends, _ = best
     weight, start, end = edges
-    many = asked.size
+    many = parent.size
     for c in range(many):
         parent[c] = c
     for c in range(many):
-        if asked[c] and starts[c] >= 0:
+        if (asked.size == 0 or asked[c]) and starts[c] >= 0:
             a, b = find(parent, c), find(parent, component[ends[c]])
             if a != b:
                 parent[max(a, b)] = min(a, b)
@@ -132,15 +146,36 @@ def join_components(component: Array, asked: Array, best: Any, parent: Array, si
     for c in range(many):  # a root comes before what is beneath it, so its new number is known by then
         above = parent[c]
         if above == c:
-            parent[c], sizes[left] = left, 0
+            parent[c] = left
             left += 1
         else:
             parent[c] = parent[above]
+    return number, left
+
+
+@kernel
+def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
+    """Put edges first whose weight is the larger core distance of their ends; how many these are."""
+    first, last = 0, weight.size - 1
+    while first <= last:
+        if weight[first] == max(core[start[first]], core[end[first]]):
+            first += 1
+            continue
+        for column in (start, end):
+            column[first], column[last] = column[last], column[first]
+        weight[first], weight[last] = weight[last], weight[first]
+        last -= 1
+    return first
+
+
+@kernel
+def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
+    """Number the components of nodes anew, if numbers are given, and count their nodes; `sizes`: zeros."""
     for i in range(component.size):
         if component[i] >= 0:
-            component[i] = parent[component[i]]
+            if renamed.size > 0:
+                component[i] = renamed[component[i]]
             sizes[component[i]] += 1
-    return number, left
 
 
 @kernel
