@@ -5,7 +5,16 @@ import pytest
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.engine.compat import all_of, all_of_rows, any_of, count_of, count_up, tally
+from dask_simjoin.engine.compat import (
+    all_of,
+    all_of_rows,
+    any_of,
+    count_of,
+    count_up,
+    float32_below,
+    looked_up,
+    tally,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -40,3 +49,17 @@ def test_flags_of_rows(n, order):
     flags = np.asarray(np.random.default_rng(0).uniform(size=(n, 3)) < 0.7, order=order)
     found = all_of_rows(cupy.asarray(flags, order=order))
     assert found.dtype == bool and found.get().tolist() == all_of_rows(flags).tolist()
+
+
+def test_numbers_below_and_looked_up():
+    rng = np.random.default_rng(0)
+    values = np.concatenate(
+        [rng.normal(size=500) * 10.0 ** rng.integers(-50, 50, 500), [0.0, 1e300, np.inf, -1]]
+    )
+    found = float32_below(cupy.asarray(np.stack([values] * 2, axis=1))[:, 1])
+    assert found.dtype == np.float32 and found.get().tolist() == float32_below(values).tolist()
+    table, places = np.arange(9, dtype=np.int32)[::-1].copy(), rng.integers(-1, 9, (50, 6))
+    for kind in (np.int32, np.int64):
+        some = places.astype(kind)
+        found = looked_up(cupy.asarray(table), cupy.asarray(some)[:, :4])
+        assert found.dtype == np.int32 and found.get().tolist() == looked_up(table, some[:, :4]).tolist()
