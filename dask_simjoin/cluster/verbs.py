@@ -97,7 +97,7 @@ def dbscan(frame: Frame, asked: Dbscan) -> Series:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(Labels(source.inner, source, spec, samples, example))
-    return labels_and_cores(frame, asked)[0]
+    return _labels_and_cores(frame, asked)[0]
 
 
 def labels_and_cores(frame: Frame, asked: Dbscan, weights: np.ndarray | None = None) -> tuple[Series, Array]:
@@ -105,19 +105,28 @@ def labels_and_cores(frame: Frame, asked: Dbscan, weights: np.ndarray | None = N
 
     `weights` (rows,): of the frame's rows, where they do not count alike.
     """
+    labels, core, order = _labels_and_cores(frame, asked, weights)
+    return labels, rows_of_places(core, order)
+
+
+def _labels_and_cores(frame: Frame, asked: Dbscan,
+                      weights: np.ndarray | None = None) -> tuple[Series, Array, Array]:  # fmt: skip
+    """Do the same by places of the index, and tell the row at each (n,) int32."""
     meta, samples = example_of(frame), asked.samples()
     spec = asked.spec(meta)
     chunk, plan = whole_chunk(frame, spec, CLUSTERS)
     if not plan.meets:
-        return series_example(meta, LABELS), frames_for(meta).xp.zeros(0, bool)
+        xp = frames_for(meta).xp
+        return series_example(meta, LABELS), xp.zeros(0, bool), xp.zeros(0, np.int32)
     meeting = whole_meeting(chunk, spec, plan.layout)
+    meeting.joiner.foresee(plan.layout)
     order = order_of(chunk)
     if weights is None:
         core = cores_by_place(samples, counts_by_place(meeting, samples))
     else:
         core = weighted_cores(meeting, weights_of_kept(weights, frame, asked), samples)[order]
     labels = dbscan_alone(meeting, core)
-    return frames_for(meta).series(labels, chunk["ids"], LABELS), rows_of_places(core, order)
+    return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
 
 
 @frame_verb(Optics)

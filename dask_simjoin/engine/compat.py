@@ -112,6 +112,18 @@ def looked_up(table: Array, places: Array) -> Array:
     return np.where(places < 0, np.int32(-1), table[places])
 
 
+def put_entries(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
+    """Put entries of a sparse matrix on a GPU where their rows' next ones go, and count those places up."""
+    body = """
+        const long long place = (long long)atomicAdd((unsigned long long*)&at[row], 1ull);
+        columns[place] = column;
+        values[place] = value;
+    """
+    given = "S row, C column, float64 value"
+    found = "raw int64 at, raw D columns, raw float64 values"
+    _elementwise(given, found, body, "simjoin_put")(rows, columns, values, at, out, out_values)
+
+
 @cache
 def _elementwise(given: str, found: str, body: str, name: str) -> Any:
     return sys.modules["cupy"].ElementwiseKernel(given, found, body, name)

@@ -211,6 +211,17 @@ class Joiner(Protocol):
     def roots(self, parent: Array) -> None:
         """Make every node's parent the root of its set."""
 
+    def numbers(self, parent: Array, rows: tuple[Array, Array] | None = None, threads: int = 1) -> Array:
+        """Number sets from 0, by their least rows: of each node its set's number (n,), int64.
+
+        `parent`: what `roots` made; `rows`: which nodes take part (n,) bool, by themselves or with others
+        that do, the rest having -1, and the row of each node (n,) int32; None: all of them, and each is its
+        own row.
+        """
+
+    def foresee(self, layout: Layout) -> None:
+        """Begin to prepare what `connect` and `lowest` need, while other work goes on."""
+
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Array, Array],
                low: tuple[Array, Array], *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
         """Lower what rows without a label (-1) have in `low` to the labels of their neighbours.

@@ -76,8 +76,7 @@ def components_of_ids(pairs: Frame) -> Frame:
     rank = xp.empty(len(ids), np.int64)
     rank[order] = xp.arange(len(ids))
     root = component_roots(len(ids), rank[left], rank[right], joiner)
-    number = xp.unique(root, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return frames.result({ID: ids.take(order), COMPONENT: number}, len(ids))
+    return frames.result({ID: ids.take(order), COMPONENT: joiner.numbers(root)}, len(ids))
 
 
 def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:

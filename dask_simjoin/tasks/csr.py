@@ -213,16 +213,19 @@ def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitt
     xp = frames_for(chunk["example"]).xp
     meeting = whole_meeting(chunk, spec, layout)
     numbers = matrix_numbers(chunk, [0], np.int64)
-    counts = xp.zeros(fitting.rows, np.int64)
     listed = _listed(meeting) if 2 * expected <= KEPT else None
     degrees = count_block(meeting)[0] if listed is None else _degrees(meeting, listed)
-    counts[numbers] = degrees + int(spec.include_self)
+    counts = degrees + 1 if spec.include_self else degrees
+    every = len(numbers) == fitting.rows  # as they ascend, each row's number is its place
+    if not every:
+        counts, own = xp.zeros(fitting.rows, np.int64), counts
+        counts[numbers] = own
     starts = starts_of(counts)
     entries = int(starts[-1])
     fitting.check(entries)
     kind = offset_type(xp, max(entries, fitting.rows))
     part = _no_entries(counts, entries, kind, xp)
-    at = starts[numbers]
+    at = starts[:-1].copy() if every else starts[numbers]
     if spec.include_self:
         with_itself(numbers, mode, at, part)
     numbers = numbers.astype(kind, copy=False)

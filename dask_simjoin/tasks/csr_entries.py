@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dask_simjoin.engine.base import host_kernels
-from dask_simjoin.engine.compat import count_up, module_of
+from dask_simjoin.engine.compat import module_of, put_entries
 from dask_simjoin.metrics.types import Array
 
 SORTED = 1 << 24
@@ -19,20 +19,8 @@ def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_v
     """Put entries into their rows; `at` (n,): where each row's next entry goes."""
     if module_of(at) is np:
         host_kernels("rows").put(rows, columns, values, at, out, out_values)
-    else:
-        put_together(rows, columns, values, at, out, out_values)
-
-
-def put_together(
-    rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
-) -> None:
-    """Put entries into their rows, by arrays as a whole."""
-    xp = module_of(at)
-    order = xp.argsort(rows)
-    rows = rows[order]
-    place = at[rows] + xp.arange(len(rows)) - xp.searchsorted(rows, rows)
-    out[place], out_values[place] = columns[order], values[order]
-    count_up(at, rows)
+    elif len(rows):  # in whichever order: rows are sorted once they are whole
+        put_entries(rows, columns, values, at, out, out_values)
 
 
 def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
@@ -69,12 +57,14 @@ def sort_rows(starts: Array, columns: Array, values: Array) -> None:
 def sort_together(starts: Array, columns: Array, values: Array) -> None:
     """Sort the entries of each row by value and then by column, in place, by arrays as a whole."""
     xp = module_of(starts)
-    row, rows = 0, len(starts) - 1
+    row, rows, entries = 0, len(starts) - 1, len(columns)
     while row < rows:
         # as many rows as make a slice, and one at least
         first = int(starts[row])
-        stop = int(xp.searchsorted(starts, xp.asarray([first + SORTED]), side="right")[0]) - 1
-        stop = max(stop, row + 1)
+        stop = rows
+        if entries - first > SORTED:
+            stop = int(xp.searchsorted(starts, xp.asarray([first + SORTED]), side="right")[0]) - 1
+            stop = max(stop, row + 1)
         some = slice(first, int(starts[stop]))
         if some.stop > first:
             own = xp.searchsorted(starts[row : stop + 1], xp.arange(first, some.stop), side="right")

@@ -36,8 +36,13 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
     numbers = state["row_numbers"].reshape(-1)
     xp = module_of(numbers)
     if isinstance(own, int):
-        places = xp.flatnonzero((numbers >= own * CHUNK) & (numbers < (own + 1) * CHUNK))
-        rows = numbers[places] - own * CHUNK
+        first, stop = own * CHUNK, (own + 1) * CHUNK
+        if len(numbers) and int(numbers.min()) >= first and int(numbers.max()) < stop:  # as of one chunk
+            places, rows = xp.arange(len(numbers)), numbers
+        else:
+            places = xp.flatnonzero((numbers >= first) & (numbers < stop))
+            rows = numbers[places]
+        rows = rows - first if first else rows
     else:
         at = xp.searchsorted(own, numbers)
         there = at < len(own)
@@ -63,7 +68,9 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
         places = xp.concatenate([part.places for part in found])
         order = xp.argsort(places)
         places = places[order]
-    if len(places) == state["row_numbers"].size:  # all of them were found: nothing is to be divided
+    totals = state["totals"].reshape(-1)
+    every = len(places) == len(totals)
+    if every:  # all of them were found: nothing is to be divided
         rows, ranks = (
             xp.repeat(xp.arange(len(places) // k), k),
             xp.tile(xp.arange(1, k + 1), len(places) // k),
@@ -80,7 +87,7 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
         elif name == "rank":
             columns[name] = ranks
         elif name == "distance":
-            columns[name] = measured(spec, xp)(state["totals"].reshape(-1)[places])
+            columns[name] = measured(spec, xp)(totals.copy() if every else totals[places])
         elif name in spec.kept_left:
             columns[name] = kept_values((q,), spec.kept_left[name], rank(q, xp)[rows])
         elif order is None:

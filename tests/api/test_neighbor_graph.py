@@ -330,13 +330,10 @@ def test_arrays_as_a_whole_do_what_the_kernels_do(slices, kind, monkeypatch):
     rows = rng.permutation(np.repeat(np.arange(60, dtype=np.int32), counts))
     columns, values = rng.permutation(len(rows)).astype(kind), rng.integers(0, 40, len(rows)) / 8
     sorted_ = {}
-    for name, put, sort in (
-        ("kernels", entries.put, entries.sort_rows),
-        ("arrays", entries.put_together, entries.sort_together),
-    ):
+    for name, sort in (("kernels", entries.sort_rows), ("arrays", entries.sort_together)):
         out, out_values, at = np.empty_like(columns), np.empty_like(values), starts[:-1].copy()
         for some in np.array_split(np.arange(len(rows)), 5):
-            put(rows[some], columns[some], values[some], at, out, out_values)
+            entries.put(rows[some], columns[some], values[some], at, out, out_values)
         assert at.tolist() == starts[1:].tolist()
         sort(starts, out, out_values)
         sorted_[name] = out, out_values

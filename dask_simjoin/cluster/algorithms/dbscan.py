@@ -203,17 +203,21 @@ def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, Bo
 def lowest_labels(meeting: Meeting, labels: Sequence[Array],
                   part: Rows | None) -> tuple[Border, Border | None]:  # fmt: skip
     """Do as `border_labels` does; `part`: places of the first chunk, None: all."""
+    xp, low = meeting.xp, lowered(meeting, labels, part)
+    # few rows have any, and many block pairs give them
+    found = [(rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NOWHERE),)]
+    return found[0], None if meeting.same else found[1]
+
+
+def lowered(meeting: Meeting, labels: Sequence[Array], part: Rows | None) -> list[Array]:
+    """Do the same for all rows (n,) of each chunk: `NOWHERE` where there is none."""
     joiner, same = meeting.joiner, meeting.same
-    xp = joiner.xp
-    low = [xp.full(len(some), NOWHERE) for some in labels[: len(meeting.chunks)]]
+    low = [joiner.xp.full(len(some), NOWHERE) for some in labels[: len(meeting.chunks)]]
     # for `any` of booleans CuPy compiles kernels of CUB, for seconds; their least number has one
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[1]), (low[0], low[-1])
         joiner.lowest(*meeting.operands, *lists, same=same, rows=part)
-    # few rows have any, and many block pairs give them
-    lowered = [xp.flatnonzero(some < NOWHERE) for some in low]
-    found = [(rows, some[rows]) for rows, some in zip(lowered, low, strict=True)]
-    return found[0], None if same else found[1]
+    return low
 
 
 def final_labels(labels: Array, *borders: Border) -> Array:

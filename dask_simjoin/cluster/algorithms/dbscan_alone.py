@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.dbscan import Border, final_labels, lowest_labels
+from dask_simjoin.cluster.algorithms.dbscan import NOWHERE, Border, final_labels, lowered, lowest_labels
 from dask_simjoin.engine.base import host_kernels, joiner_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.protocols import Joiner
@@ -68,7 +68,8 @@ def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
     xp, least = module_of(parts[0].counts), min_samples - 1
     ends = [start + len(counts) for start, counts in parts]
     if [start for start, _ in parts] == [0, *ends[:-1]]:  # each place was looked at by one
-        return xp.concatenate([counts >= least for _, counts in parts])
+        cores = [counts >= least for _, counts in parts]
+        return cores[0] if len(cores) == 1 else xp.concatenate(cores)
     found = xp.zeros(max(ends), np.int64)
     for start, counts in parts:
         found[start : start + len(counts)] += counts
@@ -105,41 +106,7 @@ def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> A
     `threads`: that share the work on the host.
     """
     joiner = joiner_for(chunk["example"])
-    within, xp, order = _joined(parts, joiner), joiner.xp, order_of(chunk)
-    if xp is np:
-        return _numbered(within, core, order, threads)
-    first = xp.full(len(within), len(within), np.int32)
-    xp.minimum.at(first, within.astype(np.int64), order)
-    roots = xp.flatnonzero(core & (within == xp.arange(len(within), dtype=within.dtype)))
-    number = xp.full(len(within), -1, np.int64)
-    number[roots[xp.argsort(first[roots])]] = xp.arange(len(roots))
-    labels: Array = number[within]
-    return labels
-
-
-def _numbered(within: np.ndarray, core: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
-    """Number components by their least rows: see `labels_by_place`."""
-    n, kernels = len(within), host_kernels("components")
-    first = np.full(n, n, np.int32)
-
-    def lower(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        kernels.first_rows(within, order, start, stop, first)
-        some = within[start:stop]
-        root = core[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))
-        return np.flatnonzero(root) + start, np.flatnonzero(some < start) + start
-
-    found = shared_out(lower, n, threads)
-    for _, tied in found:  # to what another thread was at
-        np.minimum.at(first, within[tied], order[tied])
-    roots = np.concatenate([some for some, _ in found])
-    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # of what is no root it says nothing
-    number[roots[np.argsort(first[roots])]] = np.arange(len(roots), dtype=np.int32)
-
-    def tell(start: int, stop: int) -> None:
-        kernels.labels_of_roots(within, core, number, start, stop, labels)
-
-    shared_out(tell, n, threads)
-    return labels
+    return joiner.numbers(_joined(parts, joiner), (core, order_of(chunk)), threads)
 
 
 def border_by_place(meeting: Meeting, labels: Array) -> Border:
@@ -172,5 +139,8 @@ def rows_of_places(values: Array, order: Array) -> Array:
 
 def dbscan_alone(meeting: Meeting, core: Array) -> Array:
     """Label the rows of the chunk; `core`: at which places there are core rows."""
-    labels = labels_by_place(meeting.q, 1, core, components_by_place(meeting, core))
-    return labels_of_rows(meeting.q, 1, labels, border_by_place(meeting, labels))
+    labels, xp = labels_by_place(meeting.q, 1, core, components_by_place(meeting, core)), meeting.xp
+    if xp is np:
+        return labels_of_rows(meeting.q, 1, labels, border_by_place(meeting, labels))
+    (low,) = lowered(_by_place(meeting), (labels, labels), None)
+    return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(meeting.q))

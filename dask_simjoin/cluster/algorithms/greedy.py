@@ -118,6 +118,8 @@ def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Arr
     """
     joiner = joiner_for(chunk["example"])
     xp, x = joiner.xp, points_of(chunk, layout, joiner)
+    if order is None and not near:
+        return stays(x, layout, joiner)
     order = xp.arange(len(x)) if order is None else order
     for some in near:
         order = order[~some[order]]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from dask_simjoin.engine.cpu.kernels import components
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods import one_by_one
 from dask_simjoin.engine.cpu.methods.method import CpuMethod, ManyAtOnce
 from dask_simjoin.engine.protocols import Layout
+from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.types import Index
 
 
@@ -61,3 +63,28 @@ def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[
     for some, rows, own in zip(low, orders, found, strict=True):
         if not np.may_share_memory(some, own):
             some[rows] = own
+
+
+def numbers(parent: np.ndarray, taking: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
+    """Number sets of nodes by their least rows: see `Joiner.numbers`."""
+    n = len(parent)
+    first = np.full(n, n, np.int32)
+
+    def lower(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        components.first_rows(parent, order, start, stop, first)
+        some = parent[start:stop]
+        root = taking[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))
+        return np.flatnonzero(root) + start, np.flatnonzero(some < start) + start
+
+    found = shared_out(lower, n, threads)
+    for _, tied in found:  # to what another thread was at
+        np.minimum.at(first, parent[tied], order[tied])
+    roots = np.concatenate([some for some, _ in found])
+    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # of what is no root it says nothing
+    number[roots[np.argsort(first[roots])]] = np.arange(len(roots), dtype=np.int32)
+
+    def tell(start: int, stop: int) -> None:
+        components.labels_of_roots(parent, taking, number, start, stop, labels)
+
+    shared_out(tell, n, threads)
+    return labels

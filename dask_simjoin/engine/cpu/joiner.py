@@ -121,6 +121,17 @@ class CpuJoiner:
     def roots(self, parent: np.ndarray) -> None:
         components.roots(parent)
 
+    def numbers(self, parent: np.ndarray, rows: tuple[np.ndarray, np.ndarray] | None = None,
+                threads: int = 1) -> np.ndarray:  # fmt: skip
+        if rows is not None:
+            return connecting.numbers(parent, *rows, threads)
+        first = parent == np.arange(len(parent), dtype=parent.dtype)
+        found: np.ndarray = np.cumsum(first, dtype=np.int64)[parent] - 1
+        return found
+
+    def foresee(self, layout: Layout) -> None:
+        """Kernels of the host are kept, and few."""
+
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
                low: tuple[np.ndarray, np.ndarray], *, same: bool,
                rows: Rows | None = None) -> None:  # fmt: skip

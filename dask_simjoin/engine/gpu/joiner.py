@@ -13,9 +13,10 @@ from dask_simjoin.engine.gpu import nearest, zorder_nearest
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.methods import tiles
 from dask_simjoin.engine.gpu.methods.method import GpuLayout, Sink
 from dask_simjoin.engine.gpu.pairs import LIBRARY, finish, finishing, method_of, shape_of
-from dask_simjoin.engine.index.gpu import MAX_DIMS
+from dask_simjoin.engine.index.gpu import MAX_DIMS, DeviceLayout
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.index.regions import Regions
 from dask_simjoin.engine.index.screen import Drawn
@@ -32,12 +33,18 @@ VISITED = 1 << 24
 """Pairs that are shown to a visitor at a time, at most."""
 
 
-def _components(parent: Array, function: str) -> Any:
-    wide = parent.dtype == cupy.int64
-    return load.kernel("components", function, DIMS=1, EXACT=True, NODES_64=wide)
+def _of_components(function: str, wide: bool = False) -> load.Program:
+    return "components", function, {"DIMS": 1, "EXACT": True, "NODES_64": wide}
 
 
-@load.ASIDE.run("build", "pairs", "connect", "link", "roots", "lowest", "counts", "weights", "regions")
+def _components(parent: Array, function: str, *arguments: Any) -> None:
+    name, function, constants = _of_components(function, parent.dtype == cupy.int64)
+    load.kernel(name, function, **constants)(*shape_of(len(parent)), (parent, *arguments))
+
+
+@load.ASIDE.run(
+    "build", "pairs", "connect", "link", "roots", "numbers", "lowest", "counts", "weights", "regions"
+)
 class GpuJoiner:
     """See `Joiner`.
 
@@ -88,9 +95,10 @@ class GpuJoiner:
         for found in method_of(layout.method).batches(q, d, layout, same=same, rows=rows, most=VISITED):
             n = len(found.places)
             if n:
-                away = cupy.empty(n)
-                function(*shape_of(n), (found.places, np.uint64(n), q["y"], d["y"], away))
-                visitor(q["order"][found.places[:, 0]], d["order"][found.places[:, 1]], away)
+                shown = cupy.empty(n, cupy.int32), cupy.empty(n, cupy.int32), cupy.empty(n)
+                sides = q["order"], d["order"], q["y"], d["y"]
+                function(*shape_of(n), (found.places, np.uint64(n), *sides, *shown))
+                visitor(*shown)
 
     def connect(self, q: Index, d: Index, layout: GpuLayout, parent: Array, taking: tuple[Array, Array],
                 offset: int, *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip
@@ -103,11 +111,34 @@ class GpuJoiner:
     def link(self, parent: Array, left: Array, right: Array) -> None:
         if len(left):
             sides = (cupy.ascontiguousarray(side, cupy.int64) for side in (left, right))
-            _components(parent, "link_edges")(*shape_of(len(left)), (*sides, np.int64(len(left)), parent))
+            name, function, constants = _of_components("link_edges", parent.dtype == cupy.int64)
+            kernel = load.kernel(name, function, **constants)
+            kernel(*shape_of(len(left)), (*sides, np.int64(len(left)), parent))
 
     def roots(self, parent: Array) -> None:
         if len(parent):
-            _components(parent, "tie_to_roots")(*shape_of(len(parent)), (parent, np.int64(len(parent))))
+            _components(parent, "tie_to_roots", np.int64(len(parent)))
+
+    def numbers(self, parent: Array, rows: tuple[Array, Array] | None = None, threads: int = 1) -> Array:
+        n = len(parent)
+        found, none = cupy.empty(n, cupy.int64), np.uint64(0)
+        if not n:
+            return found
+        taking = least = none
+        if rows is not None:
+            taking, order = (cupy.ascontiguousarray(some) for some in rows)
+            least = cupy.empty_like(order)
+            least.data.copy_from_device_async(order.data, order.nbytes)
+            _components(parent, "least_rows", order, np.int64(n), least)
+        marks = cupy.zeros(n, cupy.int64)
+        _components(parent, "mark_sets", taking, least, np.int64(n), marks)
+        _components(parent, "number_sets", taking, least, cupy.cumsum(marks), np.int64(n), found)
+        return found
+
+    def foresee(self, layout: GpuLayout) -> None:
+        load.begin(_of_components("link_edges"))
+        if isinstance(layout, DeviceLayout):
+            tiles.foresee(layout)
 
     def lowest(self, q: Index, d: Index, layout: GpuLayout, labels: tuple[Array, Array],
                low: tuple[Array, Array], *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip

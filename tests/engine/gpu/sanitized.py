@@ -106,6 +106,11 @@ def main(dimensions: list[int]) -> None:
             JOINER.roots(parent)
             pairs = np.array(sorted(expected))
             assert parent.tolist() == component_roots(len(x), pairs[:, 0], pairs[:, 1]).tolist()
+            by_row = JOINER.numbers(parent, (every, cupy.arange(len(x), dtype=cupy.int32)))
+            assert (by_row == JOINER.numbers(parent)).all()
+            seen = []
+            JOINER.visit(whole, whole, layout, lambda *told, seen=seen: seen.append(len(told[0])), same=True)
+            assert sum(seen) == len(expected)
             labels = tuple(cupy.arange(len(some)) - 250 for some in (x[:500], x[500:]))
             labels = tuple(cupy.maximum(some, -1) for some in labels)
             low = tuple(cupy.full(len(some), 10**6) for some in labels)

@@ -1,5 +1,5 @@
 // Places in two indexes become rows: positions or labels, the left one first, their totals, and what is kept of
-// both rows.  Or only the totals are asked for.
+// both rows.  Or positions in the first and in the second index, whichever comes first, and totals.
 //
 // Constants: DIMS; NORM; LABELS 0 (positions, int32) or 1 (labels, int64).
 
@@ -55,9 +55,14 @@ extern "C" __global__ void keep_columns(const int2* __restrict__ places, u64 num
     }
 }
 
-extern "C" __global__ void measure_pairs(const int2* __restrict__ places, u64 number,
-                                         const double* __restrict__ qy, const double* __restrict__ dy,
-                                         double* __restrict__ total) {
-    for (u64 n = blockIdx.x * (u64)blockDim.x + threadIdx.x; n < number; n += (u64)gridDim.x * blockDim.x)
-        total[n] = total_of(qy + (size_t)places[n].x * DIMS, dy + (size_t)places[n].y * DIMS);
+extern "C" __global__ void measure_pairs(const int2* __restrict__ places, u64 number, const int* __restrict__ q_order,
+                                         const int* __restrict__ d_order, const double* __restrict__ qy,
+                                         const double* __restrict__ dy, int* __restrict__ left,
+                                         int* __restrict__ right, double* __restrict__ total) {
+    for (u64 n = blockIdx.x * (u64)blockDim.x + threadIdx.x; n < number; n += (u64)gridDim.x * blockDim.x) {
+        const int2 pair = places[n];
+        left[n] = q_order[pair.x];
+        right[n] = d_order[pair.y];
+        total[n] = total_of(qy + (size_t)pair.x * DIMS, dy + (size_t)pair.y * DIMS);
+    }
 }

@@ -153,6 +153,12 @@ def build(x: Array, layout: DeviceLayout) -> Index:
     return device.build(x, layout, BUILDER)
 
 
+def foresee(layout: DeviceLayout) -> None:
+    """Begin to compile what `pass_to` launches."""
+    for sink in Sink:
+        load.begin(_program(layout, False, SINK=sink.value, NODES_64=False)[0])
+
+
 def _nothing(rows: Rows | None) -> bool:
     return rows is not None and rows[0] >= rows[1]
 
