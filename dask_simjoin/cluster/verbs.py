@@ -119,7 +119,6 @@ def _labels_and_cores(frame: Frame, asked: Dbscan,
         xp = frames_for(meta).xp
         return series_example(meta, LABELS), xp.zeros(0, bool), xp.zeros(0, np.int32)
     meeting = whole_meeting(chunk, spec, plan.layout)
-    meeting.joiner.foresee(plan.layout)
     order = order_of(chunk)
     if weights is None:
         core = cores_by_place(samples, counts_by_place(meeting, samples))

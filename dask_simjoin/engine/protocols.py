@@ -219,8 +219,12 @@ class Joiner(Protocol):
         own row.
         """
 
-    def foresee(self, layout: Layout) -> None:
-        """Begin to prepare what `connect` and `lowest` need, while other work goes on."""
+    def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
+                connected: bool = False) -> None:  # fmt: skip
+        """Begin to prepare what will be called, while other work goes on.
+
+        `shown`: `visit`; `counted`: `counts`; `connected`: `connect` and `lowest`.
+        """
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Array, Array],
                low: tuple[Array, Array], *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip

@@ -37,6 +37,8 @@ class Goal:
         Whether each piece of the work tells a number of each row of a chunk.
     listed : bool
         Whether pairs are gone through one by one, though they do not come out.
+    connected : bool
+        Whether rows are connected by pairs that are not shown, and labelled.
     together : float
         What is saved of a row where all are in one chunk, whose places tell rows apart, in units of looking
         for what it is near to.
@@ -55,6 +57,7 @@ class Goal:
     spanning: bool = False
     by_row: bool = False
     listed: bool = False
+    connected: bool = False
     together: float = 0.0
 
     def found_bytes(self, rows: int) -> int:
@@ -71,10 +74,10 @@ ROW_COUNTS = replace(COUNTS, by_row=True)
 LISTS = replace(COUNTS, listed=True)
 """What is made of each pair, one after the other."""
 
-CLUSTERS = Goal(dense=128, by_row=True, together=10.0)
+CLUSTERS = Goal(dense=128, by_row=True, connected=True, together=10.0)
 """Numbers of pairs, and what rows they connect; as measured in the same way."""
 
-LISTED_CLUSTERS = replace(CLUSTERS, listed=True)
+LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False)
 """The same, of rows that are decided one after the other."""
 
 PAIRS = Goal(with_ids=True, materialise=True)

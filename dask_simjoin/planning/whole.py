@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning.budget import Resources, make_budget
 from dask_simjoin.planning.checks import check_result
@@ -74,6 +75,10 @@ def make_whole_plan(tables: Tables, goal: Goal) -> WholePlan:
     found = no_estimate(NO_BLOCKS)
     layout = tables.layout()
     if meets:
+        spec, counted = tables.spec, not goal.materialise and not goal.listed
+        shown = goal.listed or bool(spec.several) or spec.radius is not None
+        joiner = joiner_of_library(spec.library)
+        joiner.foresee(layout, shown=shown, counted=counted, connected=goal.connected)
         found = tables.estimate_whole(layout, not goal.materialise, goal.listed)
     # tiles tell of many pairs at once within one distance, and find each within several
     if not tables.spec.several and goal.dense < 2 * found.total / max(1, tables.left.rows):

@@ -129,8 +129,9 @@ class CpuJoiner:
         found: np.ndarray = np.cumsum(first, dtype=np.int64)[parent] - 1
         return found
 
-    def foresee(self, layout: Layout) -> None:
-        """Kernels of the host are kept, and few."""
+    def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
+                connected: bool = False) -> None:  # fmt: skip
+        """Do nothing: what the host compiles would have to wait for other work."""
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
                low: tuple[np.ndarray, np.ndarray], *, same: bool,

@@ -135,10 +135,14 @@ class GpuJoiner:
         _components(parent, "number_sets", taking, least, cupy.cumsum(marks), np.int64(n), found)
         return found
 
-    def foresee(self, layout: GpuLayout) -> None:
-        load.begin(_of_components("link_edges"))
+    def foresee(self, layout: GpuLayout, *, shown: bool = False, counted: bool = False,
+                connected: bool = False) -> None:  # fmt: skip
+        if shown:
+            load.begin(finishing(layout, "measure_pairs", labels=False))
+        if connected:
+            load.begin(_of_components("mark_sets"))
         if isinstance(layout, DeviceLayout):
-            tiles.foresee(layout)
+            tiles.foresee(layout, counted, connected)
 
     def lowest(self, q: Index, d: Index, layout: GpuLayout, labels: tuple[Array, Array],
                low: tuple[Array, Array], *, same: bool, rows: Rows | None = None) -> None:  # fmt: skip

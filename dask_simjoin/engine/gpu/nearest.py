@@ -43,9 +43,20 @@ SCRATCH_SHARE = 16
 """Part of a GPU's memory that lists may take where shared memory is too small."""
 
 
+def _tell_some() -> None:
+    """Do what is done before and after searches: distances are told, and rows of neighbours are made."""
+    totals, _ = GpuSearcher.fresh(2, 2)
+    last = totals[:, 1]
+    cupy.where(cupy.isinf(last), last, cupy.sqrt(last.copy()))
+    totals = totals.reshape(-1).copy()
+    cupy.sqrt(totals, out=totals)
+    cupy.tile(cupy.repeat(cupy.arange(2), 2), 2)
+
+
 def build(x: Array, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
     load.begin(_program(layout, lists=True))  # which searches for few neighbours, while the index is built
+    load.rehearse(_tell_some)
     return device_nearest.build(x, layout, BUILDER)
 
 

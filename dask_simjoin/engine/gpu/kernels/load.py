@@ -27,9 +27,8 @@ _Key = tuple[str | Source, int, tuple[tuple[str, int], ...]]
 
 _lock = threading.Lock()
 _pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="simjoin-compiler")
-_rehearsing = ThreadPoolExecutor(
-    2, thread_name_prefix="simjoin-rehearsal"
-)  # they wait for what `_pool` compiles
+# not of `_pool`, as they wait for what that compiles
+_rehearsing = ThreadPoolExecutor(4, thread_name_prefix="simjoin-rehearsal")
 _modules: dict[_Key, Future[Any]] = {}
 
 

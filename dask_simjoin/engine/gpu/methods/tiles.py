@@ -153,9 +153,11 @@ def build(x: Array, layout: DeviceLayout) -> Index:
     return device.build(x, layout, BUILDER)
 
 
-def foresee(layout: DeviceLayout) -> None:
-    """Begin to compile what `pass_to` launches."""
-    for sink in Sink:
+def foresee(layout: DeviceLayout, counted: bool, connected: bool) -> None:
+    """Begin to compile what `count`, and what `pass_to` launches."""
+    if counted:
+        load.begin(_program(layout, True)[0])
+    for sink in Sink if connected else ():
         load.begin(_program(layout, False, SINK=sink.value, NODES_64=False)[0])
 
 

@@ -1,0 +1,36 @@
+"""What is foreseen of a join is what it runs, and what is rehearsed can be done."""
+
+import numpy as np
+import pytest
+
+cupy = pytest.importorskip("cupy")
+
+from dask_simjoin.engine.gpu import nearest, spread
+from dask_simjoin.engine.gpu.joiner import JOINER
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.index.gpu import make_device_layout
+from dask_simjoin.tasks.components import new_nodes
+
+pytestmark = pytest.mark.gpu
+
+
+def test_nothing_else_is_compiled():
+    x = np.random.default_rng(0).uniform(size=(300, 5))
+    layout = make_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), 0.04)
+    JOINER.foresee(layout, shown=True, counted=True, connected=True)
+    index = JOINER.build(cupy.asarray(x), layout)
+    begun = set(load._modules)
+    rows, every, pairs = len(x), cupy.ones(len(x), bool), []
+    JOINER.visit(index, index, layout, lambda *told: pairs.append(len(told[0])), same=True)
+    assert int(JOINER.counts(index, index, layout, same=True)[0].sum()) == 2 * sum(pairs) > 0
+    parent = new_nodes(rows, cupy)
+    JOINER.connect(index, index, layout, parent, (every, every), 0, same=True)
+    JOINER.roots(parent)
+    labels, low = JOINER.numbers(parent), cupy.full(rows, rows)
+    JOINER.lowest(index, index, layout, (labels, labels), (low, low), same=True)
+    assert set(load._modules) == begun
+
+
+def test_rehearsals():
+    spread._read_some()
+    nearest._tell_some()
