@@ -154,7 +154,8 @@ def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
     Adds ``names`` (n,), in the index's order, and ``least``, the smallest name of each tile of 64.
     """
     if isinstance(names, int):
-        own = index["order"].astype(xp.int64) + names
+        own = index["order"].astype(xp.int64)
+        own = own + names if names else own
     else:
         own = xp.ascontiguousarray(xp.asarray(names, xp.int64)[index["order"]])
     number = -(-len(own) // TILE)
