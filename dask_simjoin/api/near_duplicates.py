@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.dbscan import components_within
 from dask_simjoin.cluster.algorithms.greedy import stays_of_chunk
-from dask_simjoin.cluster.algorithms.group_best import best_rows, stays_of_groups
+from dask_simjoin.cluster.algorithms.group_best import best_of_chunk, stays_in_chunk
+from dask_simjoin.cluster.algorithms.places import all_cores, components_by_place
 from dask_simjoin.cluster.algorithms.preference import FIRST, order_of, preferences
 from dask_simjoin.cluster.expressions.duplicates import CONNECTED
 from dask_simjoin.cluster.expressions.duplicates import NearDuplicated as LazyMarks
@@ -132,9 +132,9 @@ def _marks(meeting: Meeting, asked: NearDuplicated) -> Array:
     if asked.counted:
         return count_block(meeting, enough=1)[0] > 0
     if asked.grouping == CONNECTED:
-        within = components_within(meeting, 0, 1)
-        found = best_rows(within, 0, no_edges(meeting.xp), preferences(chunk, asked.keep, 0))
-        return ~stays_of_groups(found, len(within), found.candidates)
+        within = components_by_place(meeting, all_cores(chunk))
+        found = best_of_chunk(chunk, 0, asked.keep, 0, within, no_edges(meeting.xp))
+        return ~stays_in_chunk(chunk, found, found.candidates)
     order = None if asked.keep == FIRST else order_of(preferences(chunk, asked.keep, 0))
     return ~stays_of_chunk(chunk, layout, order)
 

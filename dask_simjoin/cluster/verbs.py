@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.dbscan_alone import (
-    cores_by_place,
-    counts_by_place,
-    dbscan_alone,
-    order_of,
-    rows_of_places,
-)
+from dask_simjoin.cluster.algorithms.dbscan_alone import dbscan_alone
 from dask_simjoin.cluster.algorithms.edges import SpillLimits
 from dask_simjoin.cluster.algorithms.forest import forest_of_chunk
 from dask_simjoin.cluster.algorithms.optics import COLUMNS, optics_of_chunk
+from dask_simjoin.cluster.algorithms.places import (
+    cores_by_place,
+    counts_by_place,
+    order_of,
+    rows_of_places,
+)
 from dask_simjoin.cluster.algorithms.scratch import free_at, new_folder, this_process
 from dask_simjoin.cluster.expressions.dbscan import Labels
 from dask_simjoin.cluster.expressions.optics import FOREST, IN_MEMORY, Order
@@ -121,7 +121,7 @@ def _labels_and_cores(frame: Frame, asked: Dbscan,
     meeting = whole_meeting(chunk, spec, plan.layout)
     order = order_of(chunk)
     if weights is None:
-        core = cores_by_place(samples, counts_by_place(meeting, samples))
+        core = cores_by_place(samples, *counts_by_place(meeting, samples))
     else:
         core = weighted_cores(meeting, weights_of_kept(weights, frame, asked), samples)[order]
     labels = dbscan_alone(meeting, core)

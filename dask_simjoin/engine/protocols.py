@@ -219,6 +219,12 @@ class Joiner(Protocol):
         own row.
         """
 
+    def least_rows(self, parent: Array, order: Array, threads: int = 1) -> Array:
+        """Find at the root of each set of nodes its least row; elsewhere there is anything: (n,) int32.
+
+        `parent`: what `roots` made; `order`: the row of each node (n,) int32.
+        """
+
     def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
                 connected: bool = False) -> None:  # fmt: skip
         """Begin to prepare what will be called, while other work goes on.

@@ -9,6 +9,7 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for, host_joiner, joiner_for
 from dask_simjoin.engine.protocols import Frames, Joiner
 from dask_simjoin.metrics.types import Array, ArrayModule, Frame, Ids
+from dask_simjoin.tasks.row_numbers import CHUNK, CHUNK_BITS
 
 ID, COMPONENT = "id", "component"
 
@@ -30,6 +31,9 @@ def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None
     return parent
 
 
+NODES_OF_EDGE = 8
+"""Numbers for each edge, of which few enough have none for a node for each of them to be worth it."""
+
 Edges = tuple[Array, Array]
 """The numbers (k,), int64, of both ends of edges, where their backend has arrays."""
 
@@ -47,11 +51,41 @@ def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
     """
     xp = joiner.xp
     left, right = (xp.concatenate([xp.asarray(side) for side in sides]) for sides in zip(*parts, strict=True))
+    if xp is np and len(left):
+        found = _forest_of_ranges(left, right, joiner)
+        if found is not None:
+            return found
     names, places = xp.unique(xp.concatenate([left, right]), return_inverse=True)
     places = places.reshape(-1)
     root = component_roots(len(names), places[: len(left)], places[len(left) :], joiner)
     other = xp.flatnonzero(root != xp.arange(len(names)))
     return names[other], names[root[other]]
+
+
+def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Edges | None:
+    """Do as `spanning_forest` does with a node for each number up to the last one, chunk by chunk.
+
+    Where few numbers have no edge, that takes a fifth of the time of sorting them; None: many have none.
+    """
+    if min(int(left.min()), int(right.min())) < 0:
+        return None
+    sides = [(side >> CHUNK_BITS, side & (CHUNK - 1)) for side in (left, right)]
+    ends = np.zeros(1 + max(int(chunks.max()) for chunks, _ in sides), np.int64)
+    for chunks, places in sides:
+        np.maximum.at(ends, chunks, places + 1)
+    starts = np.concatenate([[0], np.cumsum(ends)])
+    nodes = int(starts[-1])
+    if nodes > NODES_OF_EDGE * len(left):
+        return None
+    one, other = (starts[chunks] + places for chunks, places in sides)
+    root = component_roots(nodes, one, other, joiner)
+    tied = np.flatnonzero(root != np.arange(nodes, dtype=root.dtype))
+
+    def numbered(some: np.ndarray) -> np.ndarray:
+        chunks = np.searchsorted(starts, some, side="right") - 1
+        return some + (np.arange(len(starts)) * CHUNK - starts)[chunks]
+
+    return numbered(tied), numbered(root[tied])
 
 
 def forest_of_ids(pairs: Frame) -> Frame:

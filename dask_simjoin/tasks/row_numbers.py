@@ -6,7 +6,9 @@ import numpy as np
 
 from dask_simjoin.metrics.types import Array
 
-CHUNK = 1 << 32
+CHUNK_BITS = 32
+
+CHUNK = 1 << CHUNK_BITS
 """Numbers of rows that each chunk has."""
 
 

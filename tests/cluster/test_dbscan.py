@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 import dask_simjoin
 from dask_simjoin.cluster import DBSCAN
-from dask_simjoin.cluster.algorithms.dbscan_alone import (
-    border_by_place,
+from dask_simjoin.cluster.algorithms.borders import border_labels, labels_of_rows
+from dask_simjoin.cluster.algorithms.dbscan_alone import labels_by_place
+from dask_simjoin.cluster.algorithms.places import (
     components_by_place,
     cores_by_place,
     counts_by_place,
-    labels_by_place,
-    labels_of_rows,
 )
 from dask_simjoin.engine import threads
 from dask_simjoin.engine.cpu.methods import tiles
@@ -74,13 +73,13 @@ def test_parts_of_one_chunk_give_its_labels(case, min_samples, parts):
     chunk = make_chunk(frame_of(case.x), (0, source), spec, layout)
     whole = Meeting(chunk, chunk, True, spec, layout)
     some = [whole._replace(part=(k, parts)) for k in range(parts)]
-    core = cores_by_place(min_samples, *(counts_by_place(one, min_samples) for one in some))
+    core = cores_by_place(min_samples, *(counts_by_place(one, min_samples)[0] for one in some))
     within = [components_by_place(one, core) for one in some]
     with pytest.MonkeyPatch.context() as fine:
         fine.setattr(threads, "LEAST", 1)
         for number in (1, 3):
             labels = labels_by_place(chunk, number, core, *within)
-            found = labels_of_rows(chunk, number, labels, *(border_by_place(one, labels) for one in some))
+            found = labels_of_rows(chunk, number, labels, *(border_labels(one, [labels])[0] for one in some))
             assert found.tolist() == by_definition(case.x, case.eps, min_samples)
 
 
@@ -93,9 +92,9 @@ def test_parts_of_the_work_are_cut_once(monkeypatch):
     parts = [Meeting(chunk, chunk, True, spec, layout, (k, 4)) for k in range(4)]
     asked, work = [], tiles.work
     monkeypatch.setattr(tiles, "work", lambda *given: asked.append(1) or work(*given))
-    core = cores_by_place(3, *(counts_by_place(one, 3) for one in parts))
+    core = cores_by_place(3, *(counts_by_place(one, 3)[0] for one in parts))
     labels = labels_by_place(chunk, 1, core, *(components_by_place(one, core) for one in parts))
-    found = labels_of_rows(chunk, 1, labels, *(border_by_place(one, labels) for one in parts))
+    found = labels_of_rows(chunk, 1, labels, *(border_labels(one, [labels])[0] for one in parts))
     assert found.tolist() == frame.simjoin.dbscan(0.4, 3).tolist() and len(asked) == 1
 
 
@@ -134,6 +133,57 @@ def test_on_a_cluster(client, monkeypatch):
         how = {"partitioning": partitioning, "blocksize": "12 kB"}
         labels = ddf.simjoin.dbscan(eps, min_samples, **how).compute()
         assert labels.tolist() == labels_of(x, eps, min_samples)
+
+
+@in_turns(1, partitioning=["entity", "spatial"], shape=["lattice", "lines"])
+def test_clusters_that_only_other_chunks_connect(partitioning, shape):
+    """Hardly two rows of a chunk are near each other, and their places are in another order."""
+    random = np.random.default_rng(3)
+    if shape == "lattice":
+        x = np.stack(np.meshgrid(np.arange(40.0), np.arange(30.0)), axis=-1).reshape(-1, 2)
+        x = x[random.random(len(x)) < 0.75]
+        eps, min_samples = 1.0, 4
+    else:  # of which each has one cluster, and each chunk some rows
+        line = random.uniform(0, 60, 1500)
+        x, eps, min_samples = np.stack([line, 5.0 * random.integers(0, 4, 1500)], axis=1), 1.0, 3
+    x = random.permutation(x)
+    frame, want = frame_of(x), labels_of(x, eps, min_samples)
+    assert max(want) > 2 and -1 in labels_of(x, 0.5, min_samples)
+    ddf = dd.from_pandas(frame, npartitions=24)
+    for rows in (40, 200):
+        how = {"partitioning": partitioning, "blocksize": rows * 64}
+        lazy = ddf.simjoin.dbscan(eps, min_samples, **how)
+        assert len(lazy.expr.plan.chunks) > 4
+        assert lazy.compute().tolist() == want
+
+
+@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
+def test_parts_of_block_pairs_give_the_same_labels(partitioning, monkeypatch):
+    x, eps, min_samples = SETS["moons"]
+    x = np.random.default_rng(5).permutation(x)
+    monkeypatch.setattr(costs, "LEAST_PIECE", 0.0)
+    monkeypatch.setattr(costs, "LEAST_ROW_PIECE", 0.0)
+    monkeypatch.setattr(costs, "ROW_OF_PIECE", 0.0)
+    monkeypatch.setattr(costs, "LEAST_ROWS", 1)
+    ddf = dd.from_pandas(frame_of(x), npartitions=8)
+    with dask.config.set(scheduler="threads", num_workers=4):
+        labels = ddf.simjoin.dbscan(
+            eps, min_samples, partitioning=partitioning, blocksize=f"{len(x) // 3 * 64} B"
+        )
+        plan = labels.expr.plan
+        assert len(plan.chunks) > 1 and plan.parts.max() > 1
+        assert labels.compute().tolist() == labels_of(x, eps, min_samples)
+
+
+@pytest.mark.parametrize("min_samples", [2, 256, 257, 1200, 1201])
+def test_counts_of_several_chunks_are_added_up(min_samples):
+    """Each is cut to the numbers of its type, and so many rows are near that sums are not."""
+    x = np.zeros((2400, 2))
+    x[::2] += 5.0  # in each of four chunks 300
+    ddf = dd.from_pandas(frame_of(x), npartitions=4)
+    labels = ddf.simjoin.dbscan(1.0, min_samples, partitioning="entity", blocksize=600 * 64)
+    assert len(labels.expr.plan.chunks) == 4
+    assert labels.compute().tolist() == by_definition(x, 1.0, min_samples)
 
 
 def test_rows_left_out_have_no_label():

@@ -8,8 +8,9 @@ Clusters are numbered by their first core row: each chunk counts those that begi
 are the numbers of those that begin elsewhere.  A border row takes the lowest number among its core
 neighbours: so labels are those of scikit-learn, whatever the chunks.
 
-Rows of all chunks have numbers in the order of the frame: their positions in it, or, of chunks of rows that
-follow each other, their chunk and their place in it.
+Rows of all chunks are numbered by their chunk and their place in it (see `places`).  What these numbers say
+of the order of the frame is which chunk comes first, where chunks are rows that follow each other; which of
+its rows does a chunk looks up once, as it counts the clusters that begin in it.
 """
 
 from __future__ import annotations
@@ -20,19 +21,35 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.base import joiner_of_library
+from dask_simjoin.cluster.algorithms.places import by_place, order_of
+from dask_simjoin.engine.base import joiner_for, joiner_of_library
 from dask_simjoin.engine.compat import module_of
-from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.types import Array
+from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.components import Edges, new_nodes, no_edges, spanning_forest
 from dask_simjoin.tasks.meeting import Meeting
-from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers, row_numbers
-
-NOWHERE = np.iinfo(np.int64).max
+from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers
 
 
-Border = tuple[Array, Array]
-"""Some rows of a chunk, and the lowest labels that they are near."""
+class Standing(NamedTuple):
+    """Hold the places of a chunk whose components stand for clusters.
+
+    Attributes
+    ----------
+    own : array (k,), int64
+        Of clusters that begin in the chunk; where rows are numbered by positions, that lie in it alone.
+    ranks : array (k,), int64
+        How many begin there before them; or the positions of their first rows.
+    tied : array (m,), int64
+        Of others.
+    names : array (m,), int64
+        The numbers of those clusters' first places.
+    """
+
+    own: Array
+    ranks: Array
+    tied: Array
+    names: Array
 
 
 class Begun(NamedTuple):
@@ -40,15 +57,19 @@ class Begun(NamedTuple):
 
     Attributes
     ----------
-    number : int
-    ranks, firsts : array (k,), int64
-        Which of them are in other chunks as well, ascending, and their first rows; where rows are numbered by
-        positions, of all of them.
+    alone : int or array
+        How many they are; where rows are numbered by positions, those of the first rows of clusters that lie
+        in this chunk alone.
+    names : array (k,), int64
+        The numbers of the first places of those that are in other chunks as well, ascending; where rows are
+        numbered by positions, of any that have rows here.
+    ranks : array (k,), int64
+        How many begin here before them; or the positions of the first rows that they have here.
     """
 
-    number: int
+    alone: int | Array
+    names: Array
     ranks: Array
-    firsts: Array
 
 
 class Numbering(NamedTuple):
@@ -57,92 +78,38 @@ class Numbering(NamedTuple):
     Attributes
     ----------
     starts : list of int
-        The number of the first cluster that begins in each chunk, and how many there are; none where rows
-        are numbered by positions.
-    firsts, numbers : array (k,), int64
-        First rows of clusters, ascending, and the numbers of those: of all, or with `starts` of those that
-        are in several chunks.
+        The number of the first cluster that begins in each chunk; none where rows are numbered by positions.
+    firsts : array (n,), int64
+        There, the first rows of all clusters, ascending.
+    names, numbers : array (k,), int64
+        The numbers of the first places of clusters that are in several chunks, ascending, and the clusters'.
     """
 
     starts: list[int]
     firsts: Array
+    names: Array
     numbers: Array
 
 
-def components_within(meeting: Meeting, counts: Array | int, min_samples: int) -> Array:
-    """Find for each core row of a chunk the first row of its component there (n,); -1 for others.
+def edges_across(meeting: Meeting, numbers: tuple[int, int], core: Sequence[Array],
+                 within: Sequence[Array]) -> Edges:  # fmt: skip
+    """Connect the components of two chunks by as few edges as do, between places that stand for them.
 
-    `counts`: of each row's neighbours; 0 if the chunk meets none, not even itself.  Of a part of the work
-    they are the components that it finds: see `join_components`.
+    `numbers`: of the chunks; `core`, `within`: their core rows and components, by place.
     """
-    joiner = meeting.joiner
-    core = joiner.xp.zeros(len(meeting.q["ids"]), np.int64) + counts + 1 >= min_samples
-    parent = new_nodes(len(core), joiner.xp)
-    joiner.connect(*meeting.operands, parent, (core, core), 0, same=True, rows=meeting.rows)
-    joiner.roots(parent)
-    parent[~core] = -1
-    return parent
-
-
-def join_components(library: str, *parts: Array) -> Array:
-    """Join the components that parts of the work found in one chunk."""
-    joiner = joiner_of_library(library)
-    core, alone = parts[0] >= 0, new_nodes(len(parts[0]), joiner.xp)
-    parent = joiner.xp.where(core, parts[0], alone)  # components are trees that can be gone on with
-    for part in parts[1:]:
-        rows = joiner.xp.flatnonzero(core & (part != alone))
-        free = parent[rows] == rows  # most are in one part only: such a root is tied to a smaller one at once
-        tied, rest = rows[free], rows[~free]
-        parent[tied] = part[tied]
-        joiner.link(parent, rest, part[rest])
-    if len(parts) > 1:
-        joiner.roots(parent)
-    parent[~core] = -1
-    return parent
-
-
-def standing(within: Array, own: RowNumbers, forest: Edges) -> tuple[Array, Array, Array]:
-    """Tell rows that stand for clusters in a chunk: the first ones, and others with the first ones' numbers.
-
-    Rows (n,) bool that come first in their clusters, rows that stand for a component whose cluster begins
-    elsewhere, and where.
-    """
-    xp = module_of(within)
-    left, right = forest
-    first = within == xp.arange(len(within), dtype=within.dtype)
-    if isinstance(own, int):
-        start, stop = xp.searchsorted(left, xp.asarray([own * CHUNK, (own + 1) * CHUNK])).tolist()
-        rows, elsewhere = left[start:stop] - own * CHUNK, right[start:stop]
-    else:
-        rows = xp.searchsorted(own, left).clip(0, max(len(own) - 1, 0))
-        found = own[rows] == left if len(own) else xp.zeros(len(left), bool)
-        rows, elsewhere = rows[found], right[found]
-    first[rows] = False
-    return first, rows, elsewhere
-
-
-def edges_across(meeting: Meeting, within: Sequence[Array], numbers: Sequence[RowNumbers]) -> Edges:
-    """Connect the components of two chunks by as few edges as do, between rows that stand for them."""
-    joiner = meeting.joiner
-    xp = joiner.xp
-    core = within[0] >= 0, within[1] >= 0
+    placed, xp = by_place(meeting), meeting.xp
     offset = len(within[0])
     nodes = new_nodes(offset + len(within[1]), xp)
-    parent = nodes.copy()
-    for side, taking, start in zip(within, core, (0, offset), strict=True):
-        rows = xp.flatnonzero(taking)
-        parent[start + rows] = side[rows] + start
+    parent = xp.concatenate([within[0].astype(nodes.dtype), within[1].astype(nodes.dtype) + offset])
     first = (parent == nodes) & xp.concatenate(core)
-    joiner.connect(*meeting.operands, parent, core, offset, same=False, rows=meeting.rows)
+    joiner = placed.joiner
+    joiner.connect(*placed.operands, parent, tuple(core), offset, same=False, rows=meeting.rows)
     joiner.roots(parent)
     tied = xp.flatnonzero(first & (parent != nodes))
 
     def named(some: Array) -> Array:
-        found = xp.empty(len(some), np.int64)
-        left = some < offset
-        found[left] = row_numbers(some[left], numbers[0])
-        found[~left] = row_numbers(some[~left] - offset, numbers[1])
-        return found
+        chunk, place = numbers
+        return some + xp.where(some < offset, chunk * CHUNK, place * CHUNK - offset)
 
     return named(tied), named(parent[tied])
 
@@ -153,77 +120,72 @@ def merge_edges(library: str, *parts: Edges) -> Edges:
     return spanning_forest(parts, joiner) if parts else no_edges(joiner.xp)
 
 
-def begun_clusters(within: Array, own: RowNumbers, forest: Edges) -> Begun:
-    """Find the clusters whose first rows are in a chunk; `forest`: the edges across all chunks."""
+def tied_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
+    """Tell which places of a chunk are tied to others, by the edges across all chunks, and to which numbers.
+
+    `own`: the chunk's number, or the numbers of its places, ascending.
+    """
+    xp = module_of(forest[0])
+    left, right = forest
+    if isinstance(own, int):
+        start, stop = xp.searchsorted(left, xp.asarray([own * CHUNK, (own + 1) * CHUNK])).tolist()
+        return left[start:stop] - own * CHUNK, right[start:stop]
+    places = xp.searchsorted(own, left).clip(0, max(len(own) - 1, 0))
+    found = own[places] == left if len(own) else xp.zeros(len(left), bool)
+    return places[found], right[found]
+
+
+def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within: Array,
+                   forest: Edges) -> tuple[Standing, Begun]:  # fmt: skip
+    """Find the clusters that have rows in a chunk of that number, and tell of those that begin there.
+
+    `forest`: the edges across all chunks; `threads`: that share the work on the host.
+    """
     xp = module_of(within)
-    first = standing(within, own, forest)[0]
-    rows = xp.flatnonzero(first)
-    if not isinstance(own, int):
-        return Begun(len(rows), xp.arange(len(rows)), own[rows])
-    right = forest[1] - own * CHUNK
-    several = xp.zeros(len(within), bool)
+    least = joiner_for(chunk["example"]).least_rows(within, order_of(chunk), threads)
+    tied, names = tied_places(number, forest)
+    begins = core & (within == xp.arange(len(within), dtype=within.dtype))
+    begins[tied] = False
+    own = xp.flatnonzero(begins)
+    several, right = xp.zeros(len(within), bool), forest[1] - number * CHUNK
     several[right[(right >= 0) & (right < len(within))]] = True
-    ranks = xp.flatnonzero(several[rows])
-    return Begun(len(rows), ranks, row_numbers(rows[ranks], own))
+    some = several[own]
+    here = own[some] + number * CHUNK
+    if "position" not in chunk:  # no cluster that begins here has rows of earlier chunks
+        near = names >= number * CHUNK  # parts of one that begins here, which only other chunks connect
+        xp.minimum.at(least, names[near] - number * CHUNK, least[tied[near]])
+        ranks = xp.empty(len(own), np.int64)
+        ranks[xp.argsort(least[own])] = xp.arange(len(own))
+        return Standing(own, ranks, tied, names), Begun(len(own), here, ranks[some])
+    firsts, alone = chunk["position"][least[own]], own[~some]
+    tied, names = xp.concatenate([own[some], tied]), xp.concatenate([here, names])
+    told = Begun(firsts[~some], names, chunk["position"][least[tied]])
+    return Standing(alone, firsts[~some], tied, names), told
 
 
 def number_clusters(in_order: bool, *begun: Begun) -> Numbering:
     """Number the clusters that begin in the chunks; `in_order`: their rows follow each other."""
-    xp = module_of(begun[0].firsts)
-    firsts = xp.concatenate([some.firsts for some in begun])
-    if not in_order:
-        firsts = xp.sort(firsts)
-        return Numbering([], firsts, xp.arange(len(firsts)))
-    starts = list(itertools.accumulate((some.number for some in begun), initial=0))
-    numbers = [some.ranks + start for some, start in zip(begun, starts, strict=False)]
-    return Numbering(starts, firsts, xp.concatenate(numbers))
+    xp = module_of(begun[0].names)
+    names = xp.concatenate([some.names for some in begun])
+    if in_order:
+        starts = list(itertools.accumulate((some.alone for some in begun), initial=0))
+        numbers = [some.ranks + start for some, start in zip(begun, starts, strict=False)]
+        return Numbering(starts, names[:0], names, xp.concatenate(numbers))
+    firsts = xp.concatenate([some.ranks for some in begun])
+    order = xp.lexsort(xp.stack([firsts, names]))
+    names, firsts = names[order], firsts[order]
+    lowest = xp.ones(len(names), bool)
+    lowest[1:] = names[1:] != names[:-1]
+    names, firsts = names[lowest], firsts[lowest]
+    every = xp.sort(xp.concatenate([firsts, *(some.alone for some in begun)]))
+    return Numbering([], every, names, xp.searchsorted(every, firsts))
 
 
-def label_cores(within: Array, own: RowNumbers, forest: Edges, numbering: Numbering) -> Array:
-    """Label a chunk's core rows (n,), int64; others have -1.  `own`: numbers of its rows."""
+def label_cores(number: int, core: Array, within: Array, standing: Standing, numbering: Numbering) -> Array:
+    """Label the places of core rows of the chunk of that number (n,), int64; others have -1."""
     xp = module_of(within)
-    first, tied, elsewhere = standing(within, own, forest)
-    starts, firsts, numbers = numbering
-    label = xp.full(len(within), -1, np.int64)
-    if isinstance(own, int):
-        label[first] = xp.arange(starts[own], starts[own + 1])
-    else:
-        label[first] = numbers[xp.searchsorted(firsts, own[first])]
-    label[tied] = numbers[xp.searchsorted(firsts, elsewhere)]
-    found = label[within]  # of rows that are in none, of any row
-    found[within < 0] = -1
-    return found
-
-
-def border_labels(meeting: Meeting, labels: Sequence[Array]) -> tuple[Border, Border | None]:
-    """Find the lowest label among the core neighbours that rows of two chunks have in each other."""
-    return lowest_labels(meeting, labels, meeting.rows)
-
-
-def lowest_labels(meeting: Meeting, labels: Sequence[Array],
-                  part: Rows | None) -> tuple[Border, Border | None]:  # fmt: skip
-    """Do as `border_labels` does; `part`: places of the first chunk, None: all."""
-    xp, low = meeting.xp, lowered(meeting, labels, part)
-    # few rows have any, and many block pairs give them
-    found = [(rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NOWHERE),)]
-    return found[0], None if meeting.same else found[1]
-
-
-def lowered(meeting: Meeting, labels: Sequence[Array], part: Rows | None) -> list[Array]:
-    """Do the same for all rows (n,) of each chunk: `NOWHERE` where there is none."""
-    joiner, same = meeting.joiner, meeting.same
-    low = [joiner.xp.full(len(some), NOWHERE) for some in labels[: len(meeting.chunks)]]
-    # for `any` of booleans CuPy compiles kernels of CUB, for seconds; their least number has one
-    if any(len(some) and int(some.min()) < 0 for some in labels):
-        lists = (labels[0], labels[1]), (low[0], low[-1])
-        joiner.lowest(*meeting.operands, *lists, same=same, rows=part)
-    return low
-
-
-def final_labels(labels: Array, *borders: Border) -> Array:
-    """Label a chunk's rows: core rows by their own, border rows by the lowest, others by -1."""
-    xp, final = module_of(labels), labels.copy()
-    for rows, low in borders:  # only rows that have none of their own
-        so_far = final[rows]
-        final[rows] = xp.where(so_far < 0, low, xp.minimum(so_far, low))
-    return final
+    starts, firsts, names, numbers = numbering
+    ranks, label = standing.ranks, xp.empty(len(within), np.int64)  # of places that stand for none, anything
+    label[standing.own] = ranks + starts[number] if starts else xp.searchsorted(firsts, ranks)
+    label[standing.tied] = numbers[xp.searchsorted(names, standing.names)]
+    return xp.where(core, label[within], -1)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.dbscan import NOWHERE
+from dask_simjoin.cluster.algorithms.borders import NOWHERE
 from dask_simjoin.cluster.algorithms.optics import table_of, visit_in_order
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import to_host

@@ -6,38 +6,33 @@ import functools
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from dask_simjoin.cluster.algorithms.borders import border_labels, labels_of_rows
 from dask_simjoin.cluster.algorithms.dbscan import (
     begun_clusters,
-    border_labels,
-    components_within,
     edges_across,
-    final_labels,
-    join_components,
     label_cores,
     merge_edges,
     number_clusters,
 )
-from dask_simjoin.cluster.algorithms.dbscan_alone import (
-    border_by_place,
+from dask_simjoin.cluster.algorithms.dbscan_alone import labels_by_place
+from dask_simjoin.cluster.algorithms.places import (
     components_by_place,
     cores_by_place,
     counts_by_place,
-    labels_by_place,
-    labels_of_rows,
+    joined_places,
 )
-from dask_simjoin.expressions.aligned import add_counts
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.expressions.row_values import FoundByChunk
-from dask_simjoin.expressions.source import picked
-from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
+from dask_simjoin.expressions.source import pick, picked
+from dask_simjoin.expressions.steps import Steps
 from dask_simjoin.expressions.work import chunk_ref, meeting_of
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.goal import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 
-MERGED = 4
+MERGED = 8
 """Lists of edges that one task merges: few, so that merging begins while others are found."""
 
 
@@ -56,7 +51,7 @@ class Labels(FoundByChunk):
 
 
 class ChunkLabels(LabelledExpr):
-    """Label the rows of each chunk.
+    """Label the rows of each chunk, by their places in it until its labels are made.
 
     Core rows are connected within each chunk, then the chunks' components across each block pair; those
     edges are merged in a tree.  Each chunk counts the clusters that begin in it, which numbers them, and
@@ -71,27 +66,35 @@ class ChunkLabels(LabelledExpr):
         return (None,) * (len(self.operand("plan").chunks) + 1)
 
     def _layer(self) -> dict[Any, Any]:
-        plan: Plan = self.operand("plan")
+        plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
         steps = Steps("simjoin_dbscan", self.deterministic_token)
-        add, spec = steps.add, self.operand("spec")
-        every = range(len(plan.chunks))
-        samples = self.operand("min_samples")
-        counts = add_counts(
-            steps.layer, self.deterministic_token, self.chunks, plan, spec, set(every), samples - 1
-        )
-        connected = add_components(
-            steps, self.chunks, plan, spec, samples, {c: TaskRef(key) for c, key in counts.items()}
-        )
-        within, numbers, forest, pieces = connected
-        begun = [add("begun", c, begun_clusters, within[c], numbers[c], forest) for c in every]
-        numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, *begun)
-        cores = [add("cores", c, label_cores, within[c], numbers[c], forest, numbering) for c in every]
-        low: list[list[TaskRef]] = [[] for _ in range(len(plan))]
-        for b, i, j, place, meeting in pieces:
-            low[b].append(add("border", place, border_labels, meeting, List(cores[i], cores[j])))
-        for c, met in enumerate(blocks_of_chunks(plan)):
-            parts = (picked(some, side) for b, side, _ in met for some in low[b])
-            steps.layer[(self._name, c)] = Task((self._name, c), final_labels, cores[c], *parts)
+        add, every, threads = steps.add, range(len(plan.chunks)), plan.threads
+        pieces = pieces_of(self.chunks, plan, spec)
+        found: list[list[Task]] = [[] for _ in every]
+        for piece in pieces:
+            counts = add("count", piece.place, counts_by_place, piece.meeting, samples)
+            for side, c in enumerate(piece.chunks):
+                found[c].append(picked(counts, side))
+        cores = [add("core", c, cores_by_place, samples, *found[c]) for c in every]
+        within, forest = add_components(steps, pieces, plan, spec, cores)
+        chunks = [chunk_ref(self.chunks, c) for c in every]
+        begun = [
+            add("begun", c, begun_clusters, chunks[c], c, threads, cores[c], within[c], forest) for c in every
+        ]
+        told = [add("firsts", c, pick, some, 1) for c, some in enumerate(begun)]
+        numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, *told)
+        labels = [
+            add("label", c, label_cores, c, cores[c], within[c], picked(begun[c], 0), numbering)
+            for c in every
+        ]
+        low: list[list[Task]] = [[] for _ in every]
+        for piece in pieces:
+            border = add("border", piece.place, border_labels, piece.meeting, piece.of(labels))
+            for side, c in enumerate(piece.chunks):
+                low[c].append(picked(border, side))
+        for c in every:
+            key = (self._name, c)
+            steps.layer[key] = Task(key, labels_of_rows, chunks[c], threads, labels[c], *low[c])
         return steps.layer
 
 
@@ -102,63 +105,65 @@ class AloneLabels(ChunkLabels):
         plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
         steps = Steps("simjoin_dbscan", self.deterministic_token)
         add, chunk = steps.add, chunk_ref(self.chunks, 0)
-        parts = [part for _, _, _, part in plan.pieces()] or [(0, 1)]  # it may have no points
-        meetings = {p[0]: meeting_of(self.chunks, 0, 0, spec, plan.layout, p) for p in parts}
-        counts = [add("count", n, counts_by_place, one, samples) for n, one in meetings.items()]
-        core = add("core", 0, cores_by_place, samples, *counts)
-        within = [add("within", n, components_by_place, one, core) for n, one in meetings.items()]
+        pieces = pieces_of(self.chunks, plan, spec)
+        counts = [add("count", one.place, counts_by_place, one.meeting, samples) for one in pieces]
+        core = add("core", 0, cores_by_place, samples, *(picked(some, 0) for some in counts))
+        within = [add("within", one.place, components_by_place, one.meeting, core) for one in pieces]
         labels = add("number", 0, labels_by_place, chunk, plan.threads, core, *within)
-        low = [add("border", n, border_by_place, one, labels) for n, one in meetings.items()]
+        low = [add("border", one.place, border_labels, one.meeting, List(labels)) for one in pieces]
         key = (self._name, 0)
-        steps.layer[key] = Task(key, labels_of_rows, chunk, plan.threads, labels, *low)
+        borders = (picked(some, 0) for some in low)
+        steps.layer[key] = Task(key, labels_of_rows, chunk, plan.threads, labels, *borders)
         return steps.layer
 
 
-class Connected(NamedTuple):
-    """Hold what connects the core rows of all chunks.
+class Piece(NamedTuple):
+    """Hold a part of what chunks that meet do.
 
     Attributes
     ----------
-    within : list of TaskRef
-        The components of each chunk.
-    numbers : list
-        What its rows are numbered by.
-    forest : TaskRef
-        The edges across chunks.
-    pieces : list of tuple
-        Block pairs, or parts of them: their number, both chunks, what tells the part, and the meeting.
+    place : tuple of int
+        What tells it from others.
+    chunks : tuple of int
+        One chunk, or two.
+    meeting : Task
     """
 
-    within: list[TaskRef]
-    numbers: list[int | TaskRef]
-    forest: TaskRef
-    pieces: list[tuple[int, int, int, tuple[int, int], Task]]
+    place: tuple[int, int]
+    chunks: tuple[int, ...]
+    meeting: Task
+
+    def of(self, values: list[TaskRef]) -> List:
+        """Take what there is of its chunks."""
+        return List(*(values[c] for c in self.chunks))
 
 
-def add_components(steps: Steps, chunks: Expr, plan: Plan, spec: JoinSpec, samples: int,
-                   counts: dict[int, TaskRef]) -> Connected:  # fmt: skip
-    """Connect core rows within chunks, and across them; `counts`: of neighbours, where there are any."""
-    add, every = steps.add, range(len(plan.chunks))
-    refs = [chunk_ref(chunks, c) for c in every]
+def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
+    """List what chunks that meet do: each meets itself, if only to tell that it has no points."""
     pieces = [
-        (b, i, j, (b, part[0]), meeting_of(chunks, i, j, spec, plan.layout, part))
+        Piece((b, part[0]), (i,) if i == j else (i, j), meeting_of(chunks, i, j, spec, plan.layout, part))
         for b, i, j, part in plan.pieces()
     ]
-    found: list[list[TaskRef]] = [[] for _ in every]
-    for _, i, j, place, meeting in pieces:
-        if i == j:
-            found[i].append(add("within", place, components_within, meeting, counts.get(i, 0), samples))
-    for c in every:
-        if not found[c]:  # it has no points
-            alone = meeting_of(chunks, c, c, spec, plan.layout)
-            found[c].append(add("within", (c,), components_within, alone, 0, samples))
-    join = functools.partial(join_components, spec.library)
-    within = [some[0] if len(some) == 1 else add("joined", c, join, *some) for c, some in enumerate(found)]
-    numbers = steps.row_numbers(plan, refs)
-    edges = [
-        add("across", place, edges_across, meeting, *(List(x[i], x[j]) for x in (within, numbers)))
-        for _, i, j, place, meeting in pieces
-        if i != j
+    alone = set(range(len(plan.chunks))) - {piece.chunks[0] for piece in pieces if len(piece.chunks) == 1}
+    return pieces + [
+        Piece((len(plan) + c, 0), (c,), meeting_of(chunks, c, c, spec, plan.layout)) for c in sorted(alone)
     ]
-    forest = steps.merged("merge", functools.partial(merge_edges, spec.library), edges, MERGED)
-    return Connected(within, numbers, forest, pieces)
+
+
+def add_components(steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec,
+                   cores: list[TaskRef]) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
+    """Connect core rows within chunks, and across them: the components of each, and edges across all."""
+    add = steps.add
+    found: list[list[TaskRef]] = [[] for _ in cores]
+    for piece in pieces:
+        if len(piece.chunks) == 1:
+            (c,) = piece.chunks
+            found[c].append(add("within", piece.place, components_by_place, piece.meeting, cores[c]))
+    join = functools.partial(joined_places, spec.library)
+    within = [some[0] if len(some) == 1 else add("joined", c, join, *some) for c, some in enumerate(found)]
+    edges = [
+        add("across", one.place, edges_across, one.meeting, one.chunks, one.of(cores), one.of(within))
+        for one in pieces
+        if len(one.chunks) == 2
+    ]
+    return within, steps.merged("merge", functools.partial(merge_edges, spec.library), edges, MERGED)

@@ -17,9 +17,10 @@ from dask_simjoin.cluster.algorithms.greedy import (
     stays_of_all,
     stays_of_chunk,
 )
-from dask_simjoin.cluster.algorithms.group_best import best_rows, merge_candidates, stays_of_groups
+from dask_simjoin.cluster.algorithms.group_best import best_of_chunk, merge_candidates, stays_in_chunk
+from dask_simjoin.cluster.algorithms.places import all_cores
 from dask_simjoin.cluster.algorithms.preference import FIRST, LAST, order_of, preferences
-from dask_simjoin.cluster.expressions.dbscan import add_components
+from dask_simjoin.cluster.expressions.dbscan import add_components, pieces_of
 from dask_simjoin.engine.base import joiner_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import BudgetError
@@ -143,12 +144,16 @@ class GroupMarks(_Marks):
     def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[TaskRef]:
         plan: Plan = self.operand("plan")
         spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
-        within, own, forest, _ = add_components(steps, self.chunks, plan, spec, 1, {})
-        keys = [add("keys", c, preferences, ref, keep, own[c]) for c, ref in enumerate(refs)]
-        best = [add("best", c, best_rows, within[c], own[c], forest, keys[c]) for c in range(len(refs))]
+        own = steps.row_numbers(plan, refs)
+        every = [add("rows", c, all_cores, ref) for c, ref in enumerate(refs)]
+        within, forest = add_components(steps, pieces_of(self.chunks, plan, spec), plan, spec, every)
+        best = [
+            add("best", c, best_of_chunk, ref, c, keep, own[c], within[c], forest)
+            for c, ref in enumerate(refs)
+        ]
         told = [add("told", c, pick, some, 2) for c, some in enumerate(best)]
         winners = steps.merged("winners", merge_candidates, told)
-        return [add("stay", c, _stays_of_groups, best[c], ref, winners) for c, ref in enumerate(refs)]
+        return [add("stay", c, stays_in_chunk, ref, best[c], winners) for c, ref in enumerate(refs)]
 
 
 class MarksOfAllNear(LabelledExpr):
@@ -199,10 +204,6 @@ def _order(chunk: Chunk, keep: object) -> Array:
 
 def _host_keys(chunk: Chunk, keep: object, own: Any) -> np.ndarray:
     return to_host(preferences(chunk, keep, own))
-
-
-def _stays_of_groups(found: Any, chunk: Chunk, winners: Any) -> Array:
-    return stays_of_groups(found, len(chunk["ids"]), winners)
 
 
 def _some_near(chunk: Chunk, counts: Array | int) -> Array:

@@ -30,7 +30,7 @@ def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
     nodes = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.astype(np.int64)
     if offset:
         nodes += offset
-    nodes[~taking[rows]] = -1
+    nodes |= taking[rows].view(np.int8) - np.int8(1)  # a fifth of the time of choosing where
     return nodes
 
 
@@ -65,21 +65,29 @@ def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[
             some[rows] = own
 
 
-def numbers(parent: np.ndarray, taking: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
-    """Number sets of nodes by their least rows: see `Joiner.numbers`."""
+def least_rows(parent: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
+    """Find at the root of each set of nodes its least row: see `Joiner.least_rows`."""
     n = len(parent)
     first = np.full(n, n, np.int32)
 
-    def lower(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+    def lower(start: int, stop: int) -> np.ndarray:
         components.first_rows(parent, order, start, stop, first)
-        some = parent[start:stop]
-        root = taking[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))
-        return np.flatnonzero(root) + start, np.flatnonzero(some < start) + start
+        return np.flatnonzero(parent[start:stop] < start) + start
 
-    found = shared_out(lower, n, threads)
-    for _, tied in found:  # to what another thread was at
+    for tied in shared_out(lower, n, threads):  # to what another thread was at
         np.minimum.at(first, parent[tied], order[tied])
-    roots = np.concatenate([some for some, _ in found])
+    return first
+
+
+def numbers(parent: np.ndarray, taking: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
+    """Number sets of nodes by their least rows: see `Joiner.numbers`."""
+    n, first = len(parent), least_rows(parent, order, threads)
+
+    def rooted(start: int, stop: int) -> np.ndarray:
+        some = parent[start:stop]
+        return np.flatnonzero(taking[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))) + start
+
+    roots = np.concatenate(shared_out(rooted, n, threads))
     number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # of what is no root it says nothing
     number[roots[np.argsort(first[roots])]] = np.arange(len(roots), dtype=np.int32)
 

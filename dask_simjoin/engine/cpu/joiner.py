@@ -115,8 +115,7 @@ class CpuJoiner:
                 connecting.connect(_module(layout.method), one, other, layout, parent, taking, offset, within)
 
     def link(self, parent: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
-        every = np.arange(len(parent))
-        components.link(parent, left, right, every, every)
+        components.link_nodes(parent, left, right)
 
     def roots(self, parent: np.ndarray) -> None:
         components.roots(parent)
@@ -128,6 +127,9 @@ class CpuJoiner:
         first = parent == np.arange(len(parent), dtype=parent.dtype)
         found: np.ndarray = np.cumsum(first, dtype=np.int64)[parent] - 1
         return found
+
+    def least_rows(self, parent: np.ndarray, order: np.ndarray, threads: int = 1) -> np.ndarray:
+        return connecting.least_rows(parent, order, threads)
 
     def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
                 connected: bool = False) -> None:  # fmt: skip

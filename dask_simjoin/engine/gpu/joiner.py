@@ -127,13 +127,19 @@ class GpuJoiner:
         taking = least = none
         if rows is not None:
             taking, order = (cupy.ascontiguousarray(some) for some in rows)
-            least = cupy.empty_like(order)
-            least.data.copy_from_device_async(order.data, order.nbytes)
-            _components(parent, "least_rows", order, np.int64(n), least)
+            least = self.least_rows(parent, order)
         marks = cupy.zeros(n, cupy.int64)
         _components(parent, "mark_sets", taking, least, np.int64(n), marks)
         _components(parent, "number_sets", taking, least, cupy.cumsum(marks), np.int64(n), found)
         return found
+
+    def least_rows(self, parent: Array, order: Array, threads: int = 1) -> Array:
+        order = cupy.ascontiguousarray(order)
+        least = cupy.empty_like(order)
+        if len(order):
+            least.data.copy_from_device_async(order.data, order.nbytes)
+            _components(parent, "least_rows", order, np.int64(len(order)), least)
+        return least
 
     def foresee(self, layout: GpuLayout, *, shown: bool = False, counted: bool = False,
                 connected: bool = False) -> None:  # fmt: skip

@@ -29,6 +29,17 @@ def link(parent: Array, left: Array, right: Array, left_nodes: Array, right_node
 
 
 @kernel
+def link_nodes(parent: Array, left: Array, right: Array) -> None:
+    """Join the components of both ends of edges between nodes."""
+    for n in range(left.size):
+        a, b = find(parent, left[n]), find(parent, right[n])
+        if a < b:
+            parent[b] = a
+        elif b < a:
+            parent[a] = b
+
+
+@kernel
 def roots(parent: Array) -> None:
     """Tie every node to its root: the parent of each, which is smaller, has been tied before."""
     for i in range(parent.size):
