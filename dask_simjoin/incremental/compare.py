@@ -10,7 +10,6 @@ from dask_simjoin.incremental.loaded import (
     Loaded,
     chunk_of,
     layout_for,
-    load,
     load_near,
     near_box,
     near_by_tiles,
@@ -19,7 +18,7 @@ from dask_simjoin.incremental.loaded import (
 from dask_simjoin.incremental.marks import near_marks
 from dask_simjoin.incremental.replaced import Replaced, in_other_version
 from dask_simjoin.incremental.types import Part
-from dask_simjoin.metrics.types import Frame
+from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.moments import bounds
 from dask_simjoin.tasks.chunks import Chunk
@@ -91,7 +90,7 @@ def near_each_other(how: Comparison, rows: Loaded, others: Loaded) -> tuple[Load
 def pairs_with_part(how: Comparison, rows: Loaded, part: Part, replaced: Replaced | None,
                     columns: list[str]) -> Frame:  # fmt: skip
     """Read rows that stayed, and find their pairs with rows that came or went."""
-    others = load_near(part, how.spec, rows["marks"]) if "marks" in rows else load(part, how.spec)
+    others = load_near(part, how.spec, rows.get("marks"))
     return pairs_across(how, rows, others, replaced, True, columns)
 
 
@@ -99,9 +98,10 @@ def _pairs(meeting: Meeting, sides: tuple[Loaded, Loaded], stay: tuple[bool, boo
            replaced: Replaced | None, columns: list[str]) -> Frame:  # fmt: skip
     """Make rows of the result of two chunks, or of one with itself, in which the lower number is left."""
     before, after = (side["seq"] for side in sides)
-    if replaced is None and (meeting.same or int(before.max()) < int(after.min())):
+    counted = replaced is None and not any("gone" in side for side in sides)
+    if counted and (meeting.same or int(before.max()) < int(after.min())):
         return join_block(meeting, columns)
-    if replaced is None and int(after.max()) < int(before.min()):
+    if counted and int(after.max()) < int(before.min()):
         turn = _turned(meeting.spec)
         found = join_block(meeting, [turn.get(name, name) for name in columns])
         found.columns = columns
@@ -110,12 +110,14 @@ def _pairs(meeting: Meeting, sides: tuple[Loaded, Loaded], stay: tuple[bool, boo
     measured = "distance" in columns or (replaced is not None and meeting.spec.return_distance)
     found = matches(meeting, measured, None)
     (q, d), xp = (meeting.q, meeting.d), meeting.xp
+    for side, order, which in ((sides[0], q["order"], 0), (sides[1], d["order"], 1)):
+        if "gone" in side:
+            found = _only(found, ~side["gone"][order[found[which]]])
     left, right, away = q["order"][found.left], d["order"][found.right], found.distance
     if replaced is not None:
         both = [(side, rows, stays) for side, rows, stays in zip(sides, (left, right), stay, strict=True)]
         new = xp.flatnonzero(~in_other_version(replaced, both[0], both[1], away, meeting.spec))
-        found = Matches(found.left[new], found.right[new], None if away is None else away[new], (q,), (d,))
-        left, right = left[new], right[new]
+        found, left, right = _only(found, new), left[new], right[new]
     places = found.left, found.right
     of: tuple[Chunk, ...] = (q,)
     if not meeting.same:
@@ -126,6 +128,13 @@ def _pairs(meeting: Meeting, sides: tuple[Loaded, Loaded], stay: tuple[bool, boo
     if "distance" in columns:
         part["distance"] = found.distance
     return put_together([(len(found.left), part)], columns, frames_for(q["example"]))
+
+
+def _only(found: Matches, which: Array) -> Matches:
+    """Take some of the pairs."""
+    away = found.distance
+    distance = None if away is None else away[which]
+    return found._replace(left=found.left[which], right=found.right[which], distance=distance)
 
 
 def _turned(spec: JoinSpec) -> dict[str, str]:

@@ -12,7 +12,7 @@ from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.incremental.blocks import Blocks
 from dask_simjoin.incremental.compare import Comparison, pairs_across, pairs_with_part, pairs_within
 from dask_simjoin.incremental.compare_held import pairs_with_slabs
-from dask_simjoin.incremental.loaded import load
+from dask_simjoin.incremental.loaded import load_near
 from dask_simjoin.incremental.parts import HeldPart, load_moved
 from dask_simjoin.incremental.types import Part
 from dask_simjoin.metrics.types import Frame
@@ -76,7 +76,7 @@ class Rows(LabelledExpr):
         layer[key] = Task(key, itself, blocks.replaced)
         for j, number in self._shared.items():
             key = (name, number)
-            layer[key] = Task(key, on_worker, load, blocks.old[j], blocks.spec)
+            layer[key] = Task(key, on_worker, load_near, blocks.old[j], blocks.spec)
         for part in (*blocks.moved, *blocks.old):
             if isinstance(part, HeldPart):
                 layer |= {slab.key: slab.in_graph() for slab in part.slabs}

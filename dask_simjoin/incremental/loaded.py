@@ -32,6 +32,9 @@ which they are told apart well enough, and mark most cells."""
 MOST_TOLD = 1 << 20
 """Tiles of two parts that are compared at most: some ms."""
 
+FEW = 8
+"""Rows that do not count are compared with the others where they are fewer than one of so many."""
+
 FULL = 0.5
 """Share of marked cells from which on they tell too little to be asked."""
 
@@ -51,6 +54,8 @@ class Loaded(TypedDict):
     """Of rows that came or went, which are in their order."""
     marks: NotRequired[Marks]
     """The same rows' neighbourhood, where it tells them from others."""
+    gone: NotRequired[Array]
+    """Of rows that stayed, which (n,) did not, where leaving so few out takes longer than their pairs."""
 
 
 def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> Loaded:
@@ -84,23 +89,31 @@ def joined_rows(parts: Sequence[Loaded]) -> Loaded:
     return found
 
 
-def load_near(part: Part, spec: JoinSpec, marks: Marks) -> Loaded:
-    """Read row groups, but for rows that are told to be in no pair before their coordinates are gathered."""
-    if spec.measure.embeds or spec.lists:
-        return load(part, spec)
+def load_near(part: Part, spec: JoinSpec, marks: Marks | None = None) -> Loaded:
+    """Read row groups, but for rows that are told to be in no pair before their coordinates are gathered.
+
+    Among them may be rows that do not count, which are told as `gone`.
+    """
     frame, kept = read_every(part, _columns(spec))
     frames = frames_for(frame)
-    columns = [frames.plain(frame, spec.on[k]) for k in marks.dims]
-    if all(values is not None and values.dtype == np.float64 for values in columns):
-        near = near_marks(marks, [values for values in columns if values is not None])
-        near = near if kept is None else near[frames.xp.asarray(kept)[near]]
-    else:
-        near = (
-            frames.xp.arange(len(frame)) if kept is None else frames.xp.flatnonzero(frames.xp.asarray(kept))
-        )
-    if len(near) < len(frame):
+    near = None if marks is None or spec.measure.embeds or spec.lists else _near_of(frame, spec, marks)
+    if kept is not None and not kept.all():
+        count = frames.xp.asarray(kept)
+        if near is None and FEW * np.count_nonzero(~kept) < len(kept):
+            return rows_of(frame, spec, values_of(frame[SEQ])) | {"gone": ~count}
+        near = frames.xp.flatnonzero(count) if near is None else near[count[near]]
+    if near is not None and len(near) < len(frame):
         frame = frame.take(near)
     return rows_of(frame, spec, values_of(frame[SEQ]))
+
+
+def _near_of(frame: Frame, spec: JoinSpec, marks: Marks) -> Array | None:
+    """Tell which rows of a frame are near marked ones; None: its columns are no plain numbers."""
+    frames = frames_for(frame)
+    columns = [frames.plain(frame, spec.on[k]) for k in marks.dims]
+    if any(values is None or values.dtype != np.float64 for values in columns):
+        return None
+    return near_marks(marks, [values for values in columns if values is not None])
 
 
 def _columns(spec: JoinSpec) -> list[str]:
@@ -137,6 +150,8 @@ def some(rows: Loaded, places: Array) -> Loaded:
     found = Loaded(x=taken, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
     if "kept" in rows:
         found["kept"] = rows["kept"].take(places)
+    if "gone" in rows:
+        found["gone"] = rows["gone"][places]
     return found
 
 

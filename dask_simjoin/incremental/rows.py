@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.deletions import read_deleted
 from dask_simjoin.incremental.entries import KeyFile
 from dask_simjoin.incremental.files import (
@@ -34,6 +36,9 @@ NONE = np.zeros(0, np.int64)
 
 FEW = 8
 """Rows are taken one by one where they are fewer than one of so many."""
+
+AT_ONCE = 1 << 24
+"""Bytes that are read at a time where only some rows are named, into memory that others have just left."""
 
 
 @dataclass(frozen=True)
@@ -136,21 +141,47 @@ def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
     wanted = list(dict.fromkeys(columns if told is None else [*columns, VERSION]))
     deleted = read_deleted(part.root, part.deleted)
     for name, groups in part.pieces:
-        with parquet(part.root / "rows" / name) as file:
-            sizes = [file.metadata.row_group(g).num_rows for g in range(groups[-1] + 1)]
-            table = read_groups(file, groups, wanted)
-        ends = np.cumsum(sizes)
-        places = np.concatenate([np.arange(ends[g] - sizes[g], ends[g]) for g in groups])
-        kept = None if told is None else _of_versions(table[VERSION].to_numpy(), told)
         listed = deleted.get(name, NONE)
-        listed = listed[np.searchsorted(listed, places[0]) : np.searchsorted(listed, places[-1], "right")]
-        if part.named or len(listed):
-            at = np.searchsorted(places, listed)
-            among = np.zeros(len(places) + 1, bool)
-            among[at[np.append(places, -1)[at] == listed]] = True
-            among = among[:-1] if part.named else ~among[:-1]
-            kept = among if kept is None else kept & among
+        with parquet(part.root / "rows" / name) as file:
+            about = file.metadata
+            sizes = np.array([about.row_group(g).num_rows for g in range(groups[-1] + 1)])
+            own, starts = np.asarray(groups), np.cumsum(sizes) - sizes
+            if part.named:
+                table, places = _read_named(file, wanted, listed, own, starts, sizes)
+            else:
+                table, places = read_groups(file, groups, wanted), _places(starts[own], sizes[own])
+        kept = None if told is None else _of_versions(table[VERSION].to_numpy(), told)
+        gone = NONE if part.named else _those_of(listed, places)
+        if len(gone):
+            kept = np.ones(len(places), bool) if kept is None else kept
+            kept[gone] = False
         yield table, places, kept
+
+
+def _read_named(file: pq.ParquetFile, columns: list[str], listed: np.ndarray, groups: np.ndarray,
+                starts: np.ndarray, sizes: np.ndarray) -> tuple[pa.Table, np.ndarray]:  # fmt: skip
+    """Read those rows of row groups whose places in the file are listed, few row groups at a time."""
+    tables, found = [], []
+    size = np.array([file.metadata.row_group(g).total_byte_size for g in groups.tolist()])
+    for part in cut_parts(size, AT_ONCE):
+        some = groups[part]
+        places = _places(starts[some], sizes[some])
+        own = _those_of(listed, places)
+        tables.append(read_groups(file, some.tolist(), columns).take(pa.array(own)))
+        found.append(places[own])
+    return pa.concat_tables(tables), np.concatenate(found)
+
+
+def _places(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The places (n,) in a file of the rows of some row groups, which are ascending."""
+    return np.concatenate([np.arange(a, a + n) for a, n in zip(starts.tolist(), sizes.tolist(), strict=True)])
+
+
+def _those_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Which of some places (n,) are listed: their numbers; both are ascending."""
+    own = listed[np.searchsorted(listed, places[0]) : np.searchsorted(listed, places[-1], "right")]
+    at = np.searchsorted(places, own)
+    return at[places[at] == own]
 
 
 def _of_versions(version: np.ndarray, told: tuple[int, int]) -> np.ndarray:
