@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dask.utils import format_bytes
 
@@ -13,6 +13,11 @@ SHARE = 12
 
 MAX_CHUNK = 2**30
 """Bytes of a chunk where memory would allow more: tasks cut its queries, and so they balance."""
+
+WHOLE = 5
+"""Chunks that fit this process's memory if there is one, of all rows: what threads find out of them takes a
+third more than the plan says, or twice as much where partitions are read from files.  Several chunks of as
+many rows take nearly as much, since all of them are kept."""
 
 MAX_OUTPUT = 256 * 2**20
 """Bytes of a partition of the result where memory would allow more: what follows works with several."""
@@ -65,6 +70,11 @@ class Resources:
         """Bytes that what one task alone holds may take; None where nothing tells."""
         return self.limit or self.memory or self.shared
 
+    @property
+    def whole(self) -> int:
+        """Bytes that the one chunk of all rows may take where threads share this process's memory; else 0."""
+        return 0 if self.cluster or self.shared is None else self.shared * self.threads // WHOLE
+
     def for_each(self, chunks: int) -> int:
         """Count the threads that index one of so many chunks together: those that would be idle."""
         return max(1, min(self.together, self.threads // max(1, chunks)))
@@ -93,6 +103,13 @@ class Budget:
     result: int
     chosen: bool
     origin: str
+
+
+def budget_of(chunks: int, largest: float, budget: Budget, have: Resources) -> Budget:
+    """Give the budget that so many chunks, the largest of so many bytes, keep to: see `Resources.whole`."""
+    if chunks > 1 or budget.chosen or not budget.chunk < largest <= have.whole:
+        return budget
+    return replace(budget, chunk=have.whole, origin=f"all rows in 1/{WHOLE} of the memory of this process")
 
 
 def make_budget(blocksize: int | None, settings: Settings, resources: Resources) -> Budget:

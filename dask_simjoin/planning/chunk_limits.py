@@ -65,12 +65,18 @@ class ChunkLimits:
             return [math.ceil(math.sqrt(2 * self.have.threads))]
         return sorted({1, self.have.threads, math.ceil(math.sqrt(2 * self.have.threads))})
 
-    def entity(self, table: TableSummary, sizes: tuple[int, int], norm: float, threshold: float,
-               number: int) -> EntityChunks:  # fmt: skip
-        """Make about so many chunks of rows in their order."""
+    def entity(self, table: TableSummary, sizes: tuple[int, int], row_bytes: float, norm: float,
+               threshold: float, number: int) -> EntityChunks:  # fmt: skip
+        """Make about so many chunks of rows in their order.
+
+        Where several chunks cost more than to compare their rows, one may be larger than others may.
+        """
         least, most = sizes
         if self.budget.chosen:
             return entity_chunks(table.summaries, least, most, norm, threshold)
+        rows = table.source_rows
+        if number == 1 and self.goal.connected and rows * row_bytes <= self.have.whole and rows <= MAX_ROWS:
+            return entity_chunks(table.summaries, max(rows, 1), max(rows, 1), norm, threshold)
         together = clip(table.rows / number, min(LEAST_ROWS, most), most)
         return entity_chunks(
             table.summaries, together, min(most, math.ceil(UNEVEN * together)), norm, threshold

@@ -74,7 +74,7 @@ ROW_COUNTS = replace(COUNTS, by_row=True)
 LISTS = replace(COUNTS, listed=True)
 """What is made of each pair, one after the other."""
 
-CLUSTERS = Goal(dense=128, by_row=True, connected=True, together=10.0)
+CLUSTERS = Goal(dense=128, by_row=True, connected=True, together=5.0)
 """Numbers of pairs, and what rows they connect; as measured in the same way."""
 
 LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False)

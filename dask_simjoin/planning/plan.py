@@ -11,7 +11,7 @@ from dask.tokenize import normalize_token
 
 from dask_simjoin.engine.index.sweep import SweepLayout
 from dask_simjoin.planning.block_pairs import BlockPairs
-from dask_simjoin.planning.budget import Budget, Resources, make_budget
+from dask_simjoin.planning.budget import Budget, Resources, budget_of, make_budget
 from dask_simjoin.planning.checks import (
     MAX_ROWS,
     check_blocks,
@@ -199,6 +199,7 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         return costs.shuffled(shuffle) if chunks is None else costs.choosing(*how(chunks))
 
     chunks = min(tables.chunkings(ChunkLimits(goal, budget, have, shuffle), price), key=price)
+    budget = budget_of(len(chunks), float(chunks.rows.max(initial=0)) * row_bytes, budget, have)
     check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget)
     made, blocks = costs.made(*how(chunks)), chunks.blocks()
     # searches give as many pairs as are asked for: how many are near is of no use

@@ -141,16 +141,14 @@ class Tables:
             made = [chunks for chunks in whole if chunks is not None]
             if len(made) == len(whole):
                 return [self._entity([*made])]
-        sizes = [
-            limits.rows(table, size)
-            for table, size in zip(self.each, self.chunk_row_bytes(goal), strict=True)
-        ]
+        row_bytes = self.chunk_row_bytes(goal)
+        sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
         if asked == "spatial" and all(self.rows):
             return [self._spatial(limits, sizes)]
         entities = [
             self._entity([
-                limits.entity(table, size, spec.norm, spec.threshold, number)
-                for table, size in zip(self.each, sizes, strict=True)
+                limits.entity(table, size, each, spec.norm, spec.threshold, number)
+                for table, size, each in zip(self.each, sizes, row_bytes, strict=True)
             ])
             for number in limits.numbers
         ]  # fmt: skip

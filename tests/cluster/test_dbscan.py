@@ -21,7 +21,7 @@ from dask_simjoin.cluster.algorithms.places import (
 from dask_simjoin.engine import threads
 from dask_simjoin.engine.cpu.methods import tiles
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
-from dask_simjoin.planning import costs
+from dask_simjoin.planning import budget, costs, resources
 from dask_simjoin.tasks.chunks import make_chunk
 from dask_simjoin.tasks.meeting import Meeting
 from tests.support.density import SETS, labels_of_neighbours
@@ -184,6 +184,23 @@ def test_counts_of_several_chunks_are_added_up(min_samples):
     labels = ddf.simjoin.dbscan(1.0, min_samples, partitioning="entity", blocksize=600 * 64)
     assert len(labels.expr.plan.chunks) == 4
     assert labels.compute().tolist() == by_definition(x, 1.0, min_samples)
+
+
+def test_one_chunk_where_the_memory_of_this_process_has_room_for_it(monkeypatch):
+    """Several take longer, and as much memory: threads share it, and all of them are kept."""
+    monkeypatch.setattr(resources, "MEMORY_LIMIT", 10_000_000)
+    monkeypatch.setattr(budget, "LOCAL_CHUNK", 64_000)
+    frame = frame_of(np.random.default_rng(0).uniform(size=(20_000, 2)))
+    with dask.config.set(scheduler="threads", num_workers=2):
+        labels = dd.from_pandas(frame, npartitions=4).simjoin.dbscan(0.005, 4)
+        plan = labels.expr.plan
+        assert len(plan.chunks) == 1 and plan.budget.chunk == 2_000_000 < 2 * plan.rows * plan.row_bytes
+        assert labels.compute().tolist() == labels_of(frame.to_numpy(), 0.005, 4)
+        twice = dd.from_pandas(pd.concat([frame, frame + 2], ignore_index=True), npartitions=4)
+        plan = twice.simjoin.dbscan(0.005, 4).expr.plan
+        assert len(plan.chunks) > 1 and plan.budget.chunk < 1_000_000
+        plan = twice.simjoin.count_pairs(0.005).expr.plan  # which is compared as fast in several
+        assert len(plan.chunks) > 1
 
 
 def test_rows_left_out_have_no_label():

@@ -108,8 +108,9 @@ def edges_across(meeting: Meeting, numbers: tuple[int, int], core: Sequence[Arra
     tied = xp.flatnonzero(first & (parent != nodes))
 
     def named(some: Array) -> Array:
-        chunk, place = numbers
-        return some + xp.where(some < offset, chunk * CHUNK, place * CHUNK - offset)
+        found = some.astype(np.int64) + numbers[0] * CHUNK
+        found[some >= offset] += (numbers[1] - numbers[0]) * CHUNK - offset
+        return found
 
     return named(tied), named(parent[tied])
 
