@@ -90,7 +90,10 @@ def _adder(weighted: bool) -> Any:
 
 
 def float32_below(values: Array) -> Array:
-    """Round float64 numbers down to float32: what is a bound from below stays one."""
+    """Round numbers, 0 and more or -1, down to float32: what is a bound from below stays one.
+
+    A GPU may take 0 for those that are smaller than normal numbers.
+    """
     if module_of(values) is not np:
         return _elementwise("float64 x", "float32 y", "y = __double2float_rd(x)", "simjoin_float32_below")(
             values
@@ -110,6 +113,16 @@ def looked_up(table: Array, places: Array) -> Array:
     if not len(table):
         return np.full(places.shape, -1, np.int32)
     return np.where(places < 0, np.int32(-1), table[places])
+
+
+def inverse_of(order: Array) -> Array:
+    """Tell at which place each number of a permutation is, int32."""
+    place = module_of(order).empty(len(order), np.int32)
+    if module_of(order) is np:
+        place[order] = np.arange(len(order), dtype=np.int32)
+    else:
+        _elementwise("S row", "raw int32 place", "place[row] = i", "simjoin_inverse_of")(order, place)
+    return place
 
 
 def put_entries(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:

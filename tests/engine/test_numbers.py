@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dask_simjoin.engine.compat import float32_below, looked_up
+from dask_simjoin.engine.compat import float32_below, inverse_of, looked_up
 
 
 def test_what_is_rounded_down_is_the_largest_that_is_not_above():
@@ -25,3 +25,9 @@ def test_places_of_none(rows):
     found = looked_up(table, places)
     assert found.dtype == np.int32
     assert found.tolist() == [[-1, -1], [12 if rows else -1, -1]]
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+def test_where_numbers_are(kind):
+    found = inverse_of(np.array([2, 0, 3, 1], kind))
+    assert found.dtype == np.int32 and found.tolist() == [1, 3, 0, 2]

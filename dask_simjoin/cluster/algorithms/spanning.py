@@ -21,7 +21,7 @@ import numpy as np
 
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.engine.base import searcher_for, spanner_for
-from dask_simjoin.engine.compat import float32_below, looked_up, module_of, to_host
+from dask_simjoin.engine.compat import float32_below, inverse_of, looked_up, module_of, to_host
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.engine.spanner import Found, Part, Progress
@@ -109,11 +109,7 @@ def _listed(totals: Array) -> int:
 
 def _places(chunk: Chunk) -> Array:
     """Tell the place of each row of a chunk (n,), int32."""
-    order = chunk["order"][: len(chunk["ids"])]
-    xp = module_of(order)
-    place = xp.empty(len(order), np.int32)
-    place[order] = xp.arange(len(order), dtype=np.int32)
-    return place
+    return inverse_of(chunk["order"][: len(chunk["ids"])])
 
 
 def _rows_of(own: Array, numbers: Array) -> Array:

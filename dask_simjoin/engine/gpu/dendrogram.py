@@ -17,7 +17,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.compat import all_of, count_of, to_host
+from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.spanner import Clusters
 from dask_simjoin.metrics.types import Array
@@ -34,21 +34,31 @@ def _run(name: str, items: int, *arguments: Any) -> None:
 def followed(to: Array) -> Array:
     """Follow from each place where it leads, and on, to where that leads to itself."""
     while True:
-        further = to[to]
-        if all_of(further == to):
+        further, moved = cupy.empty_like(to), cupy.zeros(1, cupy.int32)
+        _run("follow", len(to), to, further, moved)
+        if not int(moved[0]):
             return to
         to = further
 
 
 def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
     """Contract each vertex with the other end of its first edge: what it is then, and how many are left."""
-    own = cupy.arange(len(first), dtype=cupy.int32)
-    to = cupy.where(a[first] == own, b[first], a[first])
-    # two whose first edge is one lead to each other
-    root = followed(cupy.where((to[to] == own) & (own < to), own, to))
-    kept = root == own
-    number = cupy.cumsum(kept.astype(cupy.int32), dtype=cupy.int32) - 1
-    return number[root], count_of(kept)
+    vertices = len(first)
+    to, up, kept, found = (cupy.empty(vertices, cupy.int32) for _ in range(4))
+    _run("other_ends", vertices, a, b, first, to)
+    _run("open_pairs", vertices, to, up)
+    root = followed(up)
+    _run("mark_roots", vertices, root, kept)
+    number = cupy.cumsum(kept, dtype=cupy.int32)
+    _run("number_of", vertices, root, number, found)
+    return found, int(number[-1])
+
+
+def _either(name: str, items: int, *arguments: Array) -> tuple[Array, Array]:
+    """Find the places for which a kernel says yes, and those for which it says no."""
+    yes, no = (cupy.empty(items, cupy.bool_) for _ in range(2))
+    _run(name, items, *arguments, yes, no)
+    return cupy.flatnonzero(yes), cupy.flatnonzero(no)
 
 
 class Dendrogram:
@@ -79,18 +89,15 @@ class Dendrogram:
             _run("first_edges", len(place), a, b, first)
             if len(place) == edges:
                 self.first = first
-                ones = cupy.ones(vertices, cupy.int32)
-                _run("add_at", vertices, first, ones, self._joined)
+                _run("count_at", vertices, first, self._joined)
             ends = place[first]
-            before = own < ends[inside]
+            before, after = _either("ended_edges", len(own), own, inside, ends)
             self._add_chains(own[before], inside[before], ends)
-            own, inside = own[~before], inside[~before]
             up, vertices = contract(a, b, first)
-            number = cupy.arange(len(place), dtype=cupy.int32)
-            inner = (first[a] == number) | (first[b] == number)
-            own = cupy.concatenate([own, place[inner]])
-            inside = cupy.concatenate([up[inside], up[a[inner]]])
-            a, b, place = up[a[~inner]], up[b[~inner]], place[~inner]
+            inner, outer = _either("inner_edges", len(place), a, b, first)
+            own = cupy.concatenate([own[after], place[inner]])
+            inside = cupy.concatenate([up[inside[after]], up[a[inner]]])
+            a, b, place = up[a[outer]], up[b[outer]], place[outer]
         self._add_chains(own, inside, cupy.full(1, edges, cupy.int32))
         self.parent[-1:] = edges - 1
         del self._joined
@@ -100,24 +107,17 @@ class Dendrogram:
 
         What is merged by them besides is known: chains of vertices that came before.
         """
-        if not len(own):
+        n = len(own)
+        if not n:
             return
-        key = inside.astype(cupy.int64) << 32 | own
+        key, rows, last = cupy.empty(n, cupy.int64), cupy.empty(n, cupy.int64), cupy.empty(n, cupy.bool_)
+        _run("chain_keys", n, own, inside, key)
         key.sort()
-        own, inside = (key & 0xFFFFFFFF).astype(cupy.int32), (key >> 32).astype(cupy.int32)
-        last = cupy.ones(len(own), cupy.bool_)
-        last[:-1] = inside[1:] != inside[:-1]
-        above = cupy.empty(len(own), cupy.int32)
-        above[:-1] = own[1:]
-        top = ends[inside[last]]
-        above[last] = top
-        self.parent[own] = above
-        rows = cupy.cumsum(self._joined[own], dtype=cupy.int64)
-        until = rows[last]
-        before = cupy.concatenate([cupy.zeros(1, cupy.int64), until[:-1]])
-        chain = cupy.cumsum(last.astype(cupy.int32), dtype=cupy.int32) - last
-        self.size[own] = (rows - before[chain]).astype(cupy.int32)
-        _run("add_at", len(top), top, (until - before).astype(cupy.int32), self._joined)
+        _run("link_chains", n, key, ends, self._joined, self.parent, last, rows)
+        rows = cupy.cumsum(rows, dtype=cupy.int64)
+        tops, chain = cupy.flatnonzero(last), cupy.cumsum(last.astype(cupy.int32), dtype=cupy.int32)
+        _run("size_chains", n, key, last, chain, rows, tops, self.size)
+        _run("join_chains", len(tops), key, rows, tops, ends, self._joined)
 
 
 def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -> Clusters:
@@ -128,34 +128,26 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -
     """
     rows = len(start) + 1
     tree = Dendrogram(cupy.asarray(start, cupy.int32), cupy.asarray(end, cupy.int32))
-    far, parent, size = cupy.asarray(away), tree.parent, tree.size
-    own = cupy.arange(rows - 1, dtype=cupy.int32)
-    large = size >= least
-    enough = cupy.where(large, own, parent)
+    far, parent, size, merges, fewest = cupy.asarray(away), tree.parent, tree.size, rows - 1, np.int32(least)
+    enough, whole, to = (cupy.empty(merges, cupy.int32) for _ in range(3))
+    part, top = (cupy.empty(merges, cupy.bool_) for _ in range(2))
+    parts, number = cupy.zeros(merges, cupy.int32), cupy.empty(merges, cupy.int32)
+    _run("large_ones", merges, size, fewest, parent, enough)
     for _ in range(int(least).bit_length()):  # fewer than `least` merges are not large, one above the other
         enough = enough[enough]
     falls = enough[tree.first]
-    whole = followed(cupy.where(far[parent] == far, parent, own))  # the last merge of its distance
-    of = whole[parent]
-    part = large & (far[parent] > far)
-    parts = cupy.zeros(rows - 1, cupy.int32)
-    which = of[part]
-    _run("add_at", len(which), which, cupy.ones(len(which), cupy.int32), parts)
-    top = part & (parts[of] > 1)
-    top[-1:] = True
-    cluster = followed(cupy.where(top, own, parent))
-    tops = cupy.flatnonzero(top)[::-1]
-    number = cupy.full(rows - 1, -1, cupy.int32)
-    number[tops] = cupy.arange(len(tops), dtype=cupy.int32)
-    from_, split = number[cluster[of[tops]]], far[of[tops]]
-    density = cupy.where(split > 0, 1.0 / cupy.where(split > 0, split, 1.0), np.inf)
-    from_[0], density[0] = -1, 0.0
-    sizes = size[tops]
-    apart = far[falls]
-    found = cupy.where(apart > 0, 1.0 / cupy.where(apart > 0, apart, 1.0), np.inf)
-    return (
-        to_host(number[cluster[falls]]), to_host(found), to_host(from_), to_host(density), to_host(sizes)
-    )  # fmt: skip
+    _run("same_distance", merges, far, parent, whole)
+    of = followed(whole)[parent]  # the last merge of its distance
+    _run("count_parts", merges, far, parent, of, size, fewest, part, parts)
+    _run("find_tops", merges, part, parts, of, parent, top, to)
+    cluster, tops = followed(to), cupy.flatnonzero(top)
+    found = len(tops)
+    _run("number_tops", found, tops, number)
+    from_, density, sizes = cupy.empty(found, cupy.int32), cupy.empty(found), cupy.empty(found, cupy.int32)
+    _run("tell_tops", found, tops, of, cluster, number, far, size, from_, density, sizes)
+    own, apart = cupy.empty(rows, cupy.int32), cupy.empty(rows)
+    _run("tell_rows", rows, falls, cluster, number, far, own, apart)
+    return to_host(own), to_host(apart), to_host(from_), to_host(density), to_host(sizes)
 
 
 def condense_some() -> None:

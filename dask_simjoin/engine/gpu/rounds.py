@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.compat import count_of, to_host
+from dask_simjoin.engine.compat import count_of, float32_below, inverse_of, looked_up, to_host
 from dask_simjoin.engine.gpu import boruvka
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
@@ -58,6 +58,20 @@ def _in_turn(places: Array, most: int) -> Iterator[Array]:
         places = places[~first]
     for start in range(0, len(places), most):
         yield places[start : start + most]
+
+
+def search_some() -> None:
+    """Gather a few rows that ask, and what they are searched in, as `Rounds` and `Side` do."""
+    nodes, flags = cupy.asarray(np.arange(TILE, dtype=np.int32)), cupy.asarray(np.arange(TILE) % 2 == 0)
+    places, points = cupy.flatnonzero(flags[nodes]), cupy.zeros((TILE, 2))
+    cupy.ascontiguousarray(points[places])
+    count_of(flags)
+    core, asking, levels = points[:, 0].copy()[nodes], nodes[places], np.array([0, 1, 2])
+    cupy.concatenate([core[:2]]), asking.astype(cupy.int64).astype(cupy.int32)
+    boruvka.least_of_boxes(core, levels, TILE)
+    boruvka.least_of_boxes(nodes[nodes], levels, TILE).astype(cupy.int32)
+    core.astype(cupy.float32).copy()
+    float32_below(core), looked_up(nodes, places), inverse_of(nodes), inverse_of(places)
 
 
 class Rounds:

@@ -18,7 +18,7 @@ import numpy as np
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka, dendrogram
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.rounds import Nearest, Rounds
+from dask_simjoin.engine.gpu.rounds import Nearest, Rounds, search_some
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.spanner import Edges, Found, Part, Progress
 from dask_simjoin.metrics.types import Array, Index
@@ -32,10 +32,15 @@ def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
     return to_host(weight[order]), to_host(low[order]), to_host(high[order])
 
 
-def _merge_some() -> None:
-    ends = np.arange(5, dtype=np.int32)
-    path = np.arange(5.0), ends, ends + 1
-    GpuSpanner.merge(6, path, path)
+def join_some() -> None:
+    """Join a few components, which takes all that is done to join many."""
+    node = cupy.asarray(np.arange(4, dtype=np.int32))
+    sizes, edge = cupy.ones(4), (boruvka.ITSELF, node[::-1].copy(), cupy.ones(4))
+    bounds = cupy.full(4, boruvka.UNKNOWN, cupy.uint64)
+    boruvka.offer_edges(node, [edge], bounds)
+    ends = boruvka.least_edges(node, node, [edge], bounds)
+    taken, _, _ = boruvka.join_components(node, boruvka.who_asks(sizes, 4), *ends, sizes)
+    in_order(node, bounds.view(cupy.float64)[taken], *(some[taken] for some in ends))
 
 
 class GpuSpanner:
@@ -44,7 +49,7 @@ class GpuSpanner:
     @staticmethod
     def prepare() -> None:
         """Begin to compile what follows searches: see `Spanner`."""
-        load.rehearse(dendrogram.condense_some, _merge_some)
+        load.rehearse(dendrogram.condense_some, search_some, join_some)
 
     @staticmethod
     def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,

@@ -5,7 +5,7 @@ import pytest
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.engine.gpu import nearest, spread
+from dask_simjoin.engine.gpu import dendrogram, nearest, rounds, spanning, spread
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.index.gpu import make_device_layout
@@ -34,3 +34,6 @@ def test_nothing_else_is_compiled():
 def test_rehearsals():
     spread._read_some()
     nearest._tell_some()
+    dendrogram.condense_some()
+    rounds.search_some()
+    spanning.join_some()
