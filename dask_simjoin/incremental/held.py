@@ -30,6 +30,7 @@ from dask_simjoin.incremental.snapshots import Version
 from dask_simjoin.incremental.types import Groups, Part, Snapshot
 from dask_simjoin.options.settings import current_client
 from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.resources import resources
 
 SLAB_ROWS = 1 << 19
@@ -100,8 +101,15 @@ def _slab_rows(version: Version, spec: JoinSpec) -> int:
     most, have = min(SLAB_ROWS, sizes(version.rows, spec).rows), resources(version.library)
     if not have.gpu or have.memory is None:
         return most
-    there = int(version.rows.groups.rows.sum()) // (DEVICE_SLABS * have.threads)
-    return max(most, min(there, int(have.memory * DEVICE_SHARE) // row_bytes(spec)))
+    return max(most, device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), have))
+
+
+def device_rows(rows: int, each: float, have: Resources) -> int:
+    """Tell how many rows a slab on a GPU has, of so many in all, `each` bytes: threads here share one GPU."""
+    gpus = have.threads if have.cluster else 1
+    beside = have.threads // gpus
+    room = (have.memory or 0) * beside * DEVICE_SHARE / max(1.0, beside * 2 * DEVICE_SHARE)
+    return min(rows // (DEVICE_SLABS * gpus), int(room / each))
 
 
 def _keys(version: Version, before: Held, room: float) -> dict[str, pa.Table]:

@@ -10,6 +10,8 @@ from distributed import Client
 
 import dask_simjoin
 from dask_simjoin.incremental import compare_held, held, loading, rows
+from dask_simjoin.incremental.held import device_rows
+from dask_simjoin.planning.budget import Resources
 from tests.support.growing import CASES, made, table
 from tests.support.oracle import as_set, assert_same_pairs
 
@@ -124,3 +126,15 @@ def test_a_worker_that_holds_rows_is_killed(mortal_workers, tmp_path, monkeypatc
         changes = index.update(table("2-D", 600, 150), delete=[1, 2])
         assert changes.work.row_groups_read == 0
         same(index.changes(1), dask_simjoin.open_index(tmp_path / "index").changes(1))
+
+
+@pytest.mark.parametrize("threads", [1, 8, 32])
+def test_rows_of_a_slab_on_a_gpu(threads):
+    """There are four for each GPU, which threads of one process share, and they take a part of its memory."""
+    whole = 2**37
+    alone = Resources(threads, whole // threads, gpu=True)
+    assert device_rows(10**6, 3000, alone) == 250_000
+    most = device_rows(10**10, 3000, alone)
+    assert most * 3000 * min(threads, 10**10 // most) <= 0.55 * whole
+    several = Resources(threads, whole, True, gpu=True)
+    assert device_rows(10**6, 3000, several) == 250_000 // threads
