@@ -14,6 +14,7 @@ from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.planning.chunking.entity import EntityChunks, ReplicatedChunks, entity_chunks
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.moving import can_move
+from dask_simjoin.planning.one_chunk import one_is_best
 from dask_simjoin.planning.outputs import least_rows
 from dask_simjoin.planning.table import TableSummary
 
@@ -74,13 +75,20 @@ class ChunkLimits:
         least, most = sizes
         if self.budget.chosen:
             return entity_chunks(table.summaries, least, most, norm, threshold)
-        rows = table.source_rows
-        if number == 1 and self.goal.connected and rows * row_bytes <= self.have.whole and rows <= MAX_ROWS:
-            return entity_chunks(table.summaries, max(rows, 1), max(rows, 1), norm, threshold)
+        if number == 1 and self._may_be_one(table, row_bytes):
+            whole = max(table.source_rows, 1)
+            return entity_chunks(table.summaries, whole, whole, norm, threshold)
         together = clip(table.rows / number, min(LEAST_ROWS, most), most)
         return entity_chunks(
             table.summaries, together, min(most, math.ceil(UNEVEN * together)), norm, threshold
         )
+
+    def _may_be_one(self, table: TableSummary, row_bytes: float) -> bool:
+        """Tell whether one chunk of all rows is worth it and fits, which may be more than several have."""
+        rows = table.source_rows
+        if self.goal.spanning:
+            return one_is_best(table, self.goal.k or 1, self.have)
+        return self.goal.connected and rows * row_bytes <= self.have.whole and rows <= MAX_ROWS
 
     def replicated(self, table: TableSummary, norm: float, threshold: float) -> ReplicatedChunks | None:
         """Make one chunk of all rows.

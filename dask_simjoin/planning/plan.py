@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from dask.tokenize import normalize_token
+from dask.utils import format_bytes
 
 from dask_simjoin.engine.index.sweep import SweepLayout
 from dask_simjoin.planning.block_pairs import BlockPairs
@@ -27,6 +28,7 @@ from dask_simjoin.planning.disk import Disk, expect_disk
 from dask_simjoin.planning.doubts import Doubt
 from dask_simjoin.planning.goal import PAIRS, Goal
 from dask_simjoin.planning.moving import check_moving, sent_rows
+from dask_simjoin.planning.one_chunk import bytes_alone, check_one
 from dask_simjoin.planning.outputs import directions, most_rows, query_slices, rows_found, whole_slices
 from dask_simjoin.planning.recalls import estimate_lossy
 from dask_simjoin.planning.searches import find_searches, sought
@@ -88,6 +90,8 @@ class Plan(BlockPairs):
         Workers for each of which every chunk is made: see `Costs.copies`.
     sharing : tuple of int
         Who finds the spanning tree of the one chunk: see `planning.spanning.Sharing`.
+    alone : float
+        Bytes that the one chunk whose tree is sought takes at its peak, on each worker that has it, or 0.
     sent : int
         Rows of a partition that are shuffled at a time.
     recall : Recall
@@ -118,6 +122,7 @@ class Plan(BlockPairs):
     threads: int = field(default=1, kw_only=True)
     copies: int = field(default=1, kw_only=True)
     sharing: Sharing = field(default=ALONE, kw_only=True)
+    alone: float = field(default=0.0, kw_only=True)
     sent: int = field(default=MAX_ROWS, kw_only=True)
     recall: Recall = field(default=ALL, kw_only=True)
     run: str = field(default="", kw_only=True)
@@ -152,9 +157,10 @@ class Plan(BlockPairs):
         return rows_found(self.table_rows, k)
 
     def __repr__(self) -> str:
+        alone = f", up to {format_bytes(int(self.alone))} of memory" if self.alone else ""
         return (
             f"<{self.layout.method}: {self.rows:,} rows, {len(self.chunks)} {self.partitioning} chunks, "
-            f"{len(self):,} block pairs>"
+            f"{len(self):,} block pairs{alone}>"
         )
 
     def __dask_tokenize__(self) -> Any:
@@ -226,7 +232,8 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     if goal.materialise:
         check_outputs(float(slices.sum()), budget, spec.asked)
     result = found.total * directions(spec) * pair_bytes if goal.materialise else 0.0
-    disk = expect_disk(chunks, row_bytes, result, goal.joins, have)
+    alone = bytes_alone(tables.left, goal, len(chunks), have)
+    disk = Disk() if alone else expect_disk(chunks, row_bytes, result, goal.joins, have)
     plan = Plan(
         layout,
         tables.dims,
@@ -247,12 +254,14 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         threads=have.for_each(len(chunks)),
         copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
         doubts=tables.doubts(found if goal.k is None else None),
+        alone=alone,
         sent=sent_rows(chunks.method, have, max(table.row_bytes for table in tables.each)),
         recall=recall,
     )
     if chunks.method is not None:
         check_moving(chunks.method, have, tables.each)
-    for side, row_bytes in zip(chunks.sides, tables.chunk_row_bytes(goal), strict=True):
+    check_one(alone, budget, have)
+    for side, row_bytes in zip(() if alone else chunks.sides, tables.chunk_row_bytes(goal), strict=False):
         check_chunks(side.rows, row_bytes, budget, have)
     if goal.materialise:
         own = plan.rows if spec.include_self else 0

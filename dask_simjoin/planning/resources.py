@@ -24,6 +24,8 @@ ITSELF = 300 * 2**20
 
 ONE_THREAD = ("sync", "synchronous", "single-threaded")
 
+PROCESSES = ("processes", "multiprocessing")
+
 MAX_MOVES = 4096
 """Partitions times threads up to which that makes no more tasks than it is worth."""
 
@@ -47,7 +49,8 @@ def resources(library: str) -> Resources:
         return Resources(max(1, threads), memory, True, gpu=True, workers=max(1, len(workers)))
     if client is None:
         together = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
-        return Resources(threads=local, shared=MEMORY_LIMIT // local, together=together)
+        shared = None if dask.config.get("scheduler", None) in PROCESSES else MEMORY_LIMIT // local
+        return Resources(threads=local, shared=shared, together=together)
     limited = [(w["memory_limit"], w["nthreads"]) for w in workers.values() if w["memory_limit"]]
     memory = min((max(limit - ITSELF, limit // 3) // n for limit, n in limited), default=None)
     threads = sum(w["nthreads"] for w in workers.values())

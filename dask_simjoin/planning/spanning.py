@@ -14,11 +14,9 @@ from dask_simjoin.metrics.norms import Norm, box_gap
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.chunking.base import JoinChunks
 from dask_simjoin.planning.chunking.entity import serpentine
+from dask_simjoin.planning.one_chunk import SHARED_DIMS
 from dask_simjoin.planning.searches import farthest_totals, largest_totals, used_points
 from dask_simjoin.planning.tables import Tables
-
-SHARED_DIMS = 5
-"""Dimensions from which what a round searches is worth being shared: in few, it is a tenth of the round."""
 
 SHARED_ROWS = 1 << 13
 """Rows from which that takes longer than the tasks that it takes."""

@@ -43,7 +43,7 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     """
     searcher = searcher_for(q["example"])
     known = 0 if state is None else state["totals"].shape[1]
-    start, stop = _places(len(q["ids"]), searcher.grain, part)
+    start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
     # where more are sought than there are rows, memory is for those that there are
     totals, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
     if state is not None:  # copied: others may have the old one
@@ -62,7 +62,7 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     return {"totals": totals, "row_numbers": found, "rows": rows}
 
 
-def _places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, int]:
+def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, int]:
     """Cut the places of an index evenly."""
     number, parts = part
     if parts == 1:

@@ -28,7 +28,7 @@ from dask_simjoin.engine.spanner import Found, Part, Progress
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Array, Frame, Index
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.nearest import State
+from dask_simjoin.tasks.nearest import State, part_of_places
 from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers
 
 Places = int | Array
@@ -153,40 +153,45 @@ def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int
 def join_known(*parts: Known) -> Known:
     """Put together what is known of a chunk's rows, part by part."""
     xp = module_of(parts[0]["core"])
-    core, near, away, beyond = (
-        xp.concatenate(columns) for columns in zip(*map(_columns, parts), strict=True)
-    )
+    near, away, beyond = (xp.concatenate(columns) for columns in zip(*map(_nearest, parts), strict=True))
+    rest = xp.full(_padded(len(beyond)) - len(beyond), np.nan)
+    core = xp.concatenate([*(part["core"] for part in parts), rest])
     return {"core": core, "near": near, "away": away, "beyond": beyond}
 
 
-def _columns(known: Known) -> tuple[Array, ...]:
-    return known["core"], *_nearest(known)
+def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int,
+                   part: tuple[int, int] = (0, 1)) -> Known:  # fmt: skip
+    """Search the nearest rows of rows of the one chunk that there is, some at a time.
 
-
-def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int) -> Known:
-    """Search the nearest rows of all rows of the one chunk that there is, some at a time."""
+    `part`: which part of the rows, in the order of their places, of how many.
+    """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
-    spanner_for(chunk["example"]).prepare()
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(sought(min_samples), rows)
+    first, last = part_of_places(rows, searcher.grain, part)
     whole: dict[str, Array] = {}
     step = searcher.at_once(number)
-    for start in range(0, max(rows, 1), step):
-        stop = min(start + step, rows)
-        some = searcher.part(query, start, stop) if rows > step else query
+    for start in range(first, max(last, first + 1), step):
+        stop = min(start + step, last)
+        some = searcher.part(query, start, stop) if rows > stop - start else query
         here = some | {"order": xp.arange(stop - start, dtype=some["order"].dtype)}
         totals, names = searcher.fresh(stop - start, number)
         searcher.nearest(here, query, layout, totals, names, same=True)
         names = names[:, : _listed(totals)]
         near = looked_up(place, names)
         for name, values in _known(chunk, start, totals, near, min_samples, rows).items():
-            part = cast(Array, values)
+            found = cast(Array, values)
             if name not in whole:
-                size = -(-rows // TILE) * TILE if name == "core" else rows
-                whole[name] = xp.empty((size, *part.shape[1:]), part.dtype)
-            whole[name][start:stop] = part
-    whole["core"][rows:] = np.nan
+                size = _padded(last - first) if name == "core" and part[1] == 1 else last - first
+                whole[name] = xp.empty((size, *found.shape[1:]), found.dtype)
+            whole[name][start - first : stop - first] = found
+    whole["core"][last - first :] = np.nan
     return cast(Known, whole)
+
+
+def _padded(rows: int) -> int:
+    """Count the places of tiles of so many rows."""
+    return -(-rows // TILE) * TILE
 
 
 def _named(chunk: Chunk, places: Places) -> Index:

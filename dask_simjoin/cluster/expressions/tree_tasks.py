@@ -13,12 +13,14 @@ from dask_simjoin.cluster.algorithms.spanning import (
     join_known,
     join_round,
     known_of_state,
+    known_of_whole,
     merge_trees,
     places_of_rows,
     share_of_round,
     sought,
     tree_of_chunk,
 )
+from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.dask_private import List, TaskRef
 from dask_simjoin.expressions.searches import add_parts
@@ -50,14 +52,17 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
     number = max(1, min(sought(samples), plan.rows))
     known, trees = [], []
     for c, others in enumerate(plan.searches):
-        options = layout, number, True, np.inf
         parts = max(sharing[0], int(plan.parts[c]))
-        states = add_parts(steps, c, others.tolist() or [c], chunks, own, options, parts, sharing[1])
-        every = [
-            add("known", (c, part), known_of_state, chunk_ref(chunks, c, (part, parts)), own[c], state,
-                samples, plan.rows)
-            for part, state in enumerate(states)
-        ]  # fmt: skip
+        if len(refs) == 1:
+            every = _add_known(steps, chunks, layout, samples, parts, sharing[1])
+        else:
+            options = layout, number, True, np.inf
+            states = add_parts(steps, c, others.tolist() or [c], chunks, own, options, parts, sharing[1])
+            every = [
+                add("known", (c, part), known_of_state, chunk_ref(chunks, c, (part, parts)), own[c], state,
+                    samples, plan.rows)
+                for part, state in enumerate(states)
+            ]  # fmt: skip
         if parts > 1:  # each worker needs it all
             workers = [on_worker_of(worker, c) for worker in range(sharing[1])]
             every = [add("joined", worker, join_known, *every) for worker in workers]
@@ -73,6 +78,18 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
     rows = [add("rows", c, places_of_rows, refs[c], some) for c, some in enumerate(places)]
     merge = partial(merge_trees, rows_of_frame(plan), example)
     return rows, steps.merged("merge", merge, [*trees, *between], fan_in=TREES)
+
+
+def _add_known(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: int, parts: int,
+               workers: int) -> list[TaskRef]:  # fmt: skip
+    """Search the one chunk in itself, in so many parts, which keep of what they find what the tree needs."""
+    found = []
+    for part in range(parts):
+        where = on_worker_of(part * workers // parts, part) if workers > 1 else part
+        some = part, parts
+        known = steps.add("search", where, known_of_whole, chunk_ref(chunks, 0, some), layout, samples, some)
+        found.append(known)
+    return found
 
 
 def rows_of_frame(plan: Plan) -> int:

@@ -61,24 +61,30 @@ class _Side:
 
 
 class Rounds:
-    """Find the tree of one index or the edges between two; `progress`: of rounds before."""
+    """Find the tree of one index or the edges between two.
+
+    `progress`: of rounds before, which is left as it is; `looks`: nothing will be changed, so that no copies
+    are made.
+    """
 
     def __init__(self, sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
-                 nearest: Nearest | None = None, progress: Progress | None = None) -> None:  # fmt: skip
+                 nearest: Nearest | None = None, progress: Progress | None = None,
+                 looks: bool = False) -> None:  # fmt: skip
         self.layout = layout
         self.sides: list[_Side] = []
         for index in sides:
             self.sides.append(_Side(index, self.sides[-1].last if self.sides else 0))
         nodes = self.sides[-1].last
         self.rows = sum(side.rows for side in self.sides)
-        self.component = np.full(nodes, -1, np.int32)
+        self.component = np.full(nodes if progress is None else 0, -1, np.int32)
         self.names = np.zeros(nodes if len(sides) > 1 else self.rows, np.int32)
         # a copy of core distances is made only where there are two sides, or no room for what is left over
         self.core = cores[0] if len(cores) == 1 and len(cores[0]) == nodes else np.full(nodes, np.nan)
         known = 0
         for side, index, core in zip(self.sides, sides, cores, strict=True):
             own = slice(side.first, side.first + side.rows)
-            self.component[own] = np.arange(known, known + side.rows, dtype=np.int32)
+            if progress is None:
+                self.component[own] = np.arange(known, known + side.rows, dtype=np.int32)
             self.names[own] = index["names"]
             if self.core is not core:
                 self.core[own] = core[: side.rows]
@@ -90,14 +96,17 @@ class Rounds:
             self.near, self.away = np.empty((nodes, 0), np.int32), np.empty((nodes, 0))
             self.beyond = np.full(nodes, -1.0, np.float32)
         else:
-            self.near, self.away, self.beyond = *nearest[:2], nearest[2].copy()
+            self.near, self.away = nearest[:2]
+            self.beyond = nearest[2].copy() if progress is None else nearest[2]
         self.sizes, self.components = np.broadcast_to(np.int32(1), self.rows), self.rows
         # in parts; without weights where these are the larger core distances
         self.found: list[tuple[np.ndarray, ...]] = []
         if progress is not None:
-            self.component, self.sizes = progress["component"].copy(), progress["sizes"]
-            self.least, self.to = progress["least"].copy(), progress["to"].copy()
-            self.beyond, self.found = progress["beyond"].copy(), list(progress["found"])
+            self.component, self.least, self.to, self.beyond = (
+                known if looks and known.flags.writeable else known.copy()  # else kernels are compiled anew
+                for known in (progress[name] for name in ("component", "least", "to", "beyond"))
+            )
+            self.sizes, self.found = progress["sizes"], list(progress["found"])
             self.components = len(self.sizes)
 
     @property

@@ -81,7 +81,8 @@ class CpuSpanner:
     def share(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
               progress: Progress, part: Part) -> Found:  # fmt: skip
         """Do one part of a round's searches: see `Spanner`."""
-        return Rounds([index], layout, [core], nearest, progress).share(progress["offered"], part)
+        rounds = Rounds([index], layout, [core], nearest, progress, looks=True)
+        return rounds.share(progress["offered"], part)
 
     @staticmethod
     def join(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
