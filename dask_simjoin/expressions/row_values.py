@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.expressions.aligned import Aligned, add_partitions
+from dask_simjoin.expressions.aligned import Aligned, aligned, pieces_by_partition, row_names
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.counts_by_region import back_to_rows, updates_of_rows
-from dask_simjoin.expressions.dask_private import Expr, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.expressions.dask_private import BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
+from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.planning.chunking.base import is_shuffled
 from dask_simjoin.planning.plan import Plan
@@ -35,13 +37,16 @@ class FoundByChunk(Aligned, LazyJoin):
             updates = RowUpdates(self._label, found, chunks, *updates_of_rows(own, source, meta))
             return back_to_rows(updates, source, own, meta, chosen)
         whole = source.inner.divisions
-        return FoundPartitions(self._label, found, chunks, own.pieces, meta, whole, chosen)
+        return FoundPartitions(self._label, found, NamesOfRows(chunks), own.pieces, meta, whole, chosen)
 
 
-class FoundPartitions(PartitionsFiltered, LabelledExpr):
-    """Make what was found of the rows of entity chunks the partitions of the source."""
+class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
+    """Make what was found of the rows of entity chunks the partitions of the source.
 
-    _parameters = ["label", "found", "chunks", "pieces", "meta", "source_divisions", "_partitions"]
+    Each is a task that Dask fuses with what is done with it next: many partitions are made of one chunk.
+    """
+
+    _parameters = ["label", "found", "names", "pieces", "meta", "source_divisions", "_partitions"]
     _defaults = {"_partitions": None}
 
     @property
@@ -51,12 +56,28 @@ class FoundPartitions(PartitionsFiltered, LabelledExpr):
     def _divisions(self) -> Any:
         return self.operand("source_divisions")
 
+    @functools.cached_property
+    def _held(self) -> dict[int, list[tuple[int, int]]]:
+        return pieces_by_partition(self.operand("pieces"), list(self._partitions))
+
+    def _filtered_task(self, name: Any, index: int) -> Task:
+        held = self._held[index]
+        refs = [TaskRef((each._name, c)) for each in (self.names, self.found) for c, _ in held]
+        return Task(name, aligned, self._meta, [k for _, k in held], *refs)
+
+
+class NamesOfRows(LabelledExpr):
+    """Take what tells the rows of chunks' pieces: where a chunk's partitions are made, no index travels."""
+
+    _label = "simjoin_row_names"
+    _parameters = ["chunks"]
+
+    def _divisions(self) -> Any:
+        return self.chunks.divisions
+
     def _layer(self) -> dict[Any, Any]:
-        pieces, chosen = self.operand("pieces"), list(self._partitions)
-        layer: dict[Any, Any] = {}
-        values = {c: (self.found._name, c) for c in range(len(pieces))}
-        add_partitions(layer, self._name, self.chunks, pieces, values, chosen, self._meta)
-        return layer
+        keys = [(self._name, c) for c in range(self.npartitions)]
+        return {key: Task(key, row_names, chunk_ref(self.chunks, key[1])) for key in keys}
 
 
 class RowUpdates(LabelledExpr):

@@ -203,6 +203,24 @@ def test_one_chunk_where_the_memory_of_this_process_has_room_for_it(monkeypatch)
         assert len(plan.chunks) > 1
 
 
+@pytest.mark.parametrize("frames", ["labels", "assigned"])
+def test_partitions_of_labels_are_fused_with_what_follows(frames):
+    """Many are made of one chunk, and a task of a cluster takes longer than most of them."""
+    x, eps, min_samples = SETS["moons"]
+    frame = frame_of(x)
+    ddf = dd.from_pandas(frame, npartitions=12)
+    labels = ddf.simjoin.dbscan(eps, min_samples)
+    lazy = labels + 1 if frames == "labels" else ddf.assign(label=labels)
+    lazy = lazy.optimize()
+    keys = [str(key) for key in lazy.__dask_graph__()]
+    assert sum("simjoin_dbscan_rows" in key for key in keys) == 12  # none besides what they are fused into
+    assert not any("simjoin_dbscan_rows" in key and "add" not in key and "assign" not in key for key in keys)
+    found = lazy.compute() - 1 if frames == "labels" else lazy.compute().label
+    assert found.tolist() == labels_of(x, eps, min_samples)
+    some = labels.partitions[[3, 7]].optimize().compute()
+    assert some.tolist() == labels.compute()[some.index].tolist() and len(some) == len(x) // 6
+
+
 def test_rows_left_out_have_no_label():
     frame = frame_of(SETS["moons"][0])
     frame.loc[::9, "c0"] = np.nan

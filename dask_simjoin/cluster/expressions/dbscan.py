@@ -14,7 +14,7 @@ from dask_simjoin.cluster.algorithms.dbscan import (
     merge_edges,
     number_clusters,
 )
-from dask_simjoin.cluster.algorithms.dbscan_alone import labels_by_place
+from dask_simjoin.cluster.algorithms.dbscan_alone import label_alone, labels_by_place
 from dask_simjoin.cluster.algorithms.places import (
     components_by_place,
     cores_by_place,
@@ -99,19 +99,23 @@ class ChunkLabels(LabelledExpr):
 
 
 class AloneLabels(ChunkLabels):
-    """Label the rows of the one chunk that there is: tasks share out its places, and nothing is merged."""
+    """Label the rows of the one chunk that there is: tasks share out its places, and nothing is merged.
+
+    Where one task is enough, it does all steps.
+    """
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
         steps = Steps("simjoin_dbscan", self.deterministic_token)
         add, chunk = steps.add, chunk_ref(self.chunks, 0)
-        pieces = pieces_of(self.chunks, plan, spec)
+        pieces, key = pieces_of(self.chunks, plan, spec), (self._name, 0)
+        if len(pieces) == 1:
+            return {key: Task(key, label_alone, pieces[0].meeting, samples, plan.threads)}
         counts = [add("count", one.place, counts_by_place, one.meeting, samples) for one in pieces]
         core = add("core", 0, cores_by_place, samples, *(picked(some, 0) for some in counts))
         within = [add("within", one.place, components_by_place, one.meeting, core) for one in pieces]
         labels = add("number", 0, labels_by_place, chunk, plan.threads, core, *within)
         low = [add("border", one.place, border_labels, one.meeting, List(labels)) for one in pieces]
-        key = (self._name, 0)
         borders = (picked(some, 0) for some in low)
         steps.layer[key] = Task(key, labels_of_rows, chunk, plan.threads, labels, *borders)
         return steps.layer
