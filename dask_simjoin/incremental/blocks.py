@@ -1,8 +1,8 @@
 """Decide which row groups are compared: those of rows that came or went, and those of old rows near them.
 
 It is told from the boxes of row groups, and from the coordinates of the rows that came or went, which are
-read once here; old rows are not.  A task compares a part of the moved rows, at most a chunk, with the row
-groups of a part of the old ones that are within reach.
+read once here; of old rows few are (see `read_once`).  A task compares a part of the moved rows, at most a
+chunk, with the row groups of a part of the old ones that are within reach.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dask.tokenize import tokenize
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.loaded import Loaded, moved
-from dask_simjoin.incremental.parts import Held, HeldPart, SlabRef, loaded, whole_slab
+from dask_simjoin.incremental.parts import Beside, Held, HeldPart, SlabRef, loaded, whole_slab
 from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, touched
 from dask_simjoin.incremental.replaced import Replaced
 from dask_simjoin.incremental.types import Part, Snapshot
@@ -102,7 +102,7 @@ class Blocks:
         Of those, parts that are compared with themselves.
     across : tuple of (int, int)
         Of those, parts that are compared with each other.
-    old : tuple of Part or HeldPart
+    old : tuple of Part, HeldPart or Loaded
         Rows that stayed.
     meet : tuple of (int, int)
         Parts of moved rows and parts of old ones that are compared.
@@ -122,7 +122,7 @@ class Blocks:
     moved: tuple[Part | HeldPart | Loaded, ...]
     within: tuple[int, ...]
     across: tuple[tuple[int, int], ...]
-    old: tuple[Part | HeldPart, ...]
+    old: tuple[Part | HeldPart | Loaded, ...]
     meet: tuple[tuple[int, int], ...]
     replaced: Replaced | None
     touched: np.ndarray
@@ -197,8 +197,11 @@ def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iter
 
 
 def blocks_of(side: Side, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
-              replaced: Replaced | None, held: Held) -> Blocks:  # fmt: skip
-    """Compare rows that came, or that went, with each other and with those that stayed."""
+              replaced: Replaced | None, held: Held, beside: Sequence[Beside] = ()) -> Blocks:  # fmt: skip
+    """Compare rows that came, or that went, with each other and with those that stayed.
+
+    `beside`: those of them that were read already.
+    """
     boxes = boxes_of(rest)
     reached = np.zeros((len(side.tiles), len(rest.groups)), bool)
     for i, tiles in enumerate(side.tiles):
@@ -207,13 +210,12 @@ def blocks_of(side: Side, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: S
     chosen = np.flatnonzero(reached.any(axis=0))
     slabs, there = held.among(rest, chosen)
     read = chosen[~there]
-    rows = rest.groups.rows[read]
-    even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
-    some = [read[part] for part in cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))]
-    old: list[Part | HeldPart] = [rest.part(part) for part in some]
-    for part, groups in _in_memory(slabs, rest, chosen):
-        old.append(part)
-        some.append(groups)
+    fresh = np.setdiff1d(read, [group for one in beside for group in one.groups.tolist()])
+    some = [fresh[part] for part in even_parts(rest.groups.rows[fresh], size)]
+    old: list[Part | HeldPart | Loaded] = [rest.part(part) for part in some]
+    there_too: list[tuple[HeldPart | Loaded, np.ndarray]] = [*_in_memory(slabs, rest, chosen), *beside]
+    old += [part for part, _ in there_too]
+    some += [groups for _, groups in there_too]
     meet = [
         (i, j) for j, part in enumerate(some) for i in np.flatnonzero(reached[:, part].any(axis=1)).tolist()
     ]
@@ -223,6 +225,12 @@ def blocks_of(side: Side, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: S
         tuple(old), tuple(meet), replaced, chosen, read, side.rows,
         tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows, [slab.key for slab in slabs]),
     )  # fmt: skip
+
+
+def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
+    """Cut row groups of old rows into parts of about as many, each of which a task compares."""
+    even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
+    return cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))
 
 
 def _in_memory(slabs: list[SlabRef], rest: Snapshot,

@@ -12,6 +12,7 @@ from dask_simjoin.incremental.files import parquet
 from dask_simjoin.incremental.lazy import lazy_pairs, spec_of
 from dask_simjoin.incremental.pair_frames import stored_pairs
 from dask_simjoin.incremental.parts import NOTHING, Held, loaded
+from dask_simjoin.incremental.read_once import read_gone
 from dask_simjoin.incremental.replaced import Replaced, put_replaced, replaced_of
 from dask_simjoin.incremental.report import ChangeReport
 from dask_simjoin.incremental.types import Delta, Snapshot
@@ -44,11 +45,12 @@ class Changes:
         rest = delta.same
         ordered = bool(len(rest.groups))
         marked = any(rest.files[one] not in self.held.slabs for one in np.unique(rest.groups.file).tolist())
-        came, went = (read_side(own, spec, size, ordered, marked, self.held) for own in snapshots)
+        came = read_side(delta.inserted, spec, size, ordered, marked, self.held)
+        went, beside = read_gone(delta.deleted, rest, spec, size, ordered, marked, self.held)
         before, after = _replaced(came, went, spec), _replaced(went, came, spec)
         return (
             blocks_of(came, snapshots[0], delta.same, spec, size, before, self.held),
-            blocks_of(went, snapshots[1], delta.same, spec, size, after, self.held),
+            blocks_of(went, snapshots[1], delta.same, spec, size, after, self.held, beside),
         )
 
     @functools.cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 from typing import Any
 
@@ -39,9 +40,13 @@ class Rows(LabelledExpr):
 
     @functools.cached_property
     def _shared(self) -> dict[int, int]:
-        """Number the parts of old rows that several parts of moved ones meet."""
-        meets, old = [j for _, j in self._blocks.meet], self._blocks.old
-        several = [j for j in range(len(old)) if meets.count(j) > 1 and isinstance(old[j], Part)]
+        """Number the parts of old rows that several parts of moved ones meet, or that were read."""
+        meets, old = collections.Counter(j for _, j in self._blocks.meet), self._blocks.old
+        several = [
+            j
+            for j, part in enumerate(old)
+            if isinstance(part, dict) or (meets[j] > 1 and isinstance(part, Part))
+        ]
         return {j: len(self._blocks.moved) + 1 + n for n, j in enumerate(several)}
 
     def _divisions(self) -> tuple[None, ...]:
@@ -76,7 +81,9 @@ class Rows(LabelledExpr):
         layer[key] = Task(key, itself, blocks.replaced)
         for j, number in self._shared.items():
             key = (name, number)
-            layer[key] = Task(key, on_worker, load_near, blocks.old[j], blocks.spec)
+            old = blocks.old[j]
+            read = isinstance(old, dict)
+            layer[key] = Task(key, itself, old) if read else Task(key, on_worker, load_near, old, blocks.spec)
         for part in (*blocks.moved, *blocks.old):
             if isinstance(part, HeldPart):
                 layer |= {slab.key: slab.in_graph() for slab in part.slabs}

@@ -14,7 +14,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.incremental.marks import Marks, mark, near_marks
 from dask_simjoin.incremental.reach import Boxes, Tiled, near_tiles, tiled, tiled_as_they_lie
-from dask_simjoin.incremental.rows import read_every, read_part
+from dask_simjoin.incremental.rows import read_both, read_every, read_part
 from dask_simjoin.incremental.types import SEQ, Part
 from dask_simjoin.metrics.types import Array, Frame, Ids
 from dask_simjoin.options.spec import JoinSpec
@@ -105,6 +105,20 @@ def load_near(part: Part, spec: JoinSpec, marks: Marks | None = None) -> Loaded:
     if near is not None and len(near) < len(frame):
         frame = frame.take(near)
     return rows_of(frame, spec, values_of(frame[SEQ]))
+
+
+def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[Loaded, Loaded]:
+    """Read row groups once: rows that stayed, as `load_near` does, and those that another part names."""
+    frame, kept, own = read_both(part, named, _columns(spec))
+    rows = rows_of(frame, spec, values_of(frame[SEQ]))
+    xp = module_of(rows["seq"])
+    went = some(rows, xp.asarray(np.flatnonzero(own)))
+    if kept is None or kept.all():
+        return rows, went
+    if FEW * np.count_nonzero(~kept) < len(kept):
+        rows["gone"] = xp.asarray(~kept)
+        return rows, went
+    return some(rows, xp.asarray(np.flatnonzero(kept))), went
 
 
 def _near_of(frame: Frame, spec: JoinSpec, marks: Marks) -> Array | None:

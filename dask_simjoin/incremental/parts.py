@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -109,6 +109,13 @@ class Held:
             return rows.part(groups)
         rest = rows.part(groups[~there]) if not there.all() else None
         return HeldPart(tuple(slabs), tuple(_only(rows, groups, slab) for slab in slabs), rest)
+
+
+class Beside(NamedTuple):
+    """Rows that stayed and were read with those that went, and which row groups they are in."""
+
+    rows: Loaded
+    groups: np.ndarray
 
 
 NOTHING = Held()

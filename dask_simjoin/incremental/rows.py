@@ -122,14 +122,33 @@ def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.n
 def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None]:
     """Read row groups with their other rows too, and tell which rows count; None: all."""
     pieces = list(_read_pieces(part, columns))
-    if all(kept is None for _, _, kept in pieces):
-        return read_part(part, columns) if not pieces else _as_one(pieces, columns, part), None
-    told = [np.ones(len(places), bool) if kept is None else kept for _, places, kept in pieces]
-    return _as_one(pieces, columns, part), np.concatenate(told)
+    if not pieces:
+        return read_part(part, columns), None
+    return _as_one(pieces, columns, part), _counted(pieces)
+
+
+def read_both(part: Part, named: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None, np.ndarray]:
+    """Do the same, and tell which rows are those that another part names of the same row groups."""
+    pieces = list(_read_pieces(part, columns if named.versions is None else [*columns, VERSION]))
+    listed, own = read_deleted(named.root, named.deleted), []
+    for (name, _), (table, places, _) in zip(part.pieces, pieces, strict=True):
+        those = np.zeros(len(places), bool)
+        those[_those_of(listed.get(name, NONE), places)] = True
+        if named.versions is not None:
+            those &= _of_versions(table[VERSION].to_numpy(), named.versions)
+        own.append(those)
+    return _as_one(pieces, columns, part), _counted(pieces), np.concatenate(own)
 
 
 Piece = tuple[pa.Table, np.ndarray, np.ndarray | None]
 """Rows of a file, their places, and which of them count."""
+
+
+def _counted(pieces: list[Piece]) -> np.ndarray | None:
+    """Tell which rows count; None: all."""
+    if all(kept is None for _, _, kept in pieces):
+        return None
+    return np.concatenate([np.ones(len(at), bool) if kept is None else kept for _, at, kept in pieces])
 
 
 def _as_one(pieces: list[Piece], columns: list[str], part: Part) -> Frame:

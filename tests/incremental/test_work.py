@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 import dask_simjoin
-from dask_simjoin.incremental import blocks, reclustering
+from dask_simjoin.incremental import blocks, changes, reclustering
+from dask_simjoin.incremental import rows as read_rows
+from dask_simjoin.incremental.files import read_groups
 from dask_simjoin.incremental.reclustering import COMMIT, REWRITE
 from dask_simjoin.incremental.rows import read_part
 from dask_simjoin.incremental.scans import OPENED
@@ -162,3 +164,37 @@ def test_on_a_cluster(tmp_path, client, monkeypatch):
     joined = dask_simjoin.connected_components(every.simjoin.self_join(EPS, **HOW))
     sizes = groups["component"].value_counts()
     assert sorted(sizes[sizes > 1]) == sorted(joined["component"].value_counts())
+
+
+@pytest.mark.parametrize("way", ["few", "lists", "many", "rewritten"])
+def test_rows_that_went_are_read_with_those_beside_them(way, tmp_path, monkeypatch):
+    """Each row group once, where they are few and lie where they lay; else those that went are read first."""
+    random = np.random.default_rng(8)
+    x = random.uniform(0, 30, (3000, 2))
+    known, how = rows(x), HOW
+    if way == "lists":
+        known, how = known[["key"]].assign(v=list(x)), {"on": "v", "id": "key"}
+    index = known.simjoin.index(EPS, tmp_path, row_group=128, recluster="never", **how)
+    index.delete(known["key"][:20])  # those that went before are among neither
+    gone = random.permutation(np.arange(20, 3000))[:60]
+    version = index.delete(known["key"][gone]).version
+    if way == "rewritten":
+        index.optimize("all")
+    if way == "many":
+        monkeypatch.setattr(changes, "sizes", lambda *about: blocks.sizes(*about)._replace(held=0))
+    read = []
+
+    def counted(file, groups, *columns):
+        read.extend(groups)
+        return read_groups(file, groups, *columns)
+
+    monkeypatch.setattr(read_rows, "read_groups", counted)
+    told = index._changed(version - 1, index.version)
+    found = as_set(told.removed.compute())
+    before, after = (
+        as_set(some.simjoin.self_join(EPS, **how)) for some in (known[20:], known[20:].drop(gone))
+    )
+    assert before - after and found == before - after
+    assert len(read) == 24 if way in ("few", "lists") else len(read) > 24
+    assert told.report.row_groups_read == len(known) // 128 + (way != "rewritten")
+    assert told.report.deleted == 60
