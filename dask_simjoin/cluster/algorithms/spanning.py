@@ -22,7 +22,7 @@ import numpy as np
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.engine.base import searcher_for, spanner_for
 from dask_simjoin.engine.compat import float32_below, inverse_of, looked_up, module_of, to_host
-from dask_simjoin.engine.index.tiles import TILE
+from dask_simjoin.engine.index.tiles import TILE, aligned
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.engine.spanner import Found, Part, Progress
 from dask_simjoin.metrics.distances import Metric
@@ -43,6 +43,9 @@ half of the memory.  Of a million rows of 2 one in a hundred has one further tha
 
 SPREAD = 64
 """How many times as many numbers as rows a table of numbers may have: a look-up takes a tenth of a search."""
+
+ALIGNED = "z", "start", "lower", "upper"
+"""What of an index searches read as vectors."""
 
 MEASURED = 1 << 13
 """Edges of which distances are made at a time."""
@@ -168,6 +171,8 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int,
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(sought(min_samples), rows)
+    if xp is np:  # what came from another worker lies anywhere: else each search would copy it
+        query = query | {name: aligned(query[name]) for name in ALIGNED if name in query}
     first, last = part_of_places(rows, searcher.grain, part)
     whole: dict[str, Array] = {}
     step = searcher.at_once(number)
