@@ -30,7 +30,7 @@ Index = dict[str, Any]
 PACKED = 64 * tiles.TILE
 """Rows that are put in order at a time before they become tiles."""
 
-SEARCHED = 1 << 13
+SEARCHED = 1 << 12
 """Rows whose neighbours are sought at a time where little memory is to be taken."""
 
 
