@@ -8,8 +8,9 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
+from dask_simjoin.cluster.algorithms.core_distances import known_of_whole, sought
 from dask_simjoin.cluster.algorithms.forest import Edges
-from dask_simjoin.cluster.algorithms.spanning import distances_of, known_of_whole, sought, tree_of_chunk
+from dask_simjoin.cluster.algorithms.spanning import distances_of, tree_of_chunk
 from dask_simjoin.cluster.expressions.spanning import Hierarchy, Tree, edges_frame
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.dask_private import new_collection

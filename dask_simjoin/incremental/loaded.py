@@ -99,7 +99,7 @@ def load_near(part: Part, spec: JoinSpec, marks: Marks | None = None) -> Loaded:
     near = None if marks is None or spec.measure.embeds or spec.lists else _near_of(frame, spec, marks)
     if kept is not None and not kept.all():
         count = frames.xp.asarray(kept)
-        if near is None and FEW * np.count_nonzero(~kept) < len(kept):
+        if near is None and _few_gone(kept):
             return rows_of(frame, spec, values_of(frame[SEQ])) | {"gone": ~count}
         near = frames.xp.flatnonzero(count) if near is None else near[count[near]]
     if near is not None and len(near) < len(frame):
@@ -115,10 +115,15 @@ def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[Loaded, Loaded]:
     went = some(rows, xp.asarray(np.flatnonzero(own)))
     if kept is None or kept.all():
         return rows, went
-    if FEW * np.count_nonzero(~kept) < len(kept):
+    if _few_gone(kept):
         rows["gone"] = xp.asarray(~kept)
         return rows, went
     return some(rows, xp.asarray(np.flatnonzero(kept))), went
+
+
+def _few_gone(kept: np.ndarray) -> bool:
+    """Tell whether leaving rows out, those that are not kept (n,), takes longer than their pairs."""
+    return FEW * int(np.count_nonzero(~kept)) < len(kept)
 
 
 def _near_of(frame: Frame, spec: JoinSpec, marks: Marks) -> Array | None:

@@ -95,10 +95,8 @@ def write_frame(incoming: Incoming, options: Options, root: Path, schema: pa.Sch
         expr = _by_region(incoming, rows, options, method)
         groups = [[n] for n in range(expr.npartitions)]
     else:
-        expr, groups = (
-            optimised(rows),
-            _together(source_rows(incoming), incoming.file_rows),
-        )
+        expr = optimised(rows)
+        groups = _together(source_rows(incoming), incoming.file_rows)
     graph, keys = dict(expr.__dask_graph__()), expr.__dask_keys__()
     token = uuid.uuid4().hex  # files get new names each time
     made = []

@@ -16,9 +16,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
-from dask_simjoin.cluster.algorithms import spanning as algorithms
+from dask_simjoin.cluster.algorithms import core_distances as algorithms
 from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
-from dask_simjoin.cluster.algorithms.spanning import SPREAD, _rows_of, merge_trees
+from dask_simjoin.cluster.algorithms.core_distances import SPREAD, _rows_of
+from dask_simjoin.cluster.algorithms.spanning import merge_trees
 from dask_simjoin.cluster.expressions import spanning as expressions
 from dask_simjoin.cluster.expressions import tree_tasks
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.condense import Chosen, choose, condense, told_of_rows
+from dask_simjoin.cluster.algorithms.core_distances import sought
 from dask_simjoin.cluster.algorithms.forest import Edges
-from dask_simjoin.cluster.algorithms.spanning import distances_of, sought, without_gaps
+from dask_simjoin.cluster.algorithms.spanning import distances_of, without_gaps
 from dask_simjoin.cluster.expressions.tree_tasks import add_tree, rows_of_frame
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr

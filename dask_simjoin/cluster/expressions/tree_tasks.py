@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.cluster.algorithms.core_distances import join_known, known_of_state, known_of_whole, sought
 from dask_simjoin.cluster.algorithms.spanning import (
     begin_rounds,
     edges_between,
-    join_known,
     join_round,
-    known_of_state,
-    known_of_whole,
     merge_trees,
     places_of_rows,
     share_of_round,
-    sought,
     tree_of_chunk,
 )
 from dask_simjoin.engine.protocols import SearchLayout

@@ -1,4 +1,4 @@
-"""Numbers rounded down to fewer bits, and places that may be none."""
+"""What arrays of both libraries are asked for: numbers rounded down, places that may be none, inverses."""
 
 import numpy as np
 import pytest
