@@ -22,6 +22,7 @@ from dask_simjoin.cluster.algorithms.core_distances import SPREAD, _rows_of
 from dask_simjoin.cluster.algorithms.spanning import merge_trees
 from dask_simjoin.cluster.expressions import spanning as expressions
 from dask_simjoin.cluster.expressions import tree_tasks
+from dask_simjoin.engine.cpu.spanning import CpuSpanner
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError
 from dask_simjoin.expressions.shared_work import worker_of
 from dask_simjoin.options.cluster_requests import Choice
@@ -462,3 +463,14 @@ def test_estimator():
     assert lazy.labels_.chunks == ((100, 100, 100),)
     assert lazy.labels_.compute(scheduler="sync").tolist() == want["label"].tolist()
     assert HDBSCAN(9, min_samples=4).fit_predict(frame_of(x)).tolist() == want["label"].tolist()
+
+
+def test_what_trees_take_is_prepared_while_rows_are_searched(monkeypatch):
+    asked = []
+    monkeypatch.setattr(CpuSpanner, "prepare", staticmethod(lambda: asked.append(1)))
+    frame = frame_of(np.random.default_rng(0).normal(size=(300, 2)))
+    frame.simjoin.hdbscan(5)
+    assert len(asked) == 1
+    with dask.config.set(scheduler="sync"):
+        dd.from_pandas(frame, npartitions=3).simjoin.spanning_tree().compute()
+    assert len(asked) > 1

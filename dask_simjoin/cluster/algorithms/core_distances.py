@@ -10,7 +10,7 @@ from typing import TypedDict, cast
 
 import numpy as np
 
-from dask_simjoin.engine.base import searcher_for
+from dask_simjoin.engine.base import searcher_for, spanner_for
 from dask_simjoin.engine.compat import float32_below, inverse_of, looked_up, module_of
 from dask_simjoin.engine.index.tiles import TILE, aligned
 from dask_simjoin.engine.protocols import SearchLayout
@@ -151,6 +151,7 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int,
     `part`: which part of the rows, in the order of their places, of how many.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
+    spanner_for(chunk["example"]).prepare()
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(sought(min_samples), rows)
     if xp is np:  # what came from another worker lies anywhere: else each search would copy it
