@@ -12,7 +12,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import searcher_for, spanner_for
 from dask_simjoin.engine.compat import float32_below, inverse_of, looked_up, module_of
-from dask_simjoin.engine.index.tiles import TILE, aligned
+from dask_simjoin.engine.index.tiles import TILE, aligned_index
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.metrics.types import Array, Index
 from dask_simjoin.tasks.chunks import Chunk
@@ -28,9 +28,6 @@ half of the memory.  Of a million rows of 2 one in a hundred has one further tha
 
 SPREAD = 64
 """How many times as many numbers as rows a table of numbers may have: a look-up takes a tenth of a search."""
-
-ALIGNED = "z", "start", "lower", "upper"
-"""What of an index searches read as vectors."""
 
 
 class Known(TypedDict):
@@ -155,7 +152,7 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int,
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(sought(min_samples), rows)
     if xp is np:  # what came from another worker lies anywhere: else each search would copy it
-        query = query | {name: aligned(query[name]) for name in ALIGNED if name in query}
+        query = aligned_index(query)
     first, last = part_of_places(rows, searcher.grain, part)
     whole: dict[str, Array] = {}
     step = searcher.at_once(number)

@@ -138,7 +138,7 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
     if not (len(q["names"]) and len(d["names"]) and best_d2.shape[1]):
         return
     own = q is d
-    d = d | {name: tiles.aligned(d[name]) for name in ("z", "start", "lower", "upper") if name in d}
+    d = tiles.aligned_index(d)
     q_z = d["z"] if own else tiles.aligned(q["z"])
     f = layout.filter
     if f is None:

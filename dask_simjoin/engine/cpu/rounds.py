@@ -43,10 +43,7 @@ class _Side:
     """One index, as what is searched from and in."""
 
     def __init__(self, index: Index, first: int) -> None:
-        self.index = {name: index[name] for name in SEARCHED if name in index}
-        for name in ("z", "start", "lower", "upper"):
-            if name in index:
-                self.index[name] = tiles.aligned(index[name])
+        self.index = tiles.aligned_index({name: index[name] for name in SEARCHED if name in index})
         self.rows = len(index["names"])
         self.first, self.last = first, first + -(-self.rows // tiles.TILE) * tiles.TILE
         if self.rows:
