@@ -13,7 +13,8 @@ from dask_simjoin.engine.collecting import not_collecting
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.engine.profile import Profiler
-from dask_simjoin.engine.protocols import Frames, Joiner, Searcher
+from dask_simjoin.engine.protocols import Frames, Joiner
+from dask_simjoin.engine.searcher import Searcher
 from dask_simjoin.engine.spanner import Spanner
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.types import Array, Frame

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NotRequired, Protocol, TypedDict
 
 import numpy as np
@@ -60,8 +60,11 @@ class Spanner(Protocol):
     What it is given of rows lies where they do.
     """
 
-    def prepare(self) -> None:
-        """Begin to compile what trees and clusters take, where that can be done beside searches."""
+    def prepare(self, *more: Callable[[], object]) -> None:
+        """Begin to compile what trees and clusters take, where that can be done beside searches.
+
+        `more`: what else is done with next to nothing so that it is compiled; the same function each time.
+        """
 
     def tree_of(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
                 progress: Progress | None = None) -> Edges:  # fmt: skip

@@ -42,6 +42,7 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     `state`: what was known before; None: nothing.
     """
     searcher = searcher_for(q["example"])
+    searcher.prepare()
     known = 0 if state is None else state["totals"].shape[1]
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
     # where more are sought than there are rows, memory is for those that there are

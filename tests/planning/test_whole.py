@@ -35,7 +35,9 @@ def test_degrees_tell_what_pairs_tell(rows, eps, dims):
     for name in ("total", "total_low", "total_high"):
         assert math.isclose(getattr(counted, name), getattr(found, name), rel_tol=1e-9), name
     listed = tables.estimate_whole(layout, True, True)
-    assert counted.degrees.tolist() == found.degrees.tolist() == listed.degrees.tolist()
+    for name in ("degrees", "points"):
+        told = [getattr(one, name).tolist() for one in (counted, found, listed)]
+        assert told[0] == told[1] == told[2]
     assert counted.total_low <= counted.total * (1 + 1e-12)
     assert counted.total <= counted.total_high * (1 + 1e-12)
 
@@ -60,3 +62,14 @@ def test_tables_far_apart_do_not_meet():
     assert len(near.simjoin.join(far, 1.0)) == 0
     assert near.simjoin.join(far, 1.0, how="leftanti").equals(near)
     assert len(near.simjoin.join(near, 1.0)) == 4
+
+
+def test_shares_of_the_most_joined_points():
+    x = np.random.default_rng(3).normal(size=(250, 2))  # few enough to be its own sample
+    tables = tables_for(x, 0.3, most=250)
+    found = tables.estimate_whole(tables.layout(), False)
+    near = (((x[:, None] - x) ** 2).sum(axis=2) <= 0.3**2).sum(axis=1) - 1
+    near = -np.sort(-near)
+    for part in (0.0, 1 / 250, 0.01, 0.3, 1.0):
+        assert math.isclose(found.share(part), near[: math.ceil(part * 250)].sum() / near.sum())
+    assert len(found.degrees) < 100

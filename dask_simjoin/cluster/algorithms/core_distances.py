@@ -10,7 +10,7 @@ from typing import TypedDict, cast
 
 import numpy as np
 
-from dask_simjoin.engine.base import searcher_for, spanner_for
+from dask_simjoin.engine.base import searcher_for, searcher_of_library, spanner_for
 from dask_simjoin.engine.compat import float32_below, inverse_of, looked_up, module_of
 from dask_simjoin.engine.index.tiles import TILE, aligned_index
 from dask_simjoin.engine.protocols import SearchLayout
@@ -148,7 +148,7 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int,
     `part`: which part of the rows, in the order of their places, of how many.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
-    spanner_for(chunk["example"]).prepare()
+    spanner_for(chunk["example"]).prepare(_keep_some)
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(sought(min_samples), rows)
     if xp is np:  # what came from another worker lies anywhere: else each search would copy it
@@ -162,16 +162,30 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int,
         here = some | {"order": xp.arange(stop - start, dtype=some["order"].dtype)}
         totals, names = searcher.fresh(stop - start, number)
         searcher.nearest(here, query, layout, totals, names, same=True)
-        names = names[:, : _listed(totals)]
-        near = looked_up(place, names)
-        for name, values in _known(chunk, start, totals, near, min_samples, rows).items():
-            found = cast(Array, values)
-            if name not in whole:
-                size = _padded(last - first) if name == "core" and part[1] == 1 else last - first
-                whole[name] = xp.empty((size, *found.shape[1:]), found.dtype)
-            whole[name][start - first : stop - first] = found
-    whole["core"][last - first :] = np.nan
+        near = looked_up(place, names[:, : _listed(totals)])
+        known = _known(chunk, start, totals, near, min_samples, rows)
+        _keep(whole, known, start - first, last - first, padded=part[1] == 1)
     return cast(Known, whole)
+
+
+def _keep(whole: dict[str, Array], known: Known, at: int, rows: int, padded: bool) -> None:
+    """Put what is known of some rows at their places among so many; `padded`: with NaN to a tile's end."""
+    for name, values in known.items():
+        found = cast(Array, values)
+        if name not in whole:
+            size = _padded(rows) if name == "core" and padded else rows
+            whole[name] = module_of(found).empty((size, *found.shape[1:]), found.dtype)
+        whole[name][at : at + len(found)] = found
+    whole["core"][rows:] = np.nan
+
+
+def _keep_some() -> None:
+    """Keep of a few rows what is kept after a search on a GPU, which compiles it: see `Spanner.prepare`."""
+    totals, names = searcher_of_library("cudf").fresh(TILE, FEWEST_LISTED + 1)
+    place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
+    near = looked_up(place, names[:, : _listed(totals)])
+    known = _known(cast(Chunk, {}), 0, totals, near, FEWEST_LISTED + 1, TILE)
+    _keep({}, known, 0, TILE + 1, padded=True)
 
 
 def nearest_of(known: Known) -> tuple[Array, Array, Array]:

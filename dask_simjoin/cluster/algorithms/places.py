@@ -19,6 +19,7 @@ from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.components import new_nodes
 from dask_simjoin.tasks.meeting import Meeting
+from dask_simjoin.tasks.travelling import travels
 
 
 def order_of(chunk: Chunk) -> Array:
@@ -45,6 +46,7 @@ def by_place(meeting: Meeting) -> Meeting:
     return meeting._replace(q=placed[0], d=placed[-1])
 
 
+@travels
 class PlaceCounts(NamedTuple):
     """Hold the neighbours that a part of the work found of some places that follow each other.
 
@@ -53,8 +55,7 @@ class PlaceCounts(NamedTuple):
     start : int
         The first place.
     counts : array (k,)
-        On the host of the smallest unsigned integers that hold as many as make a core row: more are cut to
-        what fits.
+        Of the smallest unsigned integers that hold as many as make a core row: more are cut to what fits.
     """
 
     start: int
@@ -73,9 +74,8 @@ def counts_by_place(meeting: Meeting, min_samples: int) -> tuple[PlaceCounts, ..
         start, stop = rows
         starts[0], some = start, found[0]
         found[0] = some[start:] if meeting.same and some[stop:].any() else some[start:stop]
-    if xp is np:  # they travel; and are added up as wider ones
-        kind = np.min_scalar_type(min(least, MAX_ROWS))
-        found = [np.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
+    kind = np.min_scalar_type(min(least, MAX_ROWS))  # they travel; and are added up as wider ones
+    found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
     return tuple(map(PlaceCounts, starts, found))
 
 

@@ -197,6 +197,10 @@ class CpuSearcher:
     nearest = staticmethod(improved)
 
     @staticmethod
+    def prepare() -> None:
+        """Leave it: Numba compiles one thing at a time."""
+
+    @staticmethod
     def at_once(k: int) -> int:
         return SEARCHED
 

@@ -9,7 +9,7 @@ until there are few others, and so rows mostly search while their component is s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class CpuSpanner:
     """See `Spanner`."""
 
     @staticmethod
-    def prepare() -> None:
+    def prepare(*more: Callable[[], object]) -> None:
         """Leave it: Numba compiles one thing at a time."""
 
     @staticmethod

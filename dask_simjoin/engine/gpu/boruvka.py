@@ -8,6 +8,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import all_of
+from dask_simjoin.engine.gpu.arrays import full, places_of, take
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.metrics.types import Array
 
@@ -57,8 +58,8 @@ def offer_edges(component: Array, edges: list[ListedEdges], bounds: Array) -> No
 def least_edges(component: Array, names: Array, edges: list[ListedEdges],
                 bounds: Array) -> tuple[Array, Array]:  # fmt: skip
     """Find the least edge of each component of those whose weight is that of `bounds`: both nodes, or -1."""
-    least = cupy.full(len(bounds), NO_NAMES, cupy.uint64)
-    starts, ends = (cupy.full(len(bounds), -1, cupy.int32) for _ in range(2))
+    least = full(len(bounds), NO_NAMES, cupy.uint64)
+    starts, ends = (full(len(bounds), -1, cupy.int32) for _ in range(2))
     for name, more in (("name_edges", ()), ("take_edges", (starts, ends))):
         for start, end, weight in edges:
             n = len(end)
@@ -84,14 +85,20 @@ def tag_boxes(values: Array, levels: np.ndarray, box: int, tags: Array) -> None:
 
 
 def least_of_boxes(values: Array, levels: np.ndarray, box: int) -> Array:
-    """Find the least value below each box of a tree; inf where there are no points."""
-    found = cupy.full(int(levels[-1]) * box, np.inf)
+    """Find the least value, float64, below each box of a tree; inf where there are no points."""
+    found = full(int(levels[-1]) * box, np.inf)
     for level in levels[:-1].tolist():
-        boxes = -(-len(values) // box)
-        padded = cupy.full(boxes * box, np.inf)
-        padded[: len(values)] = values
-        values = padded.reshape(boxes, box).min(axis=1)
-        found[level * box : level * box + boxes] = values
+        boxes, own = -(-len(values) // box), found[level * box :]
+        run("least_below", boxes, values, np.int32(len(values)), np.int32(boxes), own, threads=WARP)
+        values = own[:boxes]
+    return found
+
+
+def least_names(names: Array, box: int) -> Array:
+    """Find the least name, int32, in each box of so many."""
+    boxes = -(-len(names) // box)
+    found = cupy.empty(boxes, cupy.int32)
+    run("least_named", boxes, names, np.int32(len(names)), np.int32(boxes), found, threads=WARP)
     return found
 
 
@@ -128,13 +135,13 @@ def join_components(component: Array, asked: Array, starts: Array, ends: Array,
     run("lead_to", number, np.int32(number), asked, starts, ends, component, to)
     run("open_circles", number, np.int32(number), asked, starts, to, above, taken)
     for _ in range(number.bit_length()):
-        above = above[above]
+        above = take(above, above)
     run("mark_roots", number, np.int32(number), above, root)
     numbers = cupy.cumsum(root, dtype=cupy.int32)
     joined_sizes = cupy.zeros(int(numbers[-1]))
     size = np.int32(n), np.int32(number)
     run("join_nodes", n, *size, component, above, numbers, sizes, joined, joined_sizes)
-    return cupy.flatnonzero(taken), joined, joined_sizes
+    return places_of(taken), joined, joined_sizes
 
 
 def name_ends(names: Array, start: Array, end: Array) -> tuple[Array, Array, Array]:

@@ -18,6 +18,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.gpu.arrays import copied, fill, full, numbers, places_of, take, upto
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.spanner import Clusters
 from dask_simjoin.metrics.types import Array
@@ -58,7 +59,7 @@ def _either(name: str, items: int, *arguments: Array) -> tuple[Array, Array]:
     """Find the places for which a kernel says yes, and those for which it says no."""
     yes, no = (cupy.empty(items, cupy.bool_) for _ in range(2))
     _run(name, items, *arguments, yes, no)
-    return cupy.flatnonzero(yes), cupy.flatnonzero(no)
+    return places_of(yes), places_of(no)
 
 
 class Dendrogram:
@@ -81,25 +82,25 @@ class Dendrogram:
         edges = len(a)
         self._joined = cupy.zeros(edges + 1, cupy.int32)
         self.parent, self.size = cupy.empty(edges, cupy.int32), cupy.empty(edges, cupy.int32)
-        place, vertices = cupy.arange(edges, dtype=cupy.int32), edges + 1
+        place, vertices = numbers(0, edges), edges + 1
         # edges that were contracted and are in no chain yet, and the vertices that they are in
         own, inside = (cupy.empty(0, cupy.int32) for _ in range(2))
         while len(place):
-            first = cupy.full(vertices, len(place), cupy.int32)
+            first = full(vertices, len(place), cupy.int32)
             _run("first_edges", len(place), a, b, first)
             if len(place) == edges:
                 self.first = first
                 _run("count_at", vertices, first, self._joined)
-            ends = place[first]
+            ends = take(place, first)
             before, after = _either("ended_edges", len(own), own, inside, ends)
-            self._add_chains(own[before], inside[before], ends)
+            self._add_chains(take(own, before), take(inside, before), ends)
             up, vertices = contract(a, b, first)
             inner, outer = _either("inner_edges", len(place), a, b, first)
-            own = cupy.concatenate([own[after], place[inner]])
-            inside = cupy.concatenate([up[inside[after]], up[a[inner]]])
-            a, b, place = up[a[outer]], up[b[outer]], place[outer]
-        self._add_chains(own, inside, cupy.full(1, edges, cupy.int32))
-        self.parent[-1:] = edges - 1
+            own = copied([take(own, after), take(place, inner)])
+            inside = take(up, copied([take(inside, after), take(a, inner)]))
+            a, b, place = take(up, take(a, outer)), take(up, take(b, outer)), take(place, outer)
+        self._add_chains(own, inside, full(1, edges, cupy.int32))
+        fill(self.parent[-1:], edges - 1)
         del self._joined
 
     def _add_chains(self, own: Array, inside: Array, ends: Array) -> None:
@@ -115,7 +116,8 @@ class Dendrogram:
         key.sort()
         _run("link_chains", n, key, ends, self._joined, self.parent, last, rows)
         rows = cupy.cumsum(rows, dtype=cupy.int64)
-        tops, chain = cupy.flatnonzero(last), cupy.cumsum(last.astype(cupy.int32), dtype=cupy.int32)
+        chain = upto(last)
+        tops = places_of(last, chain)
         _run("size_chains", n, key, last, chain, rows, tops, self.size)
         _run("join_chains", len(tops), key, rows, tops, ends, self._joined)
 
@@ -134,13 +136,13 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int) -
     parts, number = cupy.zeros(merges, cupy.int32), cupy.empty(merges, cupy.int32)
     _run("large_ones", merges, size, fewest, parent, enough)
     for _ in range(int(least).bit_length()):  # fewer than `least` merges are not large, one above the other
-        enough = enough[enough]
-    falls = enough[tree.first]
+        enough = take(enough, enough)
+    falls = take(enough, tree.first)
     _run("same_distance", merges, far, parent, whole)
-    of = followed(whole)[parent]  # the last merge of its distance
+    of = take(followed(whole), parent)  # the last merge of its distance
     _run("count_parts", merges, far, parent, of, size, fewest, part, parts)
     _run("find_tops", merges, part, parts, of, parent, top, to)
-    cluster, tops = followed(to), cupy.flatnonzero(top)
+    cluster, tops = followed(to), places_of(top)
     found = len(tops)
     _run("number_tops", found, tops, number)
     from_, density, sizes = cupy.empty(found, cupy.int32), cupy.empty(found), cupy.empty(found, cupy.int32)

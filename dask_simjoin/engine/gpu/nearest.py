@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.gpu import zorder_nearest
+from dask_simjoin.engine.gpu import arrays, zorder_nearest
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import FANOUT, norm_constant
@@ -55,8 +55,8 @@ def _tell_some() -> None:
 
 def build(x: Array, layout: NearestDeviceLayout) -> Index:
     """Index of one chunk (n, d), float64."""
-    load.begin(_program(layout, lists=True))  # which searches for few neighbours, while the index is built
-    load.rehearse(_tell_some)
+    # while the index is built; it searches for few neighbours
+    load.begin(_program(layout, lists=True), arrays.program("fill_8"))
     return device_nearest.build(x, layout, BUILDER)
 
 
@@ -103,9 +103,16 @@ class GpuSearcher:
         return device_nearest.relabelled(index, names, cupy)
 
     @staticmethod
+    def prepare() -> None:
+        """Begin to compile what follows searches: see `Searcher`."""
+        load.rehearse(_tell_some)
+
+    @staticmethod
     def fresh(rows: int, k: int) -> tuple[Array, Array]:
         """The state of queries that met nothing: totals, inf, and names, -1, both (rows, k)."""
-        return cupy.full((rows, k), np.inf), cupy.full((rows, k), -1, cupy.int64)
+        size = rows * k
+        totals, names = arrays.full(size, np.inf), arrays.full(size, -1, np.int64)
+        return totals.reshape(rows, k), names.reshape(rows, k)
 
     @staticmethod
     def at_once(k: int) -> int:

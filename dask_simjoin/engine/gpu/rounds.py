@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.compat import count_of, float32_below, inverse_of, looked_up, to_host
+from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka
+from dask_simjoin.engine.gpu.arrays import copied, full, joined, numbers, places_of, take, upto
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
@@ -62,16 +63,11 @@ def _in_turn(places: Array, most: int) -> Iterator[Array]:
 
 def search_some() -> None:
     """Gather a few rows that ask, and what they are searched in, as `Rounds` and `Side` do."""
-    nodes, flags = cupy.asarray(np.arange(TILE, dtype=np.int32)), cupy.asarray(np.arange(TILE) % 2 == 0)
-    places, points = cupy.flatnonzero(flags[nodes]), cupy.zeros((TILE, 2))
-    cupy.ascontiguousarray(points[places])
-    count_of(flags)
-    core, asking, levels = points[:, 0].copy()[nodes], nodes[places], np.array([0, 1, 2])
-    cupy.concatenate([core[:2]]), asking.astype(cupy.int64).astype(cupy.int32)
-    boruvka.least_of_boxes(core, levels, TILE)
-    boruvka.least_of_boxes(nodes[nodes], levels, TILE).astype(cupy.int32)
-    core.astype(cupy.float32).copy()
-    float32_below(core), looked_up(nodes, places), inverse_of(nodes), inverse_of(places)
+    nodes, flags = numbers(0, TILE), cupy.asarray(np.arange(TILE) % 2 == 0)
+    places = places_of(take(flags, nodes))
+    BUILDER.rows(cupy.zeros((TILE, 2)), places)
+    boruvka.least_of_boxes(full(TILE, 0.0), np.array([0, 1, 2]), TILE)
+    boruvka.least_names(nodes, TILE)
 
 
 class Rounds:
@@ -81,23 +77,23 @@ class Rounds:
                  nearest: Nearest | None = None, progress: Progress | None = None) -> None:  # fmt: skip
         sizes = [len(index["names"]) for index in sides]
         self.layout, self.rows = layout, sum(sizes)
-        self.names = cupy.concatenate([index["names"].astype(cupy.int32) for index in sides])
-        self.core = cupy.concatenate([core[:size] for core, size in zip(cores, sizes, strict=True)])
+        self.names = joined([index["names"].astype(cupy.int32) for index in sides])
+        self.core = joined([core[:size] for core, size in zip(cores, sizes, strict=True)])
         firsts = np.cumsum([0, *sizes]).tolist()
         self.sides = [Side(index, layout, first) for index, first in zip(sides, firsts, strict=False)]
         self._arranged = self._grouped = False
         if nearest is None:
-            unknown = cupy.full(self.rows, -1, cupy.float32)
+            unknown = full(self.rows, -1, cupy.float32)
             nearest = cupy.empty((self.rows, 0), cupy.int32), cupy.empty((self.rows, 0)), unknown
         if progress is None:
-            self.component, self.sizes = cupy.arange(self.rows, dtype=cupy.int32), cupy.ones(self.rows)
-            self.least, self.to = cupy.full(self.rows, -1.0), cupy.full(self.rows, -1, cupy.int32)
-            self.nearest = *nearest[:2], nearest[2].copy()
+            self.component, self.sizes = numbers(0, self.rows), full(self.rows, 1.0)
+            self.least, self.to = full(self.rows, -1.0), full(self.rows, -1, cupy.int32)
+            self.nearest = *nearest[:2], copied([nearest[2]])
             self.found: list[tuple[Array, ...]] = []
         else:
             self.component, self.sizes = progress["component"], progress["sizes"]
-            self.least, self.to = progress["least"].copy(), progress["to"].copy()
-            self.nearest = *nearest[:2], progress["beyond"].copy()
+            self.least, self.to = copied([progress["least"]]), copied([progress["to"]])
+            self.nearest = *nearest[:2], copied([progress["beyond"]])
             self.found = list(progress["found"])
             if (order := progress.get("order")) is not None:
                 self.sides[0].take(order)
@@ -130,7 +126,7 @@ class Rounds:
 
     def _offers(self) -> tuple[Array, boruvka.ListedEdges]:
         """Tell what is known of components' least edges, as bits, and the edge that each node knows."""
-        bounds = cupy.full(len(self.sizes), boruvka.UNKNOWN, cupy.uint64)
+        bounds = full(len(self.sizes), boruvka.UNKNOWN, cupy.uint64)
         state = self.component, self.core, self.names
         return bounds, boruvka.list_edges(*state, self.nearest, self.least, self.to)
 
@@ -158,7 +154,7 @@ class Rounds:
     def _search(self, wanted: Array, bounds: Array, part: Part = (0, 1)) -> list[tuple[Array, ...]]:
         """Find the least edges of wanted nodes, of one part of them: those nodes, ends and weights."""
         found: list[tuple[Array, ...]] = []
-        if not count_of(wanted):
+        if not int(upto(wanted)[-1]):
             return found
         self._arrange()
         step = max(TILE, AT_ONCE // self.layout.dims)
@@ -166,11 +162,11 @@ class Rounds:
             if not (q.rows and d.rows):
                 continue
             searched = d.searched(d.tagged(self.component))
-            places = cupy.flatnonzero(wanted[q.nodes])
+            places = places_of(take(wanted, q.nodes))
             if part[1] > 1:
                 places = places[cupy.arange(len(places)) // RUN % part[1] == part[0]]
             for some in _in_turn(places, step):
-                asking, y = q.nodes[some], cupy.ascontiguousarray(q.points[some])
+                asking, y = take(q.nodes, some), BUILDER.rows(q.points, some)
                 found.append((asking, *self._search_side(y, asking, searched, bounds)))
         return found
 
@@ -186,7 +182,8 @@ class Rounds:
         starts, ends = boruvka.least_edges(self.component, self.names, edges, bounds)
         taken, component, sizes = boruvka.join_components(self.component, asked, starts, ends, self.sizes)
         assert len(sizes) < len(self.sizes)  # each that searched has found an edge
-        self.found.append((bounds.view(cupy.float64)[taken], starts[taken], ends[taken]))
+        weights = take(bounds.view(cupy.float64), taken)
+        self.found.append((weights, take(starts, taken), take(ends, taken)))
         self.component, self.sizes = component, sizes
 
     def _search_side(self, y: Array, nodes: Array, searched: list[Array | np.generic],
@@ -198,10 +195,11 @@ class Rounds:
         spread = warps_of_tile(tiles)
         weight, end = cupy.empty((spread, n)), cupy.empty((spread, n), cupy.int32)
         scale2, rho = (1.0, 0.0) if f is None else (f.scale**2, f.rho)
+        own = take(self.component, nodes), take(self.core, nodes)
         self._launch(
             "search_others", min(-(-tiles * spread // WARPS), BLOCKS), 32 * WARPS,
-            boxes["z"], y, boxes["lower"], boxes["upper"], self.component[nodes], self.core[nodes],
-            np.int32(n), *searched, np.float64(scale2), np.float64(rho), bounds, np.int32(spread),
+            boxes["z"], y, boxes["lower"], boxes["upper"], *own, np.int32(n), *searched,
+            np.float64(scale2), np.float64(rho), bounds, np.int32(spread),
             weight, end, cupy.zeros(1, cupy.uint32),
         )  # fmt: skip
         weight, end = boruvka.least_of_parts(self.names, weight, end)
@@ -226,13 +224,13 @@ class Rounds:
             self._join(asked, edges, bounds)
         if not self.found:
             return cupy.empty(0), cupy.empty(0, cupy.int32), cupy.empty(0, cupy.int32)
-        return tuple(cupy.concatenate(column) for column in zip(*self.found, strict=True))
+        return tuple(joined(column) for column in zip(*self.found, strict=True))
 
     def _asked(self) -> tuple[boruvka.ListedEdges, Array, Array, Array]:
         """Tell the edges that nodes know, what these are of components' least, who asks, and who searches."""
         bounds, listed = self._offers()
         boruvka.offer_edges(self.component, [listed], bounds)
-        asked, beside = boruvka.who_asks(self.sizes, self.rows), bounds.copy()
+        asked, beside = boruvka.who_asks(self.sizes, self.rows), copied([bounds])
         self._offer_beside(beside)
         return listed, bounds, asked, beside
 
@@ -243,8 +241,8 @@ class Rounds:
         found = self._search(self._wanted(asked, bounds), bounds, part)
         starts, ends = boruvka.least_edges(self.component, self.names, [listed, *found], bounds)
         better = cupy.flatnonzero((starts >= 0) & ((starts != before[0]) | (ends != before[1])))
-        weights = bounds.view(cupy.float64)[better]
-        return to_host(weights), to_host(starts[better]), to_host(ends[better])
+        weights = take(bounds.view(cupy.float64), better)
+        return to_host(weights), to_host(take(starts, better)), to_host(take(ends, better))
 
     def join(self, parts: Sequence[Found]) -> None:
         """Finish a round, all parts of which are done: see `Spanner`."""
@@ -263,7 +261,7 @@ class Rounds:
         """Do rounds that are not worth being searched in parts, and tell what is known then."""
         while len(self.sizes) > 1:
             _, _, asked, beside = self._asked()
-            if count_of(self._wanted(asked, beside)) * parts > self.rows // ALONE:
+            if int(upto(self._wanted(asked, beside))[-1]) * parts > self.rows // ALONE:
                 break
             self.join([self.share((0, 1))])
         return self.progress

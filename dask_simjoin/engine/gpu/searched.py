@@ -7,6 +7,7 @@ import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka
+from dask_simjoin.engine.gpu.arrays import full, numbers, take
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
@@ -36,7 +37,7 @@ class Side:
     def __init__(self, index: Index, layout: NearestDeviceLayout, first: int) -> None:
         self.rows, self.first, self.y = len(index["names"]), first, index["y"]
         self._bounds = layout.bounds
-        self.nodes = cupy.arange(first, first + self.rows, dtype=cupy.int32)
+        self.nodes = numbers(first, self.rows)
         self._boxes = index if "z" in index else {}
 
     def arrange(self, core: Array, names: Array) -> None:
@@ -45,14 +46,13 @@ class Side:
             return
         self.points = self.y
         if not self._boxes:
-            self.points = cupy.ascontiguousarray(self.y[self.nodes - self.first])
+            self.points = BUILDER.rows(self.y, self.nodes - self.first if self.first else self.nodes)
             self._boxes = BUILDER.boxed(self.points, self._bounds, TILE, True)
-        self.core, self.names = core[self.nodes], names[self.nodes]
+        self.core, self.names = take(core, self.nodes), take(names, self.nodes)
         self.levels = to_host(self._boxes["levels"])
         self.cores = boruvka.least_of_boxes(self.core, self.levels, TILE)
-        least = boruvka.least_of_boxes(self.names, self.levels, TILE)
-        self.least = least[: -(-self.rows // TILE)].astype(cupy.int32)
-        self.tags = cupy.full(int(self.levels[-1]) * TILE, -1, cupy.int32)
+        self.least = boruvka.least_names(self.names, TILE)
+        self.tags = full(int(self.levels[-1]) * TILE, -1, cupy.int32)
         self._balls = self._make_balls()
 
     def _make_balls(self) -> tuple[Array | np.uint64, Array | np.uint64]:
@@ -69,8 +69,8 @@ class Side:
 
     def group(self, component: Array, core: Array) -> None:
         """Put rows of one component together, those of small core distances first."""
-        nodes = self.nodes[cupy.argsort(core[self.nodes])]
-        self.take(nodes[cupy.argsort(component[nodes], kind="stable")])
+        nodes = take(self.nodes, cupy.argsort(take(core, self.nodes)))
+        self.take(take(nodes, cupy.argsort(take(component, nodes), kind="stable")))
 
     def take(self, nodes: Array) -> None:
         """Take all rows in an order of their own: they are to be arranged anew."""
@@ -78,7 +78,7 @@ class Side:
 
     def tagged(self, component: Array) -> Array:
         """Tell boxes what components are below them; those of the points."""
-        own = component[self.nodes]
+        own = take(component, self.nodes)
         boruvka.tag_boxes(own, self.levels, TILE, self.tags)
         return own
 

@@ -10,13 +10,14 @@ Euclidean minimum spanning tree on GPUs", which is the same on a tree of single 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka, dendrogram
+from dask_simjoin.engine.gpu.arrays import full, take
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.rounds import Nearest, Rounds, search_some
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
@@ -28,28 +29,28 @@ def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
     """Name ends of edges, the smaller one first, and give all on the host in order, the lightest first."""
     low, high, both = boruvka.name_ends(names, start, end)
     order = cupy.argsort(both)
-    order = order[cupy.argsort(weight[order], kind="stable")]
-    return to_host(weight[order]), to_host(low[order]), to_host(high[order])
+    order = take(order, cupy.argsort(take(weight, order), kind="stable"))
+    return to_host(take(weight, order)), to_host(take(low, order)), to_host(take(high, order))
 
 
 def join_some() -> None:
     """Join a few components, which takes all that is done to join many."""
     node = cupy.asarray(np.arange(4, dtype=np.int32))
-    sizes, edge = cupy.ones(4), (boruvka.ITSELF, node[::-1].copy(), cupy.ones(4))
-    bounds = cupy.full(4, boruvka.UNKNOWN, cupy.uint64)
+    edge = boruvka.ITSELF, cupy.asarray(np.arange(4, dtype=np.int32)[::-1].copy()), full(4, 1.0)
+    sizes, bounds = full(4, 1.0), full(4, boruvka.UNKNOWN, cupy.uint64)
     boruvka.offer_edges(node, [edge], bounds)
     ends = boruvka.least_edges(node, node, [edge], bounds)
     taken, _, _ = boruvka.join_components(node, boruvka.who_asks(sizes, 4), *ends, sizes)
-    in_order(node, bounds.view(cupy.float64)[taken], *(some[taken] for some in ends))
+    in_order(node, take(bounds.view(cupy.float64), taken), *(take(some, taken) for some in ends))
 
 
 class GpuSpanner:
     """See `Spanner`."""
 
     @staticmethod
-    def prepare() -> None:
+    def prepare(*more: Callable[[], object]) -> None:
         """Begin to compile what follows searches: see `Spanner`."""
-        load.rehearse(dendrogram.condense_some, search_some, join_some)
+        load.rehearse(*more, dendrogram.condense_some, search_some, join_some)
 
     @staticmethod
     def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,

@@ -40,8 +40,8 @@ class Estimate:
     total, total_low, total_high : float
     sampled : int
         Points of the sample that this is from.
-    degrees : array (sampled,), int64
-        How many pairs each of them is in, the most first.
+    degrees, points : array (k,)
+        In how many pairs points of the sample are, the most first, and how many points are in so many.
     """
 
     pairs: np.ndarray
@@ -52,13 +52,16 @@ class Estimate:
     total_high: float
     sampled: int
     degrees: np.ndarray
+    points: np.ndarray
 
     def share(self, part: float) -> float:
         """The largest share of all pairs that this part of all points can have."""
-        total = self.degrees.sum()
+        total = (self.degrees * self.points).sum()
         if not total:
             return 1.0
-        return float(self.degrees[: math.ceil(part * len(self.degrees))].sum() / total)
+        before = np.cumsum(self.points) - self.points
+        some = np.clip(math.ceil(part * self.sampled) - before, 0, self.points)
+        return float((self.degrees * some).sum() / total)
 
 
 def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block_of: BlockOf) -> Estimate:
@@ -186,16 +189,17 @@ def no_estimate(blocks: np.ndarray) -> Estimate:
 def _nothing_seen(sizes: np.ndarray, blocks: np.ndarray, unknown: bool, points: int) -> Estimate:
     none = np.zeros(len(blocks))
     most = sizes if unknown else none
-    return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), points, np.zeros(points, np.int64))
+    degrees = _numbers_of(np.zeros(points, np.int64))
+    return Estimate(none, none, most, 0.0, 0.0, float(most.sum()), points, *degrees)
 
 
 def _from_pairs(found: Found, sizes: np.ndarray) -> Estimate:
     """What pairs of samples tell of all blocks."""
     pairs, seen = found.pairs, found.seen
     total, n = float(pairs.sum()), float(seen.sum())
-    degrees, m = -np.sort(-found.degree), len(found.degree)
+    degrees, m = _numbers_of(found.degree), len(found.degree)
     if found.exact:
-        return Estimate(pairs, pairs, pairs, total, total, total, m, degrees)
+        return Estimate(pairs, pairs, pairs, total, total, total, m, *degrees)
     per_pair = total / n if n else found.each
     spread = sizes / max(float(sizes.sum()), 1.0)
     belief = np.maximum(spread * n, 1e-9)
@@ -213,8 +217,15 @@ def _from_pairs(found: Found, sizes: np.ndarray) -> Estimate:
         float(low[0]),
         float(min(high[0], sizes.sum())),
         m,
-        degrees,
+        *degrees,
     )
+
+
+def _numbers_of(degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """List the degrees (m,) that there are, the largest first, and how many points have each."""
+    points = np.bincount(degree)
+    degrees = np.flatnonzero(points)[::-1]
+    return degrees, points[degrees]
 
 
 def _interval(pairs: np.ndarray, seen: np.ndarray, shared: np.ndarray,

@@ -126,7 +126,7 @@ def variants(name):
     if name == "spanning":
         plain = [{"DIMS": d, "EXACT": e} for d, e in itertools.product((1, 2, 6, 16, 17, 2048), (0, 1))]
         return plain + [{"DIMS": d, "EXACT": 1} | norm for d, norm in zip((2, 17, 2), NORMS, strict=True)]
-    if name in ("boruvka", "dendrogram"):
+    if name in ("arrays", "boruvka", "dendrogram"):
         return [{"DIMS": 1, "EXACT": 1}]
     if name == "components":
         return [{"DIMS": 1, "EXACT": 1, "NODES_64": k} for k in (0, 1)]

@@ -228,3 +228,31 @@ tag_boxes(const int* __restrict__ values, int n, int boxes, int* __restrict__ ta
         if (lane == 0) tags[b] = mixed ? -1 : first;
     }
 }
+
+// Of each box the least of its `BOX` values; a warp a box.
+extern "C" __global__ void
+least_below(const double* __restrict__ values, int n, int boxes, double* __restrict__ least) {
+    const int lane = threadIdx.x & 31;
+    const u32 step = gridDim.x * (blockDim.x >> 5);
+    for (u32 b = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); b < (u32)boxes; b += step) {
+        const u32 begin = b * BOX, stop = min(begin + BOX, (u32)n);
+        double found = __longlong_as_double(0x7ff0000000000000ll);
+        for (u32 i = begin + lane; i < stop; i += 32) found = fmin(found, values[i]);
+        for (int k = 16; k; k >>= 1) found = fmin(found, __shfl_xor_sync(FULL, found, k));
+        if (lane == 0) least[b] = found;
+    }
+}
+
+// The same of names.
+extern "C" __global__ void
+least_named(const int* __restrict__ names, int n, int boxes, int* __restrict__ least) {
+    const int lane = threadIdx.x & 31;
+    const u32 step = gridDim.x * (blockDim.x >> 5);
+    for (u32 b = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); b < (u32)boxes; b += step) {
+        const u32 begin = b * BOX, stop = min(begin + BOX, (u32)n);
+        int found = names[begin];
+        for (u32 i = begin + lane; i < stop; i += 32) found = min(found, names[i]);
+        for (int k = 16; k; k >>= 1) found = min(found, __shfl_xor_sync(FULL, found, k));
+        if (lane == 0) least[b] = found;
+    }
+}

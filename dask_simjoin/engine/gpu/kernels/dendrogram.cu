@@ -97,7 +97,7 @@ link_chains(int n, const long long* __restrict__ key, const int* __restrict__ en
 // `tops`: the last edges of chains.
 extern "C" __global__ void
 size_chains(int n, const long long* __restrict__ key, const bool* __restrict__ last, const int* __restrict__ chain,
-            const long long* __restrict__ rows, const long long* __restrict__ tops, int* __restrict__ size) {
+            const long long* __restrict__ rows, const int* __restrict__ tops, int* __restrict__ size) {
     for EACH(k, n) {
         const int c = chain[k] - last[k];
         size[key[k] & 0xffffffffll] = (int)(rows[k] - (c ? rows[tops[c - 1]] : 0));
@@ -107,7 +107,7 @@ size_chains(int n, const long long* __restrict__ key, const bool* __restrict__ l
 // Adds the rows of chains to what is joined by the edges that they end below.
 extern "C" __global__ void
 join_chains(int chains, const long long* __restrict__ key, const long long* __restrict__ rows,
-            const long long* __restrict__ tops, const int* __restrict__ ends, int* joined) {
+            const int* __restrict__ tops, const int* __restrict__ ends, int* joined) {
     for EACH(c, chains) {
         const long long before = c ? rows[tops[c - 1]] : 0;
         atomicAdd(joined + ends[key[tops[c]] >> 32], (int)(rows[tops[c]] - before));
@@ -148,7 +148,7 @@ find_tops(int n, const bool* __restrict__ part, const int* __restrict__ parts, c
 
 // Numbers clusters, of `tops` in their order the last one first.
 extern "C" __global__ void
-number_tops(int m, const long long* __restrict__ tops, int* __restrict__ number) {
+number_tops(int m, const int* __restrict__ tops, int* __restrict__ number) {
     for EACH(i, m) number[tops[i]] = m - 1 - (int)i;
 }
 
@@ -158,11 +158,11 @@ __device__ __forceinline__ double density_of(double far) {
 
 // What clusters are told, by their numbers: see `Clusters`.
 extern "C" __global__ void
-tell_tops(int m, const long long* __restrict__ tops, const int* __restrict__ of, const int* __restrict__ cluster,
+tell_tops(int m, const int* __restrict__ tops, const int* __restrict__ of, const int* __restrict__ cluster,
           const int* __restrict__ number, const double* __restrict__ far, const int* __restrict__ size,
           int* __restrict__ from, double* __restrict__ density, int* __restrict__ sizes) {
     for EACH(i, m) {
-        const int c = m - 1 - (int)i, t = (int)tops[i];
+        const int c = m - 1 - (int)i, t = tops[i];
         from[c] = c ? number[cluster[of[t]]] : -1;
         density[c] = c ? density_of(far[of[t]]) : 0.0;
         sizes[c] = size[t];

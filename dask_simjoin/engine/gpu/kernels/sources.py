@@ -31,6 +31,7 @@ SHARED = {
     "spanning": ("reach.cuh", "balls.cuh"),
     "boruvka": (),
     "dendrogram": (),
+    "arrays": (),
 }
 """Files of this package, ``.cu``, and what each of them shares with others besides ``common.cuh``."""
 

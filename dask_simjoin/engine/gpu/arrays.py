@@ -1,0 +1,91 @@
+"""What trees do with whole arrays (n,): one program in place of many that CuPy would compile one by one.
+
+CuPy makes a kernel for each operation and each choice of types, a tenth of a second each, and NVRTC reads
+their headers one after the other whatever threads ask: half of a first tree's time was that.  All arrays are
+C-contiguous; places are of less than 2**31 values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.compat import BITS
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.metrics.types import Array
+
+THREADS = 256
+
+
+def program(function: str) -> load.Program:
+    """Tell what is compiled: one program has all functions."""
+    return "arrays", function, {"DIMS": 1, "EXACT": True}
+
+
+def _run(name: str, items: int, *arguments: Any) -> None:
+    if items:
+        file, name, constants = program(name)
+        function = load.kernel(file, name, **constants)
+        function((min(-(-items // THREADS), 1 << 16),), (THREADS,), (np.int64(items), *arguments))
+
+
+def fill(out: Array, value: float | np.generic) -> None:
+    """Write one value everywhere."""
+    bits = np.array([value], out.dtype).view(BITS[out.itemsize])[0]
+    _run(f"fill_{out.itemsize}", len(out), bits, out)
+
+
+def full(n: int, value: float | np.generic, dtype: Any = np.float64) -> Array:
+    """Make an array of one value."""
+    out = cupy.empty(n, dtype)
+    fill(out, value)
+    return out
+
+
+def numbers(first: int, n: int) -> Array:
+    """Count up from a number (n,), int32."""
+    out = cupy.empty(n, cupy.int32)
+    _run("number_on", n, np.int32(first), out)
+    return out
+
+
+def joined(parts: Sequence[Array]) -> Array:
+    """Put arrays of one type one after the other; of one alone it is that array itself."""
+    return parts[0] if len(parts) == 1 else copied(parts)
+
+
+def copied(parts: Sequence[Array]) -> Array:
+    """Put copies of arrays of one type one after the other."""
+    out, start = cupy.empty(sum(map(len, parts)), parts[0].dtype), 0
+    for part in parts:
+        stop = start + len(part)
+        _run(f"move_{part.itemsize}", len(part), part, out[start:stop])
+        start = stop
+    return out
+
+
+def take(values: Array, places: Array) -> Array:
+    """Take the values at some places (m,), int32 or int64."""
+    out = cupy.empty(len(places), values.dtype)
+    _run(f"take_{values.itemsize}_at_{places.itemsize}", len(places), places, values, out)
+    return out
+
+
+def upto(flags: Array) -> Array:
+    """Count the flags that are set up to each, itself included (n,), int32."""
+    out = cupy.empty(len(flags), cupy.int32)
+    _run("as_numbers", len(flags), flags, out)
+    return cupy.cumsum(out, dtype=cupy.int32)
+
+
+def places_of(flags: Array, counted: Array | None = None) -> Array:
+    """Find the places of flags that are set, int32, ascending; `counted`: what `upto` tells of them."""
+    if not len(flags):
+        return cupy.empty(0, cupy.int32)
+    counted = upto(flags) if counted is None else counted
+    places = cupy.empty(int(counted[-1]), cupy.int32)
+    _run("places_set", len(flags), flags, counted, places)
+    return places
