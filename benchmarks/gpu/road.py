@@ -15,7 +15,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from rmm.allocators.cupy import rmm_cupy_allocator
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.harness.gpu_report import environment
+from benchmarks.harness.timeline import timeline
 from dask_simjoin.engine.gpu.streams import VARIABLE
 
 PARTS = 8
@@ -104,12 +105,26 @@ def repeated(job: Job, frame: Any, rows: int, repeat: int) -> dict[str, Any]:
             "seconds": seconds[1:]}  # fmt: skip
 
 
-def tasks(client: Client, since: float) -> dict[str, Any]:
+def noted(client: Client, lazy: Any) -> dict[str, Any]:
+    """Compute what is asked for, and tell what took how long: the plan, and what workers report of tasks."""
+    began, start = time.time(), time.perf_counter()
+    expr = getattr(lazy, "expr", None)
+    if hasattr(expr, "plan"):
+        assert expr.plan is not None
+    planned = time.perf_counter() - start
+    held(lazy)
+    ended = time.time()
+    stream = client.get_task_stream(start=began)
+    found = tasks(stream) | {"planned": round(planned, 3), "wall": round(ended - began, 3)}
+    return found | {"timeline": timeline(stream, began, ended)}
+
+
+def tasks(stream: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What workers report of their tasks: seconds by kind, and how long each GPU worked alone."""
     kinds: collections.Counter[str] = collections.Counter()
     numbers: collections.Counter[str] = collections.Counter()
     spans: list[tuple[float, float, str, str]] = []
-    for one in client.get_task_stream(start=since):
+    for one in stream:
         kind = key_split(one["key"])
         for span in one["startstops"]:
             name = kind if span["action"] == "compute" else f"{span['action']} for {kind}"
@@ -159,10 +174,7 @@ def on_clusters(
             wait(frame)
             found = repeated(job, frame, rows, options.repeat)
             client.get_task_stream(count=1)  # from now on workers' tasks are noted
-            began = time.time()
-            held(job.run(frame, float(np.nextafter(job.eps_of(rows), 1))))
-            found["tasks"] = tasks(client, began)
-            found["tasks"]["wall"] = round(time.time() - began, 3)
+            found["tasks"] = noted(client, job.run(frame, float(np.nextafter(job.eps_of(rows), 1))))
             yield name, found
             del frame
 
