@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -111,14 +112,27 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         return Beside(self.frame, values, self._spec)
 
 
-def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int]]]:
+Held = Sequence[tuple[int, int, int]]
+"""Chunks that hold the rows of a partition, and of each the first of its pieces, and that after the last."""
+
+
+def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int, int]]]:
     """List for each of the chosen partitions the chunks that hold it, and which of their pieces it is."""
-    found: dict[int, list[tuple[int, int]]] = {n: [] for n in chosen}
+    found: dict[int, list[tuple[int, int, int]]] = {n: [] for n in chosen}
     for c, chunk in enumerate(pieces):
         for k, (n, _, _) in enumerate(chunk):
             if n in found:
-                found[n].append((c, k))
+                found[n].append((c, k, k + 1))
     return found
+
+
+def found_task(names: str, found: str, held: Held, meta: Frame | Series) -> tuple[Any, ...]:
+    """Tell the function and the arguments of a task that makes a partition.
+
+    `names`, `found`: what expressions are called that tell chunks' rows, and what was found of them.
+    """
+    refs = [TaskRef((each, c)) for each in (names, found) for c, _, _ in held]
+    return aligned, meta, [(start, stop) for _, start, stop in held], *refs
 
 
 def add_counts(
@@ -162,10 +176,10 @@ def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Piece
     held, names = pieces_by_partition(pieces, chosen), f"simjoin_row_names-{name.rpartition('-')[2]}"
     for place, n in enumerate(chosen):
         key, found = (name, place), held[n]
-        for c, _ in found:
+        for c, _, _ in found:
             layer[(names, c)] = Task((names, c), row_names, chunk_ref(chunks, c))
-        refs = [TaskRef((names, c)) for c, _ in found] + [TaskRef(values[c]) for c, _ in found]
-        layer[key] = Task(key, aligned, meta, [k for _, k in found], *refs)
+        refs = [TaskRef((names, c)) for c, _, _ in found] + [TaskRef(values[c]) for c, _, _ in found]
+        layer[key] = Task(key, aligned, meta, [(start, stop) for _, start, stop in found], *refs)
 
 
 class RowNames(TypedDict):
@@ -181,8 +195,8 @@ def row_names(chunk: Chunk) -> RowNames:
     return RowNames(ids=chunk["ids"], ends=chunk["ends"], example=chunk["example"])
 
 
-def aligned(meta: Frame | Series, which: list[int], *names_and_values: Any) -> Frame | Series:
-    """Put the values of one partition together: some pieces of chunks, one after the other."""
+def aligned(meta: Frame | Series, which: list[tuple[int, int]], *names_and_values: Any) -> Frame | Series:
+    """Put the values of one partition together: pieces start ... stop-1 of chunks, one after the other."""
     half = len(names_and_values) // 2
     chunks: tuple[RowNames, ...] = names_and_values[:half]
     if not chunks:
@@ -190,9 +204,9 @@ def aligned(meta: Frame | Series, which: list[int], *names_and_values: Any) -> F
     frames = frames_for(chunks[0]["example"])
     values, ids, xp = [], [], frames.xp
     none = xp.zeros((0, *meta.shape[1:]), np.int64)
-    for k, chunk, total in zip(which, chunks, names_and_values[half:], strict=True):
-        stop = int(chunk["ends"][k])
-        start = int(chunk["ends"][k - 1]) if k else 0
+    for (first, last), chunk, total in zip(which, chunks, names_and_values[half:], strict=True):
+        start = int(chunk["ends"][first - 1]) if first else 0
+        stop = int(chunk["ends"][last - 1])
         ids.append(chunk["ids"][start:stop])
         if isinstance(total, int):  # the chunk met none
             total = xp.full((int(chunk["ends"][-1]), *meta.shape[1:]), total, np.int64)

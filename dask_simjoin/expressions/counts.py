@@ -50,7 +50,7 @@ class CountBlocks(PartitionsFiltered, LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         pieces, chosen = self.operand("pieces"), list(self._partitions)
-        wanted = {c for found in pieces_by_partition(pieces, chosen).values() for c, _ in found}
+        wanted = {c for found in pieces_by_partition(pieces, chosen).values() for c, _, _ in found}
         layer: dict[Any, Any] = {}
         plan, spec = self.operand("plan"), self.operand("spec")
         totals = add_counts(layer, self.deterministic_token, self.chunks, plan, spec, wanted)

@@ -10,6 +10,7 @@ from dask.dataframe.dask_expr._collection import FrameBase
 from dask.dataframe.dask_expr._cumulative import CumulativeAggregations
 from dask.dataframe.dask_expr._expr import (
     Blockwise,
+    Elemwise,
     Expr,
     Filter,
     FilterAlign,
@@ -20,7 +21,9 @@ from dask.dataframe.dask_expr._expr import (
     Projection,
     Tail,
 )
-from dask.dataframe.dask_expr._repartition import Repartition
+from dask.dataframe.dask_expr._reductions import Chunk as ReducedPartition
+from dask.dataframe.dask_expr._reductions import TreeReduce
+from dask.dataframe.dask_expr._repartition import Repartition, RepartitionToFewer
 from dask.dataframe.dask_expr._shuffle import Shuffle
 from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FromGraph, FromPandas, FusedIO
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
@@ -48,6 +51,7 @@ __all__ = [
     "Blockwise",
     "BlockwiseIO",
     "CumulativeAggregations",
+    "Elemwise",
     "Expr",
     "Filter",
     "FilterAlign",
@@ -61,9 +65,12 @@ __all__ = [
     "Partitions",
     "PartitionsFiltered",
     "Projection",
+    "ReducedPartition",
     "Repartition",
+    "RepartitionToFewer",
     "Shuffle",
     "Task",
     "TaskRef",
+    "TreeReduce",
     "new_collection",
 ]

@@ -8,12 +8,20 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.expressions.aligned import Aligned, aligned, pieces_by_partition, row_names
+from dask_simjoin.expressions.aligned import Aligned, found_task, pieces_by_partition, row_names
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks
 from dask_simjoin.expressions.counts_by_region import back_to_rows, updates_of_rows
 from dask_simjoin.expressions.dask_private import BlockwiseIO, Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.expressions.lazy_join import LazyJoin
+from dask_simjoin.expressions.reduced import (
+    FEW,
+    Dependents,
+    FoundTogether,
+    join_held,
+    read_by_reductions,
+    together,
+)
 from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.planning.chunking.base import is_shuffled
@@ -43,7 +51,8 @@ class FoundByChunk(Aligned, LazyJoin):
 class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
     """Make what was found of the rows of entity chunks the partitions of the source.
 
-    Each is a task that Dask fuses with what is done with it next: many partitions are made of one chunk.
+    Each is a task that Dask fuses with what is done with it next, where it does; many are made of one chunk.
+    On the host those that are only reduced are made few: see `reduced`.
     """
 
     _parameters = ["label", "found", "names", "pieces", "meta", "source_divisions", "_partitions"]
@@ -57,13 +66,26 @@ class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         return self.operand("source_divisions")
 
     @functools.cached_property
-    def _held(self) -> dict[int, list[tuple[int, int]]]:
+    def _held(self) -> dict[int, list[tuple[int, int, int]]]:
         return pieces_by_partition(self.operand("pieces"), list(self._partitions))
 
     def _filtered_task(self, name: Any, index: int) -> Task:
-        held = self._held[index]
-        refs = [TaskRef((each._name, c)) for each in (self.names, self.found) for c, _ in held]
-        return Task(name, aligned, self._meta, [k for _, k in held], *refs)
+        return Task(name, *found_task(self.names._name, self.found._name, self._held[index], self._meta))
+
+    def _simplify_up(self, parent: Expr, dependents: Dependents) -> Expr | None:
+        if frames_for(self._meta).xp is not np or not read_by_reductions(self, dependents):
+            return None
+        held = [self._held[n] for n in self._partitions]
+        pieces = self.operand("pieces")
+        rows = [sum(stop - start for c, k, _ in some for _, start, stop in (pieces[c][k],)) for some in held]
+        groups = together(rows)
+        if not FEW <= len(groups) <= len(held) // FEW:
+            return None
+        divisions = (*(self.divisions[first] for first, _ in groups), self.divisions[-1])
+        few = FoundTogether(
+            self.operand("label"), self.found, self.names, join_held(held, groups), self._meta, divisions
+        )
+        return type(parent)(*(few if operand is self else operand for operand in parent.operands))
 
 
 class NamesOfRows(LabelledExpr):
