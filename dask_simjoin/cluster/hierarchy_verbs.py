@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
+from dask_simjoin.cluster.algorithms.condense import condense, tell_some, told_of_all
 from dask_simjoin.cluster.algorithms.core_distances import known_of_whole, sought
 from dask_simjoin.cluster.algorithms.forest import Edges
 from dask_simjoin.cluster.algorithms.spanning import distances_of, tree_of_chunk
@@ -93,7 +94,7 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
         return new_collection(Hierarchy(source.inner, source, spec, least, samples, choice, example))
-    tree, ids = _whole_tree(frame, spec, samples)
+    tree, ids = _whole_tree(frame, spec, samples, tell_some)
     if tree is None:
         return example
     weight, start, end = tree
@@ -163,11 +164,15 @@ def spanning_tree(frame: Frame, asked: SpanningTree) -> Frame:
     return example if tree is None else edges_frame(tree, spec.measure, example)
 
 
-def _whole_tree(frame: Frame, spec: JoinSpec, samples: int) -> tuple[Edges | None, Ids]:
-    """Find the tree of a plain frame, by places of its rows, if it has any, and what the rows are called."""
+def _whole_tree(frame: Frame, spec: JoinSpec, samples: int,
+                *prepared: Callable[[], object]) -> tuple[Edges | None, Ids]:  # fmt: skip
+    """Find the tree of a plain frame, by places of its rows, if it has any, and what the rows are called.
+
+    `prepared`: see `known_of_whole`.
+    """
     chunk, plan = whole_chunk(frame, spec, tree_goal(sought(samples)))
     if not len(chunk["ids"]):
         return None, chunk["ids"]
     chunk["id_keys"] = None  # rows are told in their order, and no id is looked up
-    ids, known = chunk["ids"], known_of_whole(chunk, plan.layout, samples)
+    ids, known = chunk["ids"], known_of_whole(chunk, plan.layout, samples, prepared=prepared)
     return tree_of_chunk(chunk, 0, plan.layout, known, last=True), ids

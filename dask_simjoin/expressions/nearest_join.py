@@ -10,11 +10,14 @@ from dask_simjoin.expressions.lazy_join import LazyJoin
 from dask_simjoin.expressions.searches import add_searches
 from dask_simjoin.expressions.source import itself
 from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.expressions.travelling import travel
 from dask_simjoin.expressions.work import chunk_ref
 from dask_simjoin.planning.goal import Goal, nearest_goal
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.report_nearest import NearestReport
-from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
+from dask_simjoin.tasks.nearest_rows import FoundRows, find_rows, nearest_rows
+
+travel(FoundRows)
 
 
 class NearestJoin(LazyJoin):

@@ -12,10 +12,8 @@ from dask_simjoin.tasks.chunks import Chunk, joined
 from dask_simjoin.tasks.matches import kept_values, measured, rank
 from dask_simjoin.tasks.nearest import State
 from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers
-from dask_simjoin.tasks.travelling import travels
 
 
-@travels
 class FoundRows(NamedTuple):
     """Hold neighbours that lie in one chunk.
 

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
 from dask_simjoin.cluster.algorithms import core_distances as algorithms
-from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
+from dask_simjoin.cluster.algorithms.condense import condense, tell_some, told_of_all
 from dask_simjoin.cluster.algorithms.core_distances import SPREAD, _rows_of
 from dask_simjoin.cluster.algorithms.spanning import merge_trees
 from dask_simjoin.cluster.expressions import spanning as expressions
 from dask_simjoin.cluster.expressions import tree_tasks
+from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.cpu.spanning import CpuSpanner
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError
 from dask_simjoin.expressions.shared_work import worker_of
@@ -452,6 +453,9 @@ def test_condensed_trees_that_were_changed_are_refused():
             choose_clusters(tree.assign(**{name: values}))
 
 
+KERNELS = "measure", "most_stable", "name_clusters", "label_rows"
+
+
 def test_estimator():
     x = SETS["moons"][0][:300]
     want = frame_of(x).simjoin.hdbscan(9, min_samples=4)
@@ -474,3 +478,15 @@ def test_what_trees_take_is_prepared_while_rows_are_searched(monkeypatch):
     with dask.config.set(scheduler="sync"):
         dd.from_pandas(frame, npartitions=3).simjoin.spanning_tree().compute()
     assert len(asked) > 1
+
+
+def test_what_is_compiled_for_two_rows_is_what_all_take():
+    kernels = host_kernels("hierarchy")
+
+    def compiled():
+        return [list(getattr(kernels, name).signatures) for name in KERNELS]
+
+    tell_some()
+    before = compiled()
+    found = frame_of(np.random.default_rng(0).normal(size=(300, 2))).simjoin.hdbscan(5)
+    assert all(before) and compiled() == before and len(found) == 300

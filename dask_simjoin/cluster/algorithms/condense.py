@@ -122,3 +122,9 @@ def told_of_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: Chosen)
 def told_of_all(tree: Condensed, choice: Choice) -> Told:
     """Tell of all rows of a tree."""
     return told_of_rows(tree.row_parent, tree.row_lambda, choose(tree, choice))
+
+
+def tell_some() -> None:
+    """Tell of two rows: so what that takes is compiled while a GPU searches; see `Spanner.prepare`."""
+    rows = np.zeros(2, np.int32), np.zeros(2)
+    told_of_all(Condensed(*rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)), Choice())

@@ -6,6 +6,7 @@ A core distance is that of the nearest so many rows, itself included (Campello, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TypedDict, cast
 
 import numpy as np
@@ -141,14 +142,15 @@ def join_known(*parts: Known) -> Known:
     return {"core": core, "near": near, "away": away, "beyond": beyond}
 
 
-def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int,
-                   part: tuple[int, int] = (0, 1)) -> Known:  # fmt: skip
+def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: tuple[int, int] = (0, 1), *,
+                   prepared: Sequence[Callable[[], object]] = ()) -> Known:  # fmt: skip
     """Search the nearest rows of rows of the one chunk that there is, some at a time.
 
-    `part`: which part of the rows, in the order of their places, of how many.
+    `part`: which part of the rows, in the order of their places, of how many; `prepared`: what is done with
+    next to nothing meanwhile, see `Spanner.prepare`.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
-    spanner_for(chunk["example"]).prepare(_keep_some)
+    spanner_for(chunk["example"]).prepare(_keep_some, *prepared)
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(sought(min_samples), rows)
     if xp is np:  # what came from another worker lies anywhere: else each search would copy it

@@ -29,10 +29,8 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.components import Edges, new_nodes, no_edges, spanning_forest
 from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers
-from dask_simjoin.tasks.travelling import travels
 
 
-@travels
 class Standing(NamedTuple):
     """Hold the places of a chunk whose components stand for clusters.
 
@@ -54,7 +52,6 @@ class Standing(NamedTuple):
     names: Array
 
 
-@travels
 class Begun(NamedTuple):
     """Tell of the clusters that begin in a chunk.
 
@@ -75,7 +72,6 @@ class Begun(NamedTuple):
     ranks: Array
 
 
-@travels
 class Numbering(NamedTuple):
     """Tell the numbers of clusters.
 

@@ -19,10 +19,8 @@ from dask_simjoin.metrics.types import Array
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.components import Edges
 from dask_simjoin.tasks.row_numbers import RowNumbers, row_numbers
-from dask_simjoin.tasks.travelling import travels
 
 
-@travels
 class Candidates(NamedTuple):
     """Hold the best rows of groups that lie in several chunks.
 
@@ -39,7 +37,6 @@ class Candidates(NamedTuple):
     rows: Array
 
 
-@travels
 class GroupRows(NamedTuple):
     """Hold the best rows of a chunk's groups.
 

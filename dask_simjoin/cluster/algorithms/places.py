@@ -19,7 +19,6 @@ from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.components import new_nodes
 from dask_simjoin.tasks.meeting import Meeting
-from dask_simjoin.tasks.travelling import travels
 
 
 def order_of(chunk: Chunk) -> Array:
@@ -46,7 +45,6 @@ def by_place(meeting: Meeting) -> Meeting:
     return meeting._replace(q=placed[0], d=placed[-1])
 
 
-@travels
 class PlaceCounts(NamedTuple):
     """Hold the neighbours that a part of the work found of some places that follow each other.
 

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from dask_simjoin.cluster.algorithms.borders import border_labels, labels_of_rows
 from dask_simjoin.cluster.algorithms.dbscan import (
+    Begun,
+    Numbering,
+    Standing,
     begun_clusters,
     edges_across,
     label_cores,
@@ -16,6 +19,7 @@ from dask_simjoin.cluster.algorithms.dbscan import (
 )
 from dask_simjoin.cluster.algorithms.dbscan_alone import label_alone, labels_by_place
 from dask_simjoin.cluster.algorithms.places import (
+    PlaceCounts,
     components_by_place,
     cores_by_place,
     counts_by_place,
@@ -27,10 +31,13 @@ from dask_simjoin.expressions.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.expressions.row_values import FoundByChunk
 from dask_simjoin.expressions.source import pick, picked
 from dask_simjoin.expressions.steps import Steps
+from dask_simjoin.expressions.travelling import travel
 from dask_simjoin.expressions.work import chunk_ref, meeting_of
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.goal import CLUSTERS
 from dask_simjoin.planning.plan import Plan
+
+travel(PlaceCounts, Standing, Begun, Numbering)
 
 MERGED = 8
 """Lists of edges that one task merges: few, so that merging begins while others are found."""

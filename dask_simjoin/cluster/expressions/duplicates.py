@@ -17,7 +17,13 @@ from dask_simjoin.cluster.algorithms.greedy import (
     stays_of_all,
     stays_of_chunk,
 )
-from dask_simjoin.cluster.algorithms.group_best import best_of_chunk, merge_candidates, stays_in_chunk
+from dask_simjoin.cluster.algorithms.group_best import (
+    Candidates,
+    GroupRows,
+    best_of_chunk,
+    merge_candidates,
+    stays_in_chunk,
+)
 from dask_simjoin.cluster.algorithms.places import all_cores
 from dask_simjoin.cluster.algorithms.preference import FIRST, LAST, order_of, preferences
 from dask_simjoin.cluster.expressions.dbscan import add_components, pieces_of
@@ -31,6 +37,7 @@ from dask_simjoin.expressions.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.expressions.row_values import FoundByChunk
 from dask_simjoin.expressions.source import pick
 from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
+from dask_simjoin.expressions.travelling import travel
 from dask_simjoin.expressions.work import chunk_ref, meeting_of
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.planning.budget import Resources
@@ -39,6 +46,8 @@ from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.fingerprints import Groups
+
+travel(Candidates, GroupRows)
 
 ROW_BYTES = 80
 """Of a row, where one task chooses among the rows of all chunks."""

@@ -7,13 +7,11 @@ array is pickled through the host's memory: 100 million counts took 2.7 s so, wh
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from distributed.protocol import deserialize, serialize
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
-
-NamedTupleType = TypeVar("NamedTupleType", bound=type)
 
 FAMILIES = (
     (("dask", "pickle"), dask_serialize, dask_deserialize),
@@ -22,12 +20,12 @@ FAMILIES = (
 """What serializes the fields, by what the tuple is registered with: from host to host, and between GPUs."""
 
 
-def travels(kind: NamedTupleType) -> NamedTupleType:
-    """Register a named tuple with Dask; to be written above its class."""
-    for serializers, dumps, loads in FAMILIES:
-        dumps.register(kind)(partial(_fields, serializers))
-        loads.register(kind)(partial(_made, kind))
-    return kind
+def travel(*kinds: type) -> None:
+    """Register named tuples with Dask."""
+    for kind in kinds:
+        for serializers, dumps, loads in FAMILIES:
+            dumps.register(kind)(partial(_fields, serializers))
+            loads.register(kind)(partial(_made, kind))
 
 
 def _fields(serializers: tuple[str, ...], value: Any) -> Any:
