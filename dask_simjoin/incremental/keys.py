@@ -16,7 +16,7 @@ from dask.tokenize import tokenize
 from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.entries import KeyFile
 from dask_simjoin.incremental.files import new_name, parquet, read_groups, write_new, write_table
-from dask_simjoin.incremental.schema import as_frame
+from dask_simjoin.incremental.schema import ids_in
 from dask_simjoin.incremental.types import SEQ
 from dask_simjoin.planning.statistics.unique_ids import id_keys
 
@@ -54,11 +54,6 @@ def _write(root: Path, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
     own = new_name()
     size = write_new(root / "keys" / own, lambda file: write_table(made, file, GROUP))
     return KeyFile(own, len(keys), int(keys[0]), int(keys[-1])), size
-
-
-def ids_in(table: pa.Table, row_id: str) -> pd.Index:
-    """The ids of rows that were read, on the host, so that keys are the same wherever frames lie."""
-    return pd.Index(as_frame(table.select([row_id]), "pandas")[row_id])
 
 
 def merged(keys: tuple[KeyFile, ...], root: Path, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:

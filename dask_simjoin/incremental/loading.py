@@ -18,7 +18,7 @@ from dask_simjoin.expressions.planner import check_ids, passed_over
 from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, freeze, gather, map_frozen
 from dask_simjoin.expressions.source import optimise_in_place as optimised
 from dask_simjoin.incremental.keys import Finder
-from dask_simjoin.incremental.schema import arrow_of, check_types, schema_of, with_ids
+from dask_simjoin.incremental.schema import arrow_of, check_types, ids_as_read, schema_of, with_ids
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.budget import make_budget
@@ -115,9 +115,10 @@ def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, asked: Asked,
                 schema: pa.Schema) -> pd.DataFrame:  # fmt: skip
     spec = asked.spec
     first = with_ids(frame.iloc[:1], asked.id, asked.columns)
-    check_types(arrow_of(first).schema, schema, f"of partition {known[0]}")
+    where = f"of partition {known[0]}"
+    check_types(arrow_of(first).schema, schema, where)
     ids = host_ids(_taking_part(frame, known, spec), spec)
-    found = finder.find(ids)
+    found = finder.find(ids_as_read(ids, schema, finder.row_id, where))
     found["id"] = ids.take(found.pop("row").to_numpy()).to_numpy()
     return found
 
@@ -136,7 +137,7 @@ def _coordinates(frame: Frame, known: Fingerprint, spec: JoinSpec) -> np.ndarray
 
 
 def host_ids(frame: Frame, spec: JoinSpec) -> pd.Index:
-    """The ids of rows, on the host, as the index keeps them."""
+    """The ids of rows, on the host."""
     ids = row_ids(frame, spec.id, spec.id_dtype)
     return ids.to_pandas() if hasattr(ids, "to_pandas") else ids
 

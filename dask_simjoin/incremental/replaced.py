@@ -93,7 +93,8 @@ def _kept_otherwise(replaced: Replaced, rows: Loaded) -> Array:
 def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
     """Tell which values (n,) differ; missing ones and NaN are alike."""
     kinds = own.type, other.type
-    if any(pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType) for kind in kinds):
+    odd = pa.types.is_nested, pa.types.is_decimal  # decimal numbers of objects have each their own digits
+    if any(isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd) for kind in kinds):
         texts = zip(map(repr, own.to_pylist()), map(repr, other.to_pylist()), strict=True)
         return np.array([first != second for first, second in texts], bool)
     if pa.types.is_null(own.type):  # no value tells which kind they are

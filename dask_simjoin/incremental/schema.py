@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from dask_simjoin.engine.base import HOME, frames_for, frames_of_library, library
@@ -68,43 +70,94 @@ def dtypes_of(frame: Frame) -> dict[str, str]:
 
 def schema_of(rows: Frame) -> pa.Schema:
     """The schema of row files of rows like these, of which there are some."""
-    schema = arrow_of(rows).schema
-    fields = [*OWN, *(pa.field(field.name, _wide(field.type)) for field in schema)]
-    return pa.schema(fields, {DTYPES: json.dumps(dtypes_of(rows)).encode()})
+    schema, dtypes = arrow_of(rows).schema, dtypes_of(rows)
+    fields = [*OWN, *(pa.field(one.name, _roomy(_wide(one.type), dtypes.get(one.name))) for one in schema)]
+    return pa.schema(fields, {DTYPES: json.dumps(dtypes).encode()})
 
 
 def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
     """Rows, with `SEQ` and `VERSION`, as row files have them; refuses other types of columns."""
     table = arrow_of(rows[schema.names])
     check_types(table.schema, schema, where)
-    return table.cast(schema)
+    return _cast(table, schema, where)
+
+
+def ids_in(table: pa.Table, row_id: str) -> pd.Index:
+    """The ids of rows that were read, on the host, so that keys are the same wherever frames lie."""
+    return pd.Index(as_frame(table.select([row_id]), "pandas")[row_id])
+
+
+def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd.Index:
+    """Ids (n,) as those of row files are read: equal ids of other dtypes have other keys."""
+    read: Any = ids_in(schema.empty_table(), row_id).dtype
+    if ids.dtype == read and read.kind != "O":  # objects may be anything
+        return ids
+    own = pa.schema([schema.field(row_id)], schema.metadata)
+    table = arrow_of(pd.DataFrame({row_id: ids}))
+    check_types(table.schema, own, where)
+    return ids_in(_cast(table, own, where), row_id)
+
+
+def _cast(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
+    """Rows as row files have them; refuses numbers that do not fit."""
+    columns = []
+    for field in schema:
+        try:
+            columns.append(table[field.name].cast(field.type))
+        except pa.ArrowInvalid as error:
+            raise ColumnError(
+                f"Column {shown(field.name)} {where} has values that the index, which has {field.type}, "
+                f"cannot hold ({error}); round them, or make the index of a column with room for all "
+                "digits, for example by .astype(pandas.ArrowDtype(pyarrow.decimal128(38, 9)))."
+            ) from None
+    return pa.table(columns, schema=schema)
 
 
 def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
     """Refuse columns of other types than the index has."""
     for field in found:
-        own, other = schema.field(field.name).type, _wide(field.type)
-        if own != other and not pa.types.is_null(field.type) and not _lists_alike(own, other):
+        own, other = (_wide(kind) for kind in (schema.field(field.name).type, field.type))
+        if own != other and not pa.types.is_null(field.type) and not _alike(own, other):
             raise ColumnError(
                 f"Column {shown(field.name)} {where} is of type {field.type}, and the index has {own}; "
                 f"convert it first, for example with .astype({_dtype(schema, field.name)!r})."
             )
 
 
-def _lists_alike(own: pa.DataType, other: pa.DataType) -> bool:
-    """Whether both are lists of the same numbers, which need not be of one kind of list."""
+def _alike(own: pa.DataType, other: pa.DataType) -> bool:
+    """Whether both are decimal numbers, or lists of the same numbers, which need not be of one kind."""
+    if pa.types.is_decimal(own) and pa.types.is_decimal(other):
+        return True  # those of objects have as many digits as they happen to need
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     both = all(any(kind(each) for kind in lists) for each in (own, other))
     return both and (own.value_type == other.value_type or pa.types.is_null(other.value_type))
 
 
 def _dtype(schema: pa.Schema, name: str) -> str:
-    return str(dtypes_in(schema).get(name, schema.field(name).type))
+    kind = str(schema.field(name).type)
+    dtype = dtypes_in(schema).get(name, kind)
+    return f"{kind}[pyarrow]" if dtype == "object" else dtype
+
+
+PARQUET = {pa.time32("s"): pa.time32("ms"), pa.date64(): pa.date32()}
+"""What Parquet makes of types that it does not have."""
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """One type of all strings."""
-    return pa.large_string() if pa.types.is_string(kind) or pa.types.is_null(kind) else kind
+    """One type of all strings and one of all bytes; else what comes back from Parquet."""
+    if pa.types.is_timestamp(kind) and kind.unit == "s":
+        return pa.timestamp("ms", kind.tz)
+    if pa.types.is_string(kind) or pa.types.is_null(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(kind) else PARQUET.get(kind, kind)
+
+
+def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
+    """A type for rows to come, too: decimal numbers of objects get as many digits as there may be."""
+    if not pa.types.is_decimal(kind) or dtype != "object":
+        return kind
+    made = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
+    return made(76 if made is pa.decimal256 else 38, kind.scale)
 
 
 def dtypes_in(schema: pa.Schema) -> dict[str, str]:

@@ -19,7 +19,7 @@ from dask_simjoin.incremental.keys import FILE, POSITION, Finder
 from dask_simjoin.incremental.loading import Incoming, known_rows, look_at
 from dask_simjoin.incremental.report import Told
 from dask_simjoin.incremental.rows import example_table
-from dask_simjoin.incremental.schema import as_frame
+from dask_simjoin.incremental.schema import as_frame, ids_as_read
 from dask_simjoin.incremental.snapshots import Version
 from dask_simjoin.incremental.types import SEQ, Options
 from dask_simjoin.incremental.writing import Numbering, write_frame
@@ -168,7 +168,7 @@ def _to_delete(ids: Any, finder: Finder, schema: pa.Schema, options: Options) ->
     if ids is None:
         return NO_ROWS
     wanted = _as_ids(ids, schema, options)
-    found = finder.find(wanted)
+    found = finder.find(ids_as_read(wanted, schema, options.row_id, "in delete="))
     rows = found.pop("row").to_numpy()
     if len(rows) < len(wanted):
         unknown = wanted.delete(rows)

@@ -1,10 +1,17 @@
 """Look-ups of ids: which row groups of keys they read, and ids whose keys are the same."""
 
+import datetime
+from decimal import Decimal
+
+import dask
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dask_simjoin
+from dask_simjoin.errors import ColumnError, DuplicateIdError
 from dask_simjoin.incremental import keys
 from tests.support.oracle import as_set
 
@@ -71,3 +78,66 @@ def test_ids_whose_keys_are_the_same(tmp_path, monkeypatch):
     changes = index.update(frame(names[6:], 6.0), delete=[names[0]], if_exists="replace")
     assert (changes.report.inserted, changes.report.replaced, changes.report.deleted) == (4, 2, 1)
     assert as_set(index.pairs().compute()) == {(names[k], names[k + 1]) for k in range(1, 11)}
+
+
+DAYS = [pd.Timestamp(2026, 1, day) for day in range(1, 5)]
+DTYPES = {
+    "numbers": ([1, 2, 3, 4], ["int64", "Int64", "int64[pyarrow]", "object"]),
+    "fractions": ([0.5, -0.0, 3.25, 4.0], ["float32", "Float32", "float[pyarrow]"]),
+    "texts": (list("abcd"), ["str", "object", "category", "large_string[pyarrow]"]),
+    "bytes": ([b"a", b"b", b"c", b"d"], ["object", "binary[pyarrow]", "large_binary[pyarrow]"]),
+    "times": (DAYS, ["datetime64[us]", "timestamp[us][pyarrow]", "object"]),
+    "seconds": (DAYS, ["datetime64[s]", "timestamp[s][pyarrow]", "datetime64[ms]"]),
+    "dates": ([day.date() for day in DAYS], ["object", "date32[day][pyarrow]"]),
+    "decimals": ([Decimal(k) / 4 for k in range(4)], ["object", pd.ArrowDtype(pa.decimal128(9, 2))]),
+}
+"""Ids, and dtypes that they may have."""
+
+
+@pytest.mark.parametrize("kind", list(DTYPES))
+def test_equal_ids_of_other_dtypes_are_the_same(kind, tmp_path):
+    values, dtypes = DTYPES[kind]
+    with dask.config.set({"dataframe.convert-string": False}):
+        for number, own in enumerate(dtypes):
+            other = dtypes[number - 1]
+            for came, folder in ((own, tmp_path / f"{number} same"), (other, tmp_path / f"{number}")):
+                first = frame(pd.Series(values[:3], dtype=object).astype(own))
+                new = frame(pd.Series(values[2:], dtype=object).astype(came), 5.0)
+                index = first.simjoin.index(1.0, folder, on="x", id="key", row_group=2)
+                with pytest.raises(DuplicateIdError, match="1 row of these ids already"):
+                    index.update(new)
+                report = index.update(new, if_exists="replace").report
+                assert (report.inserted, report.replaced, len(index)) == (1, 1, 4)
+                index.optimize("all")
+                assert as_set(index.pairs().compute()) == {(values[0], values[1]), (values[2], values[3])}
+                index.delete(new["key"])
+                index.update(new, delete=values[:2])
+                index = dask_simjoin.open_index(folder)
+                assert sorted(index.rows().compute()["key"]) == sorted(values[2:])
+                index.delete(np.array(values[2:], object))
+                assert len(index) == 0
+
+
+def test_kept_values_of_types_that_parquet_changes(tmp_path):
+    """Seconds become milliseconds there, and decimal numbers have as many digits as they need."""
+    rows = frame(np.arange(6)).assign(
+        day=np.array([f"2026-01-0{k}" for k in range(1, 7)], "M8[s]"),
+        price=pd.Series(
+            [Decimal(text) for text in ("0.5", "1.25", "100", "-3.5", "1000.75", "7")], dtype=object
+        ),
+        at=[datetime.time(k) for k in range(6)],
+    )
+    with dask.config.set({"dataframe.convert-string": False}):
+        how = {"on": "x", "id": "key", "keep": ["day", "price", "at"]}
+        index = rows.iloc[:2].simjoin.index(1.0, tmp_path / "index", **how, store_pairs=True)
+        index.update(rows.iloc[2:])
+        index.optimize("all")
+        changes = index.update(
+            rows.iloc[4:].assign(price=[Decimal("1000.5"), Decimal("7.00")]), if_exists="replace"
+        )
+        assert as_set(changes.added.compute()) == {(3, 4), (4, 5)}
+        found = index.rows().compute().set_index("key").sort_index()
+        assert found["day"].dtype == "datetime64[s]" and found["day"].tolist() == rows["day"].tolist()
+        assert found["price"].tolist() == [*rows["price"][:4], Decimal("1000.5"), 7]
+        with pytest.raises(ColumnError, match=r"Column 'price' of the new rows has values .* round"):
+            index.update(rows.iloc[:1].assign(key=9, price=Decimal("0.125")))
