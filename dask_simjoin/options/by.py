@@ -12,12 +12,15 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.grouped import separation
-from dask_simjoin.metrics.types import Columns, Frame, Ids, Series
+from dask_simjoin.metrics.types import Array, Columns, Frame, Ids, Series
 from dask_simjoin.options.columns import as_names, check_column_exists, has_column, kind_of_number
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.messages import shown
@@ -164,23 +167,47 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
     xp = frames.xp
     code, missing, groups = xp.zeros(len(rows), np.int64), xp.zeros(len(rows), bool), 1
     for k, name in enumerate(names):
-        every = _union([frames.index(some["value"]) for some in values[k * sides : (k + 1) * sides]])
-        place = xp.asarray(every.get_indexer(frames.index(_plain(rows[name]))))
-        groups *= max(len(every), 1)
+        parts = [frames.index(some["value"]) for some in values[k * sides : (k + 1) * sides]]
+        place, number = _places(frames.index(_plain(rows[name])), parts)
+        place = xp.asarray(place)
+        groups *= max(number, 1)
         if groups * scale > MOST or groups >= 2**53:
             raise ColumnError(f"by= names columns that make {groups:,} groups; use a smaller distance.")
-        code, missing = code * len(every) + place, missing | (place < 0)
+        code, missing = code * number + place, missing | (place < 0)
     coordinate = code * scale
     coordinate[missing] = np.nan
     return frames.series(coordinate, rows.index, None)
 
 
-def _union(parts: list[Ids]) -> Ids:
-    whole = parts[0] if len(parts) == 1 else parts[0].append(parts[1:])
-    return whole.drop_duplicates()
+def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
+    """Tell the place of each value (n,) among those of all parts, -1: it is missing; and their number."""
+    if not _rounded(parts):
+        every = (parts[0] if len(parts) == 1 else parts[0].append(parts[1:])).drop_duplicates()
+        return every.get_indexer(own), len(every)
+    places: dict[Any, int] = {}
+    for part in parts:
+        for value in _listed(part):
+            places.setdefault(value, len(places))
+    return np.array([places.get(value, -1) for value in _listed(own)], np.int64), len(places)
+
+
+def _rounded(parts: list[Ids]) -> bool:
+    """Tell whether parts are of kinds of numbers of which no dtype has all, as Python's numbers are."""
+    kinds = {kind_of_number(part.dtype): part.dtype for part in parts}
+    if len(kinds) < 2:
+        return False
+    return "b" in kinds or any(kinds[kind].itemsize == 8 for kind in kinds.keys() & {"i", "u"})
+
+
+def _listed(values: Ids) -> list[Any]:
+    found: list[Any] = (values.to_pandas() if on_gpu(values) else values).tolist()
+    return found
 
 
 def _plain(column: Series) -> Series:
     """A column whose values are not categories, which tables and partitions may number otherwise."""
+    kind = getattr(column.dtype, "pyarrow_dtype", None)
+    if kind is not None and pa.types.is_dictionary(kind):
+        return column.astype(pd.ArrowDtype(kind.value_type))
     categories = getattr(column.dtype, "categories", None)
     return column if categories is None else column.astype(categories.dtype)

@@ -6,6 +6,7 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -185,6 +186,35 @@ def test_two_tables_of_other_categories_and_numbers():
     assert rows_of(one.simjoin.join(two, 0.2, on=["x", "y"], by=BY)) == want
     lazy = lay(one, "dask-3").simjoin.join(lay(two, "dask-2"), 0.2, on=["x", "y"], by=BY)
     assert rows_of(lazy.compute()) == want
+
+
+LARGE = 2**53
+"""From here on not all whole numbers are floats."""
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [("int64", "uint64"), ("UInt64", "int64[pyarrow]"), ("int64[pyarrow]", "uint64"), ("Int64", "float64"),
+     ("bool", "int64"), ("float32", "bool")],
+)  # fmt: skip
+@pytest.mark.parametrize("how", ["pandas", "dask-2"])
+def test_numbers_of_two_tables_that_no_dtype_has_all_of(left, right, how):
+    one = [LARGE, LARGE + 1, 1, 0] if "64" in left else [True, False, True, True]
+    two = [1, LARGE, 0, LARGE + 2] if "64" in right else [True, False, False, True]
+    x, two = np.zeros(4), two if left != "bool" else [1, 0, 2, 1]
+    tables = [
+        pd.DataFrame({"x": x, "g": pd.Series(g, dtype=kind)}) for g, kind in ((one, left), (two, right))
+    ]
+    pairs = computed(lay(tables[0], how).simjoin.join(lay(tables[1], how), 1.0, on="x", by="g"))
+    assert rows_of(pairs) == {(i, j) for i in range(4) for j in range(4) if one[i] == two[j]}
+
+
+def test_groups_of_a_dictionary_of_arrow():
+    frame = FRAME.assign(
+        country=FRAME["country"].astype(pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string())))
+    )
+    for data in (frame, lay(frame, "dask-3")):
+        assert found(data, BY, 0.2, on=["x", "y"]) == wanted(FRAME, BY, 0.2, on=["x", "y"])
 
 
 def test_refused():
