@@ -7,9 +7,11 @@ cost of a comparison.  Only partitions whose ranges meet are looked at again, in
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import on_gpu, values_of
@@ -42,6 +44,29 @@ def check_indexable(dtype: DType, id: Hashable | None) -> None:
             f"{describe_ids(id)} are of dtype {dtype}, by which pandas cannot find rows; convert them, for "
             "example with .astype('float64'), or use id= another column."
         )
+
+
+def decoded(values: Any) -> Any:
+    """What categories and Arrow's dictionaries stand for: their codes and their order say nothing of it."""
+    kind = getattr(values.dtype, "pyarrow_dtype", None)
+    if kind is not None and pa.types.is_dictionary(kind):
+        return values.astype(pd.ArrowDtype(kind.value_type))
+    categories = getattr(values.dtype, "categories", None)
+    return values if categories is None else values.astype(categories.dtype)
+
+
+def rounded_together(*parts: Ids) -> bool:
+    """Tell whether there are numbers of several kinds of which no dtype has all, as Python's numbers are."""
+    kinds = {str(getattr(part.dtype, "kind", "")): part.dtype for part in parts}
+    if len(kinds) < 2 or not kinds.keys() <= set("iufb"):
+        return False
+    return "b" in kinds or any(kinds[kind].itemsize == 8 for kind in kinds.keys() & {"i", "u"})
+
+
+def listed_values(values: Ids) -> list[Any]:
+    """Values as objects of Python."""
+    found: list[Any] = (values.to_pandas() if on_gpu(values) else values).tolist()
+    return found
 
 
 def id_bytes(ids: Ids) -> float:

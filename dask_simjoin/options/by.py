@@ -12,12 +12,10 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import on_gpu
+from dask_simjoin.engine.ids import decoded, listed_values, rounded_together
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.grouped import separation
 from dask_simjoin.metrics.types import Array, Columns, Frame, Ids, Series
@@ -142,7 +140,7 @@ def _held(values: Any) -> Any:
 
 def distinct(column: Series) -> Series:
     """The distinct values of a column in their order, where they have one, without missing ones."""
-    values = _plain(column).dropna().drop_duplicates()
+    values = decoded(column).dropna().drop_duplicates()
     try:
         return values.sort_values()
     except TypeError:
@@ -168,7 +166,7 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
     code, missing, groups = xp.zeros(len(rows), np.int64), xp.zeros(len(rows), bool), 1
     for k, name in enumerate(names):
         parts = [frames.index(some["value"]) for some in values[k * sides : (k + 1) * sides]]
-        place, number = _places(frames.index(_plain(rows[name])), parts)
+        place, number = _places(frames.index(decoded(rows[name])), parts)
         place = xp.asarray(place)
         groups *= max(number, 1)
         if groups * scale > MOST or groups >= 2**53:
@@ -181,33 +179,11 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
 
 def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
     """Tell the place of each value (n,) among those of all parts, -1: it is missing; and their number."""
-    if not _rounded(parts):
+    if not rounded_together(*parts):
         every = (parts[0] if len(parts) == 1 else parts[0].append(parts[1:])).drop_duplicates()
         return every.get_indexer(own), len(every)
     places: dict[Any, int] = {}
     for part in parts:
-        for value in _listed(part):
+        for value in listed_values(part):
             places.setdefault(value, len(places))
-    return np.array([places.get(value, -1) for value in _listed(own)], np.int64), len(places)
-
-
-def _rounded(parts: list[Ids]) -> bool:
-    """Tell whether parts are of kinds of numbers of which no dtype has all, as Python's numbers are."""
-    kinds = {kind_of_number(part.dtype): part.dtype for part in parts}
-    if len(kinds) < 2:
-        return False
-    return "b" in kinds or any(kinds[kind].itemsize == 8 for kind in kinds.keys() & {"i", "u"})
-
-
-def _listed(values: Ids) -> list[Any]:
-    found: list[Any] = (values.to_pandas() if on_gpu(values) else values).tolist()
-    return found
-
-
-def _plain(column: Series) -> Series:
-    """A column whose values are not categories, which tables and partitions may number otherwise."""
-    kind = getattr(column.dtype, "pyarrow_dtype", None)
-    if kind is not None and pa.types.is_dictionary(kind):
-        return column.astype(pd.ArrowDtype(kind.value_type))
-    categories = getattr(column.dtype, "categories", None)
-    return column if categories is None else column.astype(categories.dtype)
+    return np.array([places.get(value, -1) for value in listed_values(own)], np.int64), len(places)

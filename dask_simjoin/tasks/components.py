@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from dask_simjoin.engine.base import frames_for, host_joiner, joiner_for
+from dask_simjoin.engine.compat import on_gpu
+from dask_simjoin.engine.ids import decoded, listed_values, rounded_together
 from dask_simjoin.engine.protocols import Frames, Joiner
+from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.types import Array, ArrayModule, Frame, Ids
 from dask_simjoin.tasks.row_numbers import CHUNK, CHUNK_BITS
 
@@ -115,7 +119,17 @@ def components_of_ids(pairs: Frame) -> Frame:
 
 def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
     """List the ids, each once, and the places among them of both columns."""
-    both = frames.index(pairs["left"]).append(frames.index(pairs["right"]))
+    left, right = frames.index(pairs["left"]), frames.index(pairs["right"])
+    if left.dtype != right.dtype or not isinstance(left.dtype, (np.dtype, pd.CategoricalDtype)):
+        left, right = decoded(left), decoded(right)
+    if rounded_together(left, right):
+        if on_gpu(left):
+            raise ColumnError(
+                f"Columns 'left' and 'right' are of dtypes {left.dtype} and {right.dtype}, and none has the "
+                "numbers of both; convert one of them."
+            )
+        left, right = (pd.Index(listed_values(side), dtype=object) for side in (left, right))
+    both = left.append(right)
     codes, ids = both.factorize()
     codes, n = frames.xp.asarray(codes), len(pairs)
     return ids, codes[:n], codes[n:]

@@ -5,6 +5,7 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -267,6 +268,25 @@ def test_connected_components(pairs, partitions, text):
     for found in (dask_simjoin.connected_components(frame), lazy):
         assert dict(zip(found.id.tolist(), found.component.tolist(), strict=True)) == want
         assert found.component.dtype == np.int64 and found.id.is_monotonic_increasing
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [("int64", "uint64"), ("UInt64", "int64[pyarrow]"), ("uint64", "int64[pyarrow]"), ("category", "int64"),
+     (pd.ArrowDtype(pa.dictionary(pa.int8(), pa.int64())),) * 2],
+)  # fmt: skip
+def test_ids_of_both_sides_are_of_other_dtypes(left, right):
+    """Numbers above 2**53 are not all floats, which pandas makes of signed and unsigned ones."""
+    a = 2**53
+    sides = {"left": ([a, a + 3, 1], left), "right": ([a + 1, a + 2, a + 1], right)}
+    frame = pd.DataFrame(
+        {name: pd.Series(ids, dtype=object).astype(kind) for name, (ids, kind) in sides.items()}
+    )
+    for pairs in (frame, dd.from_pandas(frame, npartitions=3)):
+        groups = dask_simjoin.connected_components(pairs)
+        groups = groups if pairs is frame else groups.compute()
+        assert groups.id.tolist() == [1, a, a + 1, a + 2, a + 3]
+        assert groups.component.tolist() == [0, 0, 0, 1, 1]
 
 
 def test_components_of_a_join_are_clusters_of_one_neighbour():

@@ -11,7 +11,7 @@ import pandas as pd
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import count_of, module_of, on_gpu, tally, to_host, values_of
-from dask_simjoin.engine.ids import _is_range, _remedy, as_id_keys, check_indexable, describe_ids
+from dask_simjoin.engine.ids import _is_range, _remedy, as_id_keys, check_indexable, decoded, describe_ids
 from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.metrics.types import Array, Ids
 
@@ -41,7 +41,7 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
     n = len(ids)
     if n == 0:
         return IdSummary(0, 0, None, None, None)
-    ids = _plain(ids)
+    ids = decoded(ids)
     check_indexable(ids.dtype, id)
     if _is_range(ids) or (not ids.hasnans and ids.is_monotonic_increasing):
         return IdSummary(n, 0, ids[0], ids[-1], _first_again(ids))
@@ -102,11 +102,6 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
     return sorted(meeting)
 
 
-def _plain(ids: Ids) -> Ids:
-    """Categories as the values they stand for: their codes and their order say nothing of those."""
-    return ids.astype(ids.categories.dtype) if hasattr(ids, "categories") else ids
-
-
 def key_buckets(ids: Ids, buckets: int) -> list[Array]:
     """Each id as 64 bits that are equal where ids are, split so that equal ones meet in one bucket."""
     keys = id_keys(ids)
@@ -123,7 +118,7 @@ def key_buckets(ids: Ids, buckets: int) -> list[Array]:
 
 def id_keys(ids: Ids) -> Array:
     """Make 64 bits (n,), uint64, of each id, which are equal where ids are."""
-    ids = _plain(ids)
+    ids = decoded(ids)
     if _is_range(ids):
         ids = frames_for(ids).index(values_of(ids))
     labels = as_id_keys(ids, slice(None))
@@ -151,7 +146,7 @@ def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
     """The ids whose keys are among `keys`: equal keys need not mean equal ids."""
     own = id_keys(ids)
     xp = module_of(own)
-    some = _plain(ids[xp.isin(own, xp.asarray(keys))])
+    some = decoded(ids[xp.isin(own, xp.asarray(keys))])
     return some.to_pandas() if on_gpu(some) else some
 
 
