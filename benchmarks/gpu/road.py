@@ -82,15 +82,15 @@ def use_pool() -> None:
 
 
 def held(result: Any) -> Any:
-    """The result once it is there: a number, or the rows of what stays on the GPUs."""
+    """The result once it is there: a number, or what stays on the GPUs."""
     if getattr(result, "ndim", None) == 0 and hasattr(result, "compute"):
         return int(result.compute())
     if hasattr(result, "persist"):
-        kept = result.persist()
-        wait(kept)
-        return len(kept)
+        result = result.persist()
+        wait(result)
+        return result
     cupy.cuda.Device().synchronize()
-    return len(result) if hasattr(result, "__len__") else int(result)
+    return result
 
 
 def repeated(job: Job, frame: Any, rows: int, repeat: int) -> dict[str, Any]:
@@ -98,8 +98,10 @@ def repeated(job: Job, frame: Any, rows: int, repeat: int) -> dict[str, Any]:
     eps, seconds, found = job.eps_of(rows), [], None
     for _ in range(repeat + 1):
         began = time.perf_counter()
-        found = held(job.run(frame, eps))
+        result = held(job.run(frame, eps))
         seconds.append(round(time.perf_counter() - began, 4))
+        found = len(result) if hasattr(result, "__len__") else int(result)
+        del result  # what it holds is free for the next run
         eps = float(np.nextafter(eps, 0))  # another run, so that nothing is reused
     return {"rows": rows, "found": found, "first": seconds[0], "median": statistics.median(seconds[1:]),
             "seconds": seconds[1:]}  # fmt: skip

@@ -60,7 +60,7 @@ class Spanner(Protocol):
     What it is given of rows lies where they do.
     """
 
-    def prepare(self, *more: Callable[[], object]) -> None:
+    def prepare(self, layout: SearchLayout, *more: Callable[[], object]) -> None:
         """Begin to compile what trees and clusters take, where that can be done beside searches.
 
         `more`: what else is done with next to nothing so that it is compiled; the same function each time.

@@ -150,7 +150,7 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: t
     next to nothing meanwhile, see `Spanner.prepare`.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
-    spanner_for(chunk["example"]).prepare(_keep_some, *prepared)
+    spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(sought(min_samples), rows)
     if xp is np:  # what came from another worker lies anywhere: else each search would copy it

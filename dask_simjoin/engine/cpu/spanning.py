@@ -58,7 +58,7 @@ class CpuSpanner:
     """See `Spanner`."""
 
     @staticmethod
-    def prepare(*more: Callable[[], object]) -> None:
+    def prepare(layout: NearestLayout, *more: Callable[[], object]) -> None:
         """Leave it: Numba compiles one thing at a time."""
 
     @staticmethod

@@ -61,6 +61,12 @@ def _in_turn(places: Array, most: int) -> Iterator[Array]:
         yield places[start : start + most]
 
 
+def program(function: str, layout: NearestDeviceLayout) -> load.Program:
+    """Tell what is compiled: one program has all functions."""
+    constants = {"DIMS": layout.dims, "EXACT": layout.bounds is None}
+    return "spanning", function, constants | norm_constant(layout.norm)
+
+
 def search_some() -> None:
     """Gather a few rows that ask, and what they are searched in, as `Rounds` and `Side` do."""
     nodes, flags = numbers(0, TILE), cupy.asarray(np.arange(TILE) % 2 == 0)
@@ -108,12 +114,8 @@ class Rounds:
         }  # fmt: skip
         return known | {"order": self.sides[0].nodes} if self._grouped else known
 
-    def _kernel(self, name: str) -> load.Program:
-        constants = {"DIMS": self.layout.dims, "EXACT": self.layout.bounds is None}
-        return "spanning", name, constants | norm_constant(self.layout.norm)
-
     def _launch(self, name: str, blocks: int, threads: int, *arguments: object) -> None:
-        file, function, constants = self._kernel(name)
+        file, function, constants = program(name, self.layout)
         load.kernel(file, function, **constants)((blocks,), (threads,), arguments)
 
     def _offer_beside(self, bounds: Array) -> None:
@@ -207,7 +209,7 @@ class Rounds:
 
     def run(self, known: tuple[Array, ...] | None = None) -> tuple[Array, ...]:
         """Find the tree's weights and nodes; `known`: edges that are there besides those that are sought."""
-        load.begin(self._kernel("search_others"))
+        load.begin(program("search_others", self.layout))
         while len(self.sizes) > 1:
             bounds, listed = self._offers()
             edges = [listed]

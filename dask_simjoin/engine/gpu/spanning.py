@@ -19,7 +19,7 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka, dendrogram
 from dask_simjoin.engine.gpu.arrays import full, take
 from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.rounds import Nearest, Rounds, search_some
+from dask_simjoin.engine.gpu.rounds import Nearest, Rounds, program, search_some
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.spanner import Edges, Found, Part, Progress
 from dask_simjoin.metrics.types import Array, Index
@@ -48,8 +48,9 @@ class GpuSpanner:
     """See `Spanner`."""
 
     @staticmethod
-    def prepare(*more: Callable[[], object]) -> None:
+    def prepare(layout: NearestDeviceLayout, *more: Callable[[], object]) -> None:
         """Begin to compile what follows searches: see `Spanner`."""
+        load.begin(program("search_others", layout))
         load.rehearse(*more, dendrogram.condense_some, search_some, join_some)
 
     @staticmethod
