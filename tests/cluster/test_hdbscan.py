@@ -322,6 +322,14 @@ def test_few_rows(rows):
         assert len(tree) == max(0, rows - 1)
 
 
+@pytest.mark.parametrize("eps", [0.0, 0.5])
+def test_one_row_that_may_be_a_cluster(eps):
+    for rows in (1, 2):
+        x = np.zeros((rows, 2))
+        found = frame_of(x).simjoin.hdbscan(2, cluster_selection_epsilon=eps, allow_single_cluster=True)
+        assert_same(found, clusters_by_definition(x, 2, 2, eps=eps, single=True))
+
+
 @pytest.mark.parametrize("partitioning", ["entity", "spatial"])
 def test_partitions_without_rows(partitioning):
     frame = frame_of(np.random.default_rng(0).normal(size=(40, 2)))

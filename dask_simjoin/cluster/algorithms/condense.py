@@ -49,8 +49,8 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, least: int, e
         Of the library whose arrays are worked on.
     """
     if not len(start):
-        none = np.zeros(1, np.int32), np.zeros(1)
-        return Condensed(*none, np.full(1, -1, np.int32), np.zeros(1), np.ones(1, np.int32))
+        alone = np.zeros(1, np.int32), np.full(1, np.inf)  # connected at any distance
+        return Condensed(*alone, np.full(1, -1, np.int32), np.zeros(1), np.ones(1, np.int32))
     return Condensed(*spanner_for(example).condense(start, end, away, least))
 
 
