@@ -3,7 +3,7 @@
 The plan is that of the package itself, made from summaries of partitions that are not there; what its steps
 cost says `planning.costs`.  Tasks are given to workers heavy first, each to the one that would end it first,
 with the time to bring it the chunks that it lacks; a worker holds all chunks that it was ever brought.
-`--check` runs the same joins on this machine's cores, and compares.
+`--check` runs the same joins on this machine's cores, and compares; `--road` does with what `gpu.road` measured.
 """
 
 from __future__ import annotations
@@ -238,6 +238,24 @@ def check(jobs: list[Job], divide: int) -> list[dict[str, Any]]:
     return found
 
 
+ROAD = {"count 16-D": "exponential 16-D", "count 2-D": "uniform 2-D"}
+"""Jobs of `gpu.road` that are simulated."""
+
+
+def compare(road: Path, task: float) -> list[dict[str, Any]]:
+    """Say how the joins would run that `gpu.road` ran on clusters, and by how much that is wrong."""
+    measured = json.loads(road.read_text())["jobs"]
+    found = []
+    for name, same in ROAD.items():
+        for number, one in measured.get(name, {}).items():
+            if int(number):
+                told = simulate(JOBS[same], one["rows"], gpus(int(number), task))
+                ratio = round(told["seconds"] / one["median"], 2)
+                found.append({"job": same, "measured": one["median"], "ratio": ratio} | told)
+                print(json.dumps(found[-1]), flush=True)
+    return found
+
+
 def run_join(job: Job, rows: int, workers: int) -> float:
     """Seconds that a join takes of the current client's cluster, its points there."""
     frame = pd.DataFrame(job.points(rows), columns=[f"x{k}" for k in range(job.dims)])
@@ -261,6 +279,7 @@ def main(given: list[str]) -> int:
     parser.add_argument("--task", type=float, default=3e-4, help="seconds of the scheduler for a task")
     parser.add_argument("--check", action="store_true", help="run on this machine as well")
     parser.add_argument("--divide", type=int, default=1, help="by this the rows that are run")
+    parser.add_argument("--road", type=Path, help="results of gpu.road to compare with")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(given)
     jobs = [JOBS[name] for name in options.jobs]
@@ -277,6 +296,8 @@ def main(given: list[str]) -> int:
             one = {"job": job.name, **simulate(job, rows * machine.workers, machine)}
             report["simulated"].append(one)
             print(json.dumps(one), flush=True)
+    if options.road:
+        report["compared"] = compare(options.road, options.task)
     if options.output:
         report["machines"] = [asdict(machine) for machine, _ in machines]
         options.output.write_text(json.dumps(report, indent=1) + "\n")
