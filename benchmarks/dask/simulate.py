@@ -3,7 +3,7 @@
 The plan is that of the package itself, made from summaries of partitions that are not there; what its steps
 cost says `planning.costs`.  Tasks are given to workers heavy first, each to the one that would end it first,
 with the time to bring it the chunks that it lacks; a worker holds all chunks that it was ever brought.
-`--check` runs the same joins on this machine's cores, and compares; `--road` does with what `gpu.road` measured.
+`--check` runs the same joins on this machine's cores and compares; `--road` with what `gpu.road` measured.
 """
 
 from __future__ import annotations
