@@ -1,6 +1,8 @@
 """Compiled kernels are found again, by all who should find them, and by nobody else."""
 
 import ast
+import errno
+import functools
 import gc
 import operator
 import shutil
@@ -185,6 +187,35 @@ def test_kernels_of_other_texts_are_others(tmp_path, monkeypatch):
     assert compiled.stamp.__wrapped__() != one
 
 
+def test_what_was_made_while_texts_changed_is_not_kept(places, tmp_path, monkeypatch):
+    """It may be of the old text, which this process has imported, and be found by those of the new one."""
+    text = tmp_path / "text.py"
+    text.write_text("one")
+    monkeypatch.setattr(compiled, "sources", lambda: [text])
+    monkeypatch.setattr(compiled, "stamp", functools.cache(compiled.stamp.__wrapped__))
+    compiled.write("a", b"one")
+    text.write_text("two")
+    compiled.write("b", b"one")
+    assert [path.name for path in places[0].iterdir()] == ["a"] and not places[1].exists()
+
+
+@pytest.mark.processes
+def test_texts_are_told_apart_as_they_are_imported():
+    code = "from dask_simjoin.engine.cpu.kernels import compiled as c; print(c.stamp.cache_info().currsize)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert ran.stdout == "1\n", ran.stderr
+
+
+def test_nothing_is_left_where_there_is_no_room(places, monkeypatch):
+    def full(path, text):
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    compiled.write("a", b"one")
+    assert [list(place.iterdir()) for place in places] == [[], []] and compiled.read("a") is None
+
+
 def test_other_types_other_machines_and_other_functions_are_other_kernels():
     calls = [
         (some, types, machine)
@@ -208,6 +239,8 @@ def test_a_stamp_is_of_all_that_kernels_import():
 
 
 def test_older_kernels_are_removed_where_only_ours_are(tmp_path, monkeypatch):
+    texts = compiled.sources()
+    monkeypatch.setattr(compiled, "sources", lambda: texts)
     monkeypatch.setattr(compiled, "HERE", tmp_path)
     new, old, other = (tmp_path / "__pycache__" / name for name in ("kernels-2", "kernels-1", "other"))
     for folder in (old, other):

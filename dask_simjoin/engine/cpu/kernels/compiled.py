@@ -68,6 +68,9 @@ def stamp() -> str:
     return text.hexdigest()[:16]
 
 
+stamp()  # of the texts as they are now, since kernels' modules are imported from here on
+
+
 def folders() -> list[Path]:
     """Where kernels are looked for: the first that can be written to takes new ones."""
     found = [Path(config.CACHE_DIR) / "dask_simjoin"] if config.CACHE_DIR else []
@@ -88,16 +91,24 @@ def read(name: str) -> bytes | None:
 
 
 def write(name: str, text: bytes) -> None:
-    """Keep something under a name, at once or not at all; where nothing can be written it is not kept."""
+    """Keep something under a name, at once or not at all; where nothing can be written it is not kept.
+
+    Nor is it where a text has changed since: what was made may be of the old one or of the new one.
+    """
+    if stamp.__wrapped__() != stamp():
+        return
     for folder in folders():
+        part = folder / f"{uuid.uuid4().hex}.part"
         with contextlib.suppress(OSError):
             if not folder.exists():
                 folder.mkdir(parents=True)
                 if folder.parent.parent == HERE:
                     _forget_others(folder)
-            part = folder / f"{uuid.uuid4().hex}.part"
-            part.write_bytes(hashlib.sha256(text).digest() + text)
-            part.replace(folder / name)
+            try:
+                part.write_bytes(hashlib.sha256(text).digest() + text)
+                part.replace(folder / name)
+            finally:  # of a full disk it would take the rest
+                part.unlink(missing_ok=True)
             return
 
 
