@@ -18,10 +18,12 @@ from dask_simjoin.cluster.estimator_base import (
     points_frame,
 )
 from dask_simjoin.engine.compat import to_host, values_of
-from dask_simjoin.errors import OptionError, UnsupportedFrameError
+from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.types import Columns, Frame, SparseMatrix
+from dask_simjoin.options.columns import has_column
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.groups import Method, MetricName
+from dask_simjoin.options.messages import listed
 from dask_simjoin.options.requests import GraphMode, KnnJoin, NeighborGraph
 from dask_simjoin.options.units import without_unit
 from dask_simjoin.options.validate import check_choice, check_eps, check_metric, check_whole
@@ -97,9 +99,9 @@ class NearestNeighbors(PointsEstimator):
         """
         asked = NeighborGraph(eps=self._far(self.radius), **self._options(NeighborGraph))
         frame = _numbered(self._frame(X, asked))
-        # so that rows that cannot be joined are refused now
-        whole_chunk(frame, asked.spec(example_of(frame)), LISTS)
-        self._fitted = frame
+        spec = asked.spec(example_of(frame))
+        whole_chunk(frame, spec, LISTS)  # so that rows that cannot be joined are refused now
+        self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
         return self
 
@@ -110,7 +112,8 @@ class NearestNeighbors(PointsEstimator):
         Parameters
         ----------
         X : array (m, d), DataFrame or table, optional
-            Default: the rows that it was fitted to, of which none is its own neighbour.
+            Default: the rows that it was fitted to, of which none is its own neighbour. A frame has the
+            columns that it was fitted to, and may have others; an array has them in that order.
         n_neighbors : int, optional
         return_distance : bool
 
@@ -180,7 +183,7 @@ class NearestNeighbors(PointsEstimator):
         return sparse(np).csr_matrix((values, right[order], ends), shape=(rows, self.n_samples_fit_))
 
     def _search(self, request: Any = NeighborGraph) -> dict[str, Any]:
-        return self._options(request)
+        return self._options(request) | {"on": self._columns}
 
     def _far(self, radius: float | str) -> float:
         """A radius as a distance of the metric; refuses what is none."""
@@ -207,12 +210,21 @@ class NearestNeighbors(PointsEstimator):
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet; call fit(X) first.")
         if X is None:
             return self._fitted, None
-        frame = _numbered(points_frame(X))
-        if not frame_like(X) and frame.shape[1] != self.n_features_in_:
+        frame, name = _numbered(points_frame(X)), type(self).__name__
+        if frame_like(X):
+            missing = [one for one in self._columns if not has_column(frame.columns, one)]
+            if missing:
+                raise ColumnError(
+                    f"X has no columns {listed(missing)}, and {name} was fitted to {listed(self._columns)} "
+                    "(those of an array are numbered); use a frame that has them, or an array, X.to_numpy()."
+                )
+        elif frame.shape[1] != self.n_features_in_:
             raise OptionError(
-                f"X has {frame.shape[1]} features, but {type(self).__name__} is expecting "
+                f"X has {frame.shape[1]} features, but {name} is expecting "
                 f"{self.n_features_in_} features as input."
             )
+        else:
+            frame.columns = self._columns
         return self._fitted, frame
 
 

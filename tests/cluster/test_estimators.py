@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS
-from dask_simjoin.errors import CoordinateError, OptionError, OptionTypeError, UnsupportedFrameError
+from dask_simjoin.errors import (
+    ColumnError,
+    CoordinateError,
+    OptionError,
+    OptionTypeError,
+    UnsupportedFrameError,
+)
 from dask_simjoin.neighbors import NearestNeighbors
 from tests.support.points import cases
 from tests.support.profiles import examples
@@ -177,6 +183,27 @@ def test_neighbours_that_are_refused():
         made.radius_neighbors(NEW, radius=-1)
     with pytest.raises(OptionTypeError, match="radius=None is not a number"):
         NearestNeighbors(radius=None).fit(X)
+
+
+def test_queries_have_the_columns_that_were_fitted():
+    """Not only those that both happen to have."""
+    frame, new = pd.DataFrame(X, columns=["x", "y"]), pd.DataFrame(NEW, columns=["x", "y"])
+    want = NearestNeighbors().fit(X).kneighbors(NEW)
+    named = NearestNeighbors(radius=0.2).fit(frame.assign(name="a"))
+    for some in (new, new[["y", "x"]], new.assign(other=9.0), NEW, NEW.tolist()):
+        assert all(np.array_equal(*pair) for pair in zip(named.kneighbors(some), want, strict=True))
+    for find in (named.kneighbors, named.radius_neighbors, named.radius_neighbors_graph):
+        with pytest.raises(
+            ColumnError, match=r"X has no columns 'y', and NearestNeighbors was fitted to 'x'"
+        ):
+            find(new[["x"]])
+        with pytest.raises(ColumnError, match=r"X has no columns 'x'"):
+            find(new.rename(columns={"x": "other"}))
+    with pytest.raises(ColumnError, match=r"X has no columns 0, 1, .* use .* X.to_numpy\(\)"):
+        NearestNeighbors().fit(X).kneighbors(new)
+    lists = pd.DataFrame({"v": list(X)})
+    found = NearestNeighbors(on="v").fit(lists.assign(other=0)).kneighbors(pd.DataFrame({"v": list(NEW)}))
+    assert all(np.array_equal(*pair) for pair in zip(found, want, strict=True))
 
 
 @pytest.mark.processes
