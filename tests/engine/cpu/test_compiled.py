@@ -89,9 +89,9 @@ def test_what_an_operation_of_numbers_gives_is_found_once_and_only_while_kernels
     )
     numbers = [(types.int64, types.float64), (types.float64, types.boolean)]
     arrays = (types.float64[:],) * 2
-    with resolved.remembering(context):
+    with resolved.remembering(context, cpu_target.target_context):
         for args in [*numbers, arrays] * 2:
-            with resolved.remembering(context):
+            with resolved.remembering(context, cpu_target.target_context):
                 assert context.resolve_function_type(add, args, {}) == numba_own(context, add, args, {})
     often = [asked.count((add, args, {})) for args in [*numbers, arrays]]
     assert often == [1, 1, 2]

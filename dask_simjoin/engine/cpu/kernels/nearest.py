@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.compiled import apart, callee, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ALL,
     MAX_GUESS,
@@ -37,6 +37,13 @@ LEVEL = 48
 
 PREFETCHED = 4096
 """Bytes of a tile that are asked for at once; a core follows longer ones by itself."""
+
+
+@apart
+def _gaps(lower: int, upper: int, dims: int, low: int, high: int, limits: int, out: int, kind: float,
+          norm: Kind) -> Any:  # fmt: skip
+    """Call `box_gaps`, whose code is long, from several places."""
+    return box_gaps(lower, upper, dims, low, high, limits, out, kind, norm)
 
 
 @callee
@@ -176,7 +183,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
             level, number = (node >> LEVEL) - 1, node & ((1 << LEVEL) - 1)
             if level >= 0:
                 group = levels[level] + number
-                mask = box_gaps(
+                mask = _gaps(
                     lowers + group * step, uppers + group * step, dims, q_lows + a * q_step,
                     q_highs + a * q_step, all_reaches, all_gaps, zero, norm,
                 )  # fmt: skip
@@ -200,7 +207,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                 for line in range(ahead_lines):
                     prefetch(ahead + line * 64)
             at = q[0].ctypes.data + a * q[0].strides[0]
-            wanted = valid & box_gaps(
+            wanted = valid & _gaps(
                 at, at, dims, d_lows + b * d_step, d_highs + b * d_step, reaches, all_gaps, zero, norm
             )
             idle = wanted & zeros

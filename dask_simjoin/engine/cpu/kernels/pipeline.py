@@ -3,9 +3,9 @@
 By default each function that a kernel calls is optimised, made into machine code and wrapped for Python by
 itself, and then once more within each kernel; a kernel is optimised function by function, then as a whole by
 little, and then by all that LLVM knows.  And Python's collector goes through all that the compiler has
-made, again and again.  Each function goes through passes for what no kernel has: closures, `with` blocks,
-whole arrays in one expression.  What an operation of two numbers gives is found anew each time: see
-`resolved`.
+made, again and again.  Each function goes through passes for what no kernel has, closures, `with` blocks,
+whole arrays in one expression: see `passes`; its code says much that nobody asks: see `lowering`.  What an
+operation of two numbers gives is found anew each time: see `resolved`.
 """
 
 from __future__ import annotations
@@ -14,41 +14,20 @@ import ctypes
 from typing import Any
 
 from numba import _dynfunc
-from numba.core import typed_passes, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import PassManager
+from numba.core.registry import cpu_target
 
 from dask_simjoin.engine.collecting import not_collecting
-from dask_simjoin.engine.cpu.kernels.resolved import remembering
+from dask_simjoin.engine.cpu.kernels.passes import kernel_passes
+from dask_simjoin.engine.cpu.kernels.resolved import loading_once, remembering
 
 NOT_CALLABLE = ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).value
 """What Python finds in place of what only kernels call: it tells that this cannot be called."""
 
 MAKES_ARRAYS = "NRT_MemInfo"
 """How the functions of Numba's runtime that make arrays begin."""
-
-PASSES = (
-    untyped_passes.TranslateByteCode,
-    untyped_passes.FixupArgs,
-    untyped_passes.IRProcessing,
-    untyped_passes.RewriteSemanticConstants,
-    untyped_passes.DeadBranchPrune,
-    untyped_passes.GenericRewrites,
-    untyped_passes.InlineInlinables,
-    untyped_passes.DeadBranchPrune,
-    untyped_passes.ReconstructSSA,
-    untyped_passes.DeadBranchPrune,
-    untyped_passes.LiteralPropagationSubPipelinePass,
-    typed_passes.NopythonTypeInference,
-    typed_passes.PreLowerStripPhis,
-    typed_passes.InlineOverloads,
-    typed_passes.IRLegalization,
-    typed_passes.AnnotateTypes,
-    typed_passes.NativeLowering,
-    typed_passes.NoPythonBackend,
-)
-"""Numba's own, in its order, without those that kernels have nothing for: a tenth of the time."""
 
 
 class KernelLibrary(JITCodeLibrary):
@@ -63,6 +42,11 @@ class KernelLibrary(JITCodeLibrary):
         if not getattr(library, "called_by_kernels", True):
             raise TypeError(f"{library.name} is a kernel, and called by one: it must be a callee")
         super().add_linking_library(library)
+
+    def serialize_using_object_code(self) -> Any:
+        """Return its machine code; Numba adds LLVM's, of which nothing is kept."""
+        self._ensure_finalized()
+        return self.name, "object", (self._get_compiled_object(), b"")
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
@@ -107,16 +91,12 @@ class KernelCompiler(Compiler):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         """Load what Numba compiles with, if this is the first one."""
-        with not_collecting():
+        with not_collecting(), loading_once(cpu_target.target_context):
             super().__init__(*args, **options)
 
     def define_pipelines(self) -> list[PassManager]:
         """Say what is done to a function."""
-        manager = PassManager("nopython")
-        for each in PASSES:
-            manager.add_pass(each, each.__name__)
-        manager.finalize()
-        return [manager]
+        return [kernel_passes()]
 
     def compile_extra(self, func: Any) -> Any:
         """Compile a function, and what it calls."""
@@ -124,7 +104,7 @@ class KernelCompiler(Compiler):
         state.library = self.library_class(state.targetctx.codegen(), func.__qualname__)
         state.library.counts = state.flags.nrt
         state.library.enable_object_caching()
-        with not_collecting(), remembering(state.typingctx):
+        with not_collecting(), remembering(state.typingctx, cpu_target.target_context):
             return super().compile_extra(func)
 
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
-from dask_simjoin.engine.cpu.kernels.nearest import LEVEL, _pop, _push
+from dask_simjoin.engine.cpu.kernels.nearest import LEVEL, _gaps, _pop, _push
 from dask_simjoin.engine.cpu.kernels.nearest_scan import NONE, ONE, begin, set_limits
-from dask_simjoin.engine.cpu.kernels.nearest_simd import box_gaps
 from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES
 from dask_simjoin.engine.cpu.kernels.spanning_scan import comes_first, scan_others
 from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit
@@ -112,7 +111,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
             level, number = (node >> LEVEL) - 1, node & ((1 << LEVEL) - 1)
             if level >= 0:
                 group = levels[level] + number
-                mask = box_gaps(
+                mask = _gaps(
                     lowers + group * step, uppers + group * step, dims, q_lows + a * q_step,
                     q_highs + a * q_step, all_reaches, all_gaps, zero, norm,
                 )  # fmt: skip
@@ -142,7 +141,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
             if tag == only:
                 continue
             at = q[0].ctypes.data + a * q[0].strides[0]
-            near = valid & box_gaps(
+            near = valid & _gaps(
                 at, at, dims, d_lows + b * d_step, d_highs + b * d_step, reaches, all_gaps, zero, norm
             )
             left = near
