@@ -15,6 +15,10 @@ RATE = 0.01
 FLOOR = 1 << 16
 """Points that all samples together should have, if that takes no more than `FLOOR_RATE` of the rows."""
 
+CEILING = 1 << 18
+"""Points of all samples together that are enough: from more, numbers of pairs are hardly known better, and a
+plan of 100 million rows would take as long as a GPU takes to join them."""
+
 FLOOR_RATE = 0.1
 FEW = 256
 """Rows up to which a partition is its own sample."""
@@ -49,7 +53,9 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
     """How many of a partition's points are drawn, `partitions` being drawn from in all."""
     if rows <= FEW and rows * partitions <= FLOOR:
         return rows
-    wanted = max(rows * RATE, min(FLOOR / partitions, rows * FLOOR_RATE), min(rows, 32))
+    wanted = max(
+        min(rows * RATE, CEILING / partitions), min(FLOOR / partitions, rows * FLOOR_RATE), min(rows, 32)
+    )
     return min(int(wanted), max(2, MAX_BYTES // (8 * dims * partitions)))
 
 
