@@ -18,5 +18,5 @@ def test_samples_of_tables(rows, partitions, all_of_them):
 def test_samples_have_an_end(partitions, dims):
     """Planning takes no longer however many rows there are, but each partition is looked at."""
     each = sample_size(10**9, dims, partitions)
-    assert 2 <= each and each * partitions * dims * 8 <= MAX_BYTES
+    assert each >= 2 and each * partitions * dims * 8 <= MAX_BYTES
     assert each * partitions <= CEILING + 32 * partitions
