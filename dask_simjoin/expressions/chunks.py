@@ -9,7 +9,7 @@ from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import Alias, Expr, Task, TaskRef
 from dask_simjoin.expressions.records import NO_RUN, RunName
 from dask_simjoin.expressions.sending import MAX_PARCELS, packed_rows, shuffled_chunks
-from dask_simjoin.expressions.shared_work import on_worker_of
+from dask_simjoin.expressions.shared_work import on_worker_of, share_work
 from dask_simjoin.expressions.source import (
     FrozenSource,
     Listed,
@@ -146,6 +146,8 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     `sent`: rows of a partition that are shuffled at a time; `run`: what tasks are recorded for.
     """
     each = Listed(list(enumerate(sources)))
+    if copies > 1:
+        share_work()
     if is_shuffled(chunks):
         if chunks.method == "tasks" and not spec.settings.cluster and len(each) * len(chunks) <= MAX_PARCELS:
             packed = packed_rows(source, spec, chunks, each, with_ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Hashable
 from typing import Any
 
@@ -50,8 +51,12 @@ class SharedWork(SchedulerPlugin):
             task.worker_restrictions, task.loose_restrictions = {there[worker % len(there)]}, True
 
 
+_told: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
 def share_work() -> None:
     """Let the cluster that computes now, if there is one, know of shared work."""
     client: Client | None = current_client()
-    if client is not None and not client.asynchronous:
+    if client is not None and not client.asynchronous and client not in _told:
         client.register_plugin(SharedWork())
+        _told.add(client)

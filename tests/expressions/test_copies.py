@@ -1,6 +1,7 @@
 """One chunk that is made for each of several GPUs: every copy is of use, and results are the same."""
 
 import collections
+import time
 from types import SimpleNamespace
 
 import dask.dataframe as dd
@@ -10,6 +11,7 @@ import pytest
 from dask.utils import key_split
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from dask_simjoin.expressions.shared_work import worker_of
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.goal import COUNTS
@@ -57,6 +59,24 @@ def test_results_are_the_same(copied):
     assert set(zip(both["left"].tolist(), both["right"].tolist(), strict=True)) == expected
     labels = copied.simjoin.dbscan(EPS, 3, partitioning="replicated").compute()
     pd.testing.assert_series_equal(labels, copied.compute().simjoin.dbscan(EPS, 3))
+
+
+def test_each_copy_is_made_by_a_worker_of_its_own(client, copied):
+    """Whoever was left without would be sent an index, and wait for the kernels of the one that sends it."""
+    there = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    client.get_task_stream(count=1)  # from now on tasks are noted
+    for verb in ("count_pairs", "self_join"):
+        since = time.time()
+        lazy = getattr(copied.simjoin, verb)(EPS, partitioning="replicated")
+        lazy.compute()
+        made = {task["key"]: task["worker"] for task in client.get_task_stream(start=since)
+                if key_split(task["key"]) == "simjoin_index"}  # fmt: skip
+        assert len(made) == 3
+        assert {(worker_of(key) or 0, there.index(where)) for key, where in made.items()} == {
+            (0, 0),
+            (1, 1),
+            (2, 0),
+        }
 
 
 @pytest.mark.parametrize(
