@@ -1,6 +1,8 @@
 """Kernels do what the functions do that they are compiled from, whatever is read, written and compared."""
 
 import itertools
+import sys
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -85,3 +87,42 @@ def test_the_smaller_and_the_larger_of_two_numbers(kind):
     for x, y in itertools.product([np.int64(-1), np.int64(7), np.int32(-2), np.uint32(3)], repeat=2):
         assert call(x, y) == both(x, y)
     assert call(np.int32(2), np.float32(2.5)) == (2.0, 2.5, 2.0)
+
+
+class Pair(NamedTuple):
+    """Two of something."""
+
+    first: np.ndarray
+    second: int
+
+
+@KINDS
+def test_arguments_of_all_kinds(kind):
+    def gather(array, both, named, flag, number, nothing):
+        total = number + nothing.size + len(nothing)
+        if flag:
+            total += array[1] + both[0][1, 0] + both[1][0] + named.first[0] + named.second
+        return total, flag, both[1][1]
+
+    array = np.arange(3.0)
+    both = np.arange(6, dtype=np.float32).reshape(3, 2), (np.uint64(2**63), 7)
+    named = Pair(np.arange(4, dtype=np.int32)[3:0:-1], np.int32(-5))
+    held = [array, both[0], both[1], both, named.first, named]
+    before = [sys.getrefcount(one) for one in held]
+    for flag, number in itertools.product([True, False], [np.float32(0.5), 3, 2.5]):
+        given = array, both, named, flag, number, np.empty(0, np.bool_)
+        assert kind(gather)(*given) == gather(*given)
+    del given
+    assert [sys.getrefcount(one) for one in held] == before
+
+
+def test_what_a_kernel_raises_is_raised():
+    def refuse(array):
+        if array.size > 2:
+            raise ValueError("too long")
+        return array.size
+
+    call = compiled.kernel(refuse)
+    assert call(np.zeros(2)) == 2
+    with pytest.raises(ValueError, match="too long"):
+        call(np.zeros(3))

@@ -19,6 +19,7 @@ from numba.core.typed_passes import NativeLowering
 from numba.np.arrayobj import fix_integer_index, load_item, store_item
 
 from dask_simjoin.engine.cpu.kernels.annotations import NumbaType, Signature, Value
+from dask_simjoin.engine.cpu.kernels.wrapping import write_wrapper
 
 FIELD = default_manager[types.Array(types.float64, 1, "C")].get_field_position
 """Where something is among all that is told of an array."""
@@ -110,6 +111,17 @@ class KernelLower(Lower):
                 return self.context.cast(self.builder, found, signature.return_type, resty)
         return super().lower_expr(resty, expr)
 
+    def lower_call(self, resty: NumbaType, expr: Any) -> Value:
+        """Write a call."""
+        function, signature = self.typeof(expr.func.name), self.fndesc.calltypes[expr]
+        if expr.target is not None or not isinstance(function, types.Function | types.Dispatcher):
+            return super().lower_call(resty, expr)
+        given = self.fold_call_args(function, signature, expr.args, expr.vararg, expr.kws)
+        found = self.context.get_function(function, signature)(self.builder, given, self.loc)
+        if found is None:
+            return self.context.get_dummy_value()
+        return self.context.cast(self.builder, found, signature.return_type, resty)
+
     def lower_setitem(self, target_var: Any, index_var: Any, value_var: Any, signature: Signature) -> Any:
         """Write an element, or whatever else."""
         array = self.typeof(target_var.name)
@@ -137,6 +149,10 @@ class KernelLower(Lower):
         ]
         found = self.context.get_function(function, known)(self.builder, sides)
         return self.context.cast(self.builder, found, signature.return_type, resty)
+
+    def create_cpython_wrapper(self, release_gil: bool = False) -> None:
+        """Write what Python calls."""
+        write_wrapper(self.context, self.library, self.fndesc, self.env, self.call_helper, release_gil)
 
     def _is_element(self, array: NumbaType, signature: Signature | None) -> bool:
         """Whether something is an array of numbers, and an index of one element that need not be checked."""

@@ -10,6 +10,7 @@ import types
 from typing import Any
 
 from numba.core import ir, typed_passes, untyped_passes
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, FunctionPass, PassManager, register_pass
 from numba.core.ir_utils import build_definitions
 from numba.core.postproc import VariableLifetime
@@ -165,9 +166,12 @@ PASSES = (
 
 
 class KernelPasses(PassManager):
-    """Runs them."""
+    """Runs them, and tells nobody."""
 
-    _ENFORCING = False
+    @global_compiler_lock
+    def _runPass(self, index: int, pss: Any, internal_state: Any) -> None:
+        pss.analysis = self._analysis
+        pss.run_pass(internal_state)
 
 
 def kernel_passes() -> PassManager:

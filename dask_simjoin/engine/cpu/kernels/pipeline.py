@@ -20,7 +20,6 @@ from numba.core.compiler_machinery import PassManager
 from numba.core.registry import cpu_target
 
 from dask_simjoin.engine.collecting import not_collecting
-from dask_simjoin.engine.cpu.kernels.passes import kernel_passes
 from dask_simjoin.engine.cpu.kernels.resolved import loading_once, remembering
 
 NOT_CALLABLE = ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).value
@@ -96,6 +95,9 @@ class KernelCompiler(Compiler):
 
     def define_pipelines(self) -> list[PassManager]:
         """Say what is done to a function."""
+        # what is kept is found without all that this loads
+        from dask_simjoin.engine.cpu.kernels.passes import kernel_passes
+
         return [kernel_passes()]
 
     def compile_extra(self, func: Any) -> Any:

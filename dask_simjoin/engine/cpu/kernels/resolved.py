@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,8 +31,7 @@ def remembering(context: TypingContext, target: TargetContext) -> Iterator[None]
         return
 
     def resolve(function: Any, args: tuple[NumbaType, ...], named: dict[str, NumbaType]) -> Any:
-        known = type(function) is types.Function and not named and all(map(_is_number, args))
-        if not known:
+        if named or not _is_known(function, args):
             return own(function, args, named)
         found = _FOUND.get((function, args))
         if found is None:
@@ -74,5 +74,10 @@ def _install(target: TargetContext) -> None:
         target.install_registry(registry)
 
 
-def _is_number(kind: NumbaType) -> bool:
-    return isinstance(kind, types.Number | types.Boolean)
+def _is_known(function: Any, args: tuple[NumbaType, ...]) -> bool:
+    """Whether types alone tell what an operation gives: of numbers, or an array and an index."""
+    if function is operator.getitem:
+        return isinstance(args[0], types.Array)
+    return type(function) is types.Function and all(
+        isinstance(kind, types.Number | types.Boolean) for kind in args
+    )
