@@ -15,11 +15,18 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.engine.ids import decoded, listed_values, rounded_together
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.grouped import separation
 from dask_simjoin.metrics.types import Array, Columns, Frame, Ids, Series
-from dask_simjoin.options.columns import as_names, check_column_exists, has_column, kind_of_number
+from dask_simjoin.options.columns import (
+    as_names,
+    check_column_exists,
+    check_columns,
+    has_column,
+    kind_of_number,
+)
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.several import several_of
@@ -72,7 +79,11 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
     """Refuse columns that tables do not have, or that cannot be compared."""
     if not names:
         raise ColumnError("by=[] names no column; name at least one, or leave out by=.")
-    for name in names:
+    for example in examples:
+        check_columns(example)
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ColumnError(f"by= names {name!r} more than once; name each column once.")
         for example in examples:
             check_column_exists("by", name, [example])
         numbers = {bool(kind_of_number(example[name].dtype)) for example in examples}
@@ -140,7 +151,16 @@ def _held(values: Any) -> Any:
 
 def distinct(column: Series) -> Series:
     """The distinct values of a column in their order, where they have one, without missing ones."""
-    values = decoded(column).dropna().drop_duplicates()
+    try:
+        values = decoded(column).dropna().drop_duplicates()
+        if values.dtype.kind == "O" and not on_gpu(values):
+            values.map(hash)  # which pandas asks for only where it looks for values in no order
+    except (TypeError, NotImplementedError):  # of lists, or of what else cannot be looked up
+        some = f", such as {shown(column.iloc[0])}" if len(column) else ""
+        raise ColumnError(
+            f"by= names {column.name!r}, of dtype {column.dtype}, whose values are no single ones{some}; use "
+            "columns of numbers, texts, dates or categories."
+        ) from None
     try:
         return values.sort_values()
     except TypeError:

@@ -233,8 +233,21 @@ def test_refused():
         verbs.count_pairs(1.0, on="x", by=[])
     with pytest.raises(ColumnError, match="of dtype int64 in the left table and of"):
         verbs.join(FRAME.assign(shop="a"), 1.0, on="x", by="shop")
+    with pytest.raises(ColumnError, match="by= names 'shop' more than once; name each column once"):
+        verbs.count_pairs(1.0, on="x", by=["shop", "shop"])
+    with pytest.raises(ColumnError, match="several columns named 'shop'"):
+        FRAME.rename(columns={"country": "shop"}).simjoin.count_pairs(1.0, on="x", by="shop")
     with pytest.raises(OptionTypeError, match="has no option 'by'"):
         verbs.k_distances(2, on="x", by="shop")
+
+
+@pytest.mark.parametrize("kind", [object, pd.ArrowDtype(pa.list_(pa.int64()))])
+def test_values_that_are_no_single_ones(kind):
+    frame = pd.DataFrame({"x": [0.0, 1.0], "tags": pd.Series([[1], [1, 2]], dtype=kind)})
+    with dask.config.set({"dataframe.convert-string": False}):
+        for data in (frame, lay(frame, "dask-2")):
+            with pytest.raises(ColumnError, match=r"by= names 'tags', of dtype .* are no single ones.* use"):
+                computed(data.simjoin.count_pairs(1.0, on="x", by="tags"))
 
 
 @pytest.mark.parametrize("how", ["pandas", "dask-3"])
