@@ -6,6 +6,7 @@ from typing import Any
 
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.expressions.base import LabelledExpr
+from dask_simjoin.expressions.by_worker import chunks_of_held, held_by_workers
 from dask_simjoin.expressions.dask_private import Alias, Expr, Task, TaskRef
 from dask_simjoin.expressions.records import NO_RUN, RunName
 from dask_simjoin.expressions.sending import MAX_PARCELS, packed_rows, shuffled_chunks
@@ -19,7 +20,7 @@ from dask_simjoin.expressions.source import (
 )
 from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.chunking.base import Chunking, Pieces, Sources, is_shuffled
+from dask_simjoin.planning.chunking.base import BY_WORKER, Chunking, Pieces, Sources, is_shuffled
 from dask_simjoin.tasks.chunks import gather_chunk, make_chunk, read_chunk, read_points
 from dask_simjoin.tasks.moving import unpack
 
@@ -138,7 +139,7 @@ class BothChunks(LabelledExpr):
 
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
                    layout: Layout | SearchLayout, with_ids: bool, threads: int,
-                   copies: int, sent: int, run: RunName) -> Chunks | ReadChunks | Unpacked:  # fmt: skip
+                   copies: int, sent: int, run: RunName) -> Expr:  # fmt: skip
     """Make the chunks of a table.
 
     `sources`: of each partition its rows, and a digest of its box; `with_ids`: whether rows' ids are needed;
@@ -152,6 +153,9 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
         if chunks.method == "tasks" and not spec.settings.cluster and len(each) * len(chunks) <= MAX_PARCELS:
             packed = packed_rows(source, spec, chunks, each, with_ids)
             return Unpacked(packed, len(chunks), source.inner._meta.iloc[:0], spec, layout, run)
+        held = held_by_workers(source) if chunks.method == BY_WORKER else None
+        if held is not None:
+            return chunks_of_held(source, held, spec, chunks, each, layout, with_ids, run)
         moved = shuffled_chunks(source, spec, layout, chunks, each, with_ids, sent)
         return Chunks(FrozenSource(moved), run=run)
     if chunks.are_partitions(sources):

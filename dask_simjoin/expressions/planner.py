@@ -14,6 +14,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, PlanningError, in_table
+from dask_simjoin.expressions.by_worker import held_by_workers
 from dask_simjoin.expressions.dask_private import Task, TaskRef
 from dask_simjoin.expressions.known import KNOWN, Known, asked_of
 from dask_simjoin.expressions.records import RUNS, Named
@@ -23,10 +24,11 @@ from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.options.settings import current_client
 from dask_simjoin.options.spec import JoinSpec, RowSpec
 from dask_simjoin.planning.checks import check_nearest
+from dask_simjoin.planning.chunking.base import BY_WORKER
 from dask_simjoin.planning.doubts import raise_doubts
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.plan import Plan, make_plan
-from dask_simjoin.planning.resources import resources, shuffle_method
+from dask_simjoin.planning.resources import resources, sends_by_worker, shuffle_method
 from dask_simjoin.planning.statistics.partition import RIGHT, PartitionSummary, points, summarise
 from dask_simjoin.planning.statistics.unique_ids import (
     check_summaries,
@@ -98,6 +100,9 @@ def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: Froze
     dtypes = [own.id_dtype for _, own, _ in tables if goal.with_ids]
     dtypes += [table.inner._meta[name].dtype for table, own, _ in tables for name in own.keep]
     shuffle = shuffle_method(spec.settings.shuffle, have, size, max(map(len, summaries)), dtypes)
+    if shuffle != "p2p" and sends_by_worker(goal, have, spec.settings.shuffle):
+        held = all(held_by_workers(table) is not None for table, _, _ in tables)
+        shuffle = BY_WORKER if held else shuffle
     plan = make_plan(tables_of(summaries, spec), goal, have, shuffle)
     if goal.with_ids:
         if goal.k is not None and goal.max_total == math.inf:

@@ -17,7 +17,7 @@ from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, 
 from dask_simjoin.expressions.worker_memory import check_sending, on_worker
 from dask_simjoin.metrics.types import Frame, Values
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.planning.chunking.base import Piece, Shuffled
+from dask_simjoin.planning.chunking.base import BY_WORKER, Piece, Shuffled
 from dask_simjoin.tasks.chunks import Fingerprint, as_planned
 from dask_simjoin.tasks.moving import (
     CELL,
@@ -57,7 +57,9 @@ def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | Searc
         sent: Expr = SentPieces(FrozenSource(read), pieces, *how, meta, regions)
     else:
         sent = MapPartition(source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions)
-    moved = Shuffle(sent, CELL, len(chunks), True, chunks.method)
+    # rows that were held as the join was planned, and are not now
+    method = "tasks" if chunks.method == BY_WORKER else chunks.method
+    moved = Shuffle(sent, CELL, len(chunks), True, method)
     return optimise_in_place(
         MapPartition(moved, "simjoin_chunk", cell_chunk, (example, spec, layout, with_ids))
     )

@@ -11,6 +11,7 @@ from dask.utils import format_bytes
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS
+from dask_simjoin.planning.chunking.base import BY_WORKER
 from dask_simjoin.planning.chunking.entity import EntityChunks, ReplicatedChunks, entity_chunks
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.moving import can_move
@@ -20,6 +21,9 @@ from dask_simjoin.planning.table import TableSummary
 
 CHUNKS_PER_THREAD = 4
 """Spatial chunks for each thread: their sizes differ, so more of them balance better."""
+
+HELD_PER_THREAD = 2
+"""The same where workers that hold rows send them: they are as many parcels of each thread."""
 
 LEAST_ROWS = 1 << 14
 """Rows of a chunk that are worth a task."""
@@ -113,7 +117,8 @@ class ChunkLimits:
 
     def region_rows(self, rows: int, least: int, most: int) -> int:
         """Rows of a region, of so many in all."""
-        return clip(rows / (CHUNKS_PER_THREAD * self.have.threads), least, most)
+        each = HELD_PER_THREAD if self.shuffle == BY_WORKER else CHUNKS_PER_THREAD
+        return clip(rows / (each * self.have.threads), least, most)
 
 
 def clip(rows: float, least: int, most: int) -> int:

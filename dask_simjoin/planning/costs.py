@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.chunking.base import JoinChunks
+from dask_simjoin.planning.chunking.base import BY_WORKER, JoinChunks
 from dask_simjoin.planning.goal import Goal
 
 NANO = 1e-9
@@ -55,7 +55,7 @@ class Rates:
 
 
 SWEEP = Rates(4, 4, 14, 3, 25, 0.0, 0.0, 3, 30, 12, 1.5e5)
-TILES = Rates(4, 4, 110, 7, 60, 0.03, 0.0025, 10, 30, 12, 1.5e5)
+TILES = Rates(4, 4, 150, 7, 60, 0.03, 0.0025, 10, 30, 12, 1.5e5)
 DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
@@ -73,7 +73,7 @@ CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
 PARCELS = "parcels"
 """How rows are sent to chunks in memory that threads share, where Dask would do it by tasks."""
 
-SHUFFLE_FACTOR = {PARCELS: 1.0, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
+SHUFFLE_FACTOR = {PARCELS: 1.0, BY_WORKER: 1.4, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
 """What shuffling costs in each way, in units of that one."""
 
 PIECES_PER_THREAD = 4
@@ -220,11 +220,14 @@ class Costs:
             return 0.0
         byte = NANO * (DEVICE_BYTE if self.have.gpu else CLUSTER_BYTE)
         apart = 1 - 1 / self.have.workers
+        # partitions lie anywhere, and what makes a chunk of them is sent those that lie elsewhere
+        gathered = 0.0 if self.have.gpu or chunks.method is not None else 8 * self.dims * self.rows * apart
+        gathered *= byte / min(max(len(chunks), 1), self.have.workers)
         visited = chunks.visits[1] - float(chunks.rows.sum())  # beyond each chunk's meeting with itself
         most = float(chunks.rows.sum()) * (self.have.workers - 1)
         if len(chunks) < self.have.workers:  # a chunk whose queries are cut is sent to all
             visited = most
-        return min(visited * apart, most) * row_bytes * byte / self.have.workers
+        return gathered + min(visited * apart, most) * row_bytes * byte / self.have.workers
 
     def copies(self, chunks: JoinChunks, parts: int) -> int:
         """Choose for how many GPUs each chunk is made that would be sent to all of them.
@@ -235,11 +238,11 @@ class Costs:
         alone = chunks.method is None and all(len(side) == 1 for side in chunks.sides)
         return min(self.have.workers, parts) if alone and self.have.gpu and self.have.cluster else 1
 
-    def shuffled(self, method: str) -> float:
-        """Seconds that chunks take at least for which rows are shuffled."""
+    def shuffled(self, method: str, partitions: int) -> float:
+        """Seconds that chunks take at least for which rows of so many partitions are shuffled."""
         each = self._row(self.rates.build, self.rates.build_number) + self.goal.joins * self._visit
         shuffle = self._shuffle(method) * self._row(self.rates.shuffle, self.rates.shuffle_number)
-        return self.rows * (each + shuffle) / self.have.threads
+        return self.rows * (each + shuffle) / self.have.threads + partitions * self._task
 
     def made(self, chunks: JoinChunks, tasks: int, row_bytes: float) -> float:
         """Seconds until chunks are where they are needed; `tasks`: that make them."""

@@ -202,7 +202,9 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         return chunks, making_tasks(chunks, sources, have.cluster), row_bytes
 
     def price(chunks: JoinChunks | None) -> float:
-        return costs.shuffled(shuffle) if chunks is None else costs.choosing(*how(chunks))
+        if chunks is None:
+            return costs.shuffled(shuffle, sum(map(len, sources)))
+        return costs.choosing(*how(chunks))
 
     chunks = min(tables.chunkings(ChunkLimits(goal, budget, have, shuffle), price), key=price)
     budget = budget_of(len(chunks), float(chunks.rows.max(initial=0)) * row_bytes, budget, have)

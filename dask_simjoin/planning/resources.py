@@ -14,6 +14,7 @@ from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.options.settings import current_client, on_cluster
 from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.goal import Goal
 
 IN_MEMORY = 0.2
 """Share of the memory up to which rows are shuffled in it, by tasks; beyond, on disk.  On two workers
@@ -73,6 +74,15 @@ def shuffle_method(configured: str | None, have: Resources, size: float, partiti
     if size < IN_MEMORY * memory and (few or not have.cluster):
         return "tasks"
     return "p2p" if have.cluster else "disk"
+
+
+def sends_by_worker(goal: Goal, have: Resources, configured: str | None) -> bool:
+    """Tell whether rows that workers hold are sent to chunks by one task a thread, if nothing else is set.
+
+    What is found of each row goes back to where it lies, which Dask would have to shuffle.
+    """
+    comes_back = goal.by_row or goal.single_home
+    return have.cluster and have.workers > 1 and not (have.gpu or comes_back or configured)
 
 
 def check_shuffle(method: str, cluster: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dask.utils import format_bytes
 
-from dask_simjoin.planning.chunking.base import JoinChunks, Sources
+from dask_simjoin.planning.chunking.base import BY_WORKER, JoinChunks, Sources
 
 BRANCH = 32
 """Partitions up to which Dask shuffles by tasks in one stage, and parts of a stage beyond."""
@@ -28,7 +28,12 @@ def describe_tasks(tasks: int, chunk: int) -> str:
 
 
 def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
-    """Tasks of a shuffle by Dask, as of its version 2026.7; by tasks, each part split off is one."""
+    """Tasks of a shuffle by Dask, as of its version 2026.7; by tasks, each part split off is one.
+
+    Of rows that workers hold, those of two threads.
+    """
+    if method == BY_WORKER:
+        return 2 * chunks
     if method != "p2p":
         sources = min(sources, chunks)  # it puts sources together first
     own = sources + 2 * chunks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
@@ -25,6 +26,7 @@ from dask_simjoin.tasks.chunks import (
     read_points,
     some_rows,
     stacked,
+    whole_points,
 )
 
 CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
@@ -48,20 +50,25 @@ class Parcel(TypedDict):
 def pack(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
          with_ids: bool) -> Parcel:  # fmt: skip
     """Put the rows of a partition side by side that go to one chunk; `with_ids`: ids travel too."""
-    first = int(chunks.offsets[fingerprint[0]])
-    return _packed(frame, read_points(frame, fingerprint, spec), first, chunks, spec, with_ids)
+    read = read_points(frame, fingerprint, spec)
+    return packed(frame, read, positions(read, int(chunks.offsets[fingerprint[0]])), chunks, spec, with_ids)
 
 
-def _packed(frame: Frame, read: ReadRows, first: int, chunks: Shuffled, spec: JoinSpec,
-            with_ids: bool) -> Parcel:  # fmt: skip
-    """Pack what was read of some rows, the first of which has this number in the whole frame."""
-    x, places = read["x"], read["places"]
+def positions(read: ReadRows, first: int) -> Array:
+    """Number the rows that were read in the whole frame, where the first row of all has this number."""
+    places = read["places"]
+    return (module_of(read["x"]).arange(read["rows"]) if places is None else places) + first
+
+
+def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec: JoinSpec,
+           with_ids: bool) -> Parcel:  # fmt: skip
+    """Pack what was read of some rows of a frame, which have these numbers in the whole frame."""
+    x = read["x"]
     frames, joiner = frames_for(frame), joiner_for(frame)
     xp = frames.xp
     own, rows, needing = joiner.regions(
         x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
     )
-    position = (xp.arange(len(x)) if places is None else places) + first
     if chunks.everywhere:
         order, ends = _dealt(chunks.own_chunk(needing, position[rows]), len(chunks))
         taken, halo_ends = rows[order], np.full_like(ends, len(rows))
@@ -72,7 +79,7 @@ def _packed(frame: Frame, read: ReadRows, first: int, chunks: Shuffled, spec: Jo
     kinds = set(cell_columns(frame, spec).values())
     parcel = Parcel(
         x=_taken(x, taken, kinds.pop() if len(kinds) == 1 else np.dtype(np.float64)),
-        position=taken + first if places is None else position[taken],
+        position=position[taken],
         ends=np.stack([ends, halo_ends]),
     )
     if with_ids:
@@ -109,24 +116,39 @@ def _taken(x: Array, places: Array, kind: DType) -> Array:
     return out
 
 
+Span = tuple[Parcel, int, int]
+"""Rows start ... stop-1 of a parcel."""
+
+
 def unpack(c: int, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
            *parcels: Parcel) -> Chunk:  # fmt: skip
     """Index the rows that parcels, in the order of their partitions, have for a chunk."""
-    sides: list[Chunk] = []
-    for side in range(2):
-        spans = [parcel["ends"][side, c : c + 2].tolist() for parcel in parcels]
-        parts = [(p, a, b) for p, (a, b) in zip(parcels, spans, strict=True) if b > a] or [(parcels[0], 0, 0)]
-        position = _joined("position", parts, example)
+    return unpacked([_spans(parcels, side, c) for side in range(2)], example, layout)
+
+
+def _spans(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
+    """List the rows that parcels have for a chunk, or its halo: none of the first one, if there are none."""
+    spans = [(parcel, *parcel["ends"][side, c : c + 2].tolist()) for parcel in parcels]
+    return [span for span in spans if span[2] > span[1]] or [(parcels[0], 0, 0)]
+
+
+def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLayout) -> Chunk:
+    """Index the rows of a chunk, and those of its halo."""
+    made: list[Chunk] = []
+    for spans in sides:
+        some, position = spans[0][0], joined_of("position", spans, example)
         ids = frames_for(example).index(position)
-        if "ids" in parcels[0]:
-            ids = joined([parcel["ids"][a:b] for parcel, a, b in parts])
-        extra = {name: _joined(name, parts, example) for name in EXTRA if name in parcels[0]}
-        x = _joined("x", parts, example).astype(np.float64, copy=False)
-        sides.append(indexed(x, ids, layout, example, extra) | {"position": position})
-    return sides[0] | {"halo": sides[1]}
+        if "ids" in some:
+            ids = joined([parcel["ids"][a:b] for parcel, a, b in spans])
+        extra = {name: joined_of(name, spans, example) for name in EXTRA if name in some}
+        x = whole_points([parcel["x"][a:b] for parcel, a, b in spans], layout, 1)
+        made.append(
+            indexed(x.astype(np.float64, copy=False), ids, layout, example, extra) | {"position": position}
+        )
+    return made[0] | {"halo": made[1]}
 
 
-def _joined(name: str, parts: list[tuple[Parcel, int, int]], example: Frame) -> Any:
+def joined_of(name: str, parts: list[Span], example: Frame) -> Any:
     """Put what some parcels hold of some of their rows one after the other."""
     some = [some_rows(parcel[name], a, b) for parcel, a, b in parts]  # type: ignore[literal-required]
     return stacked(some, example)
@@ -167,7 +189,8 @@ def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, wit
     number, start, stop = piece
     some = frame.iloc[start:stop]
     first = int(chunks.offsets[number]) + start
-    parcel = _packed(some, read_piece(some, spec), first, chunks, spec, with_ids)
+    read = read_piece(some, spec)
+    parcel = packed(some, read, positions(read, first), chunks, spec, with_ids)
     return _sent(some, parcel, chunks, spec)
 
 

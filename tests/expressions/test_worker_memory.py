@@ -87,3 +87,14 @@ def test_what_is_returned_later_leaves_nothing_allocated():
     worker_memory._return_freed()
     assert worker_memory.INNER.bytes_allocated() == before
     assert worker_memory.INNER.max_memory() >= worker_memory.LARGE
+
+
+@pytest.mark.parametrize(("limit", "calls"), [(1 << 30, []), (1 << 32, [(-3, 1 << 22), (-1, 1 << 26)])])
+def test_freed_memory_is_kept_on_workers_with_room_for_it(monkeypatch, limit, calls):
+    made = []
+    library = SimpleNamespace(mallopt=lambda name, value: made.append((name, value)))
+    monkeypatch.setattr(worker_memory.ctypes, "CDLL", lambda name: library)
+    worker_memory.keep_some(limit)
+    assert made == calls
+    monkeypatch.setattr(worker_memory.ctypes, "CDLL", lambda name: SimpleNamespace())  # as on macOS
+    worker_memory.keep_some(limit)

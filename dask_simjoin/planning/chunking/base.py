@@ -29,6 +29,10 @@ Boxes = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Lower and upper bounds (n, d) of the chunks that may have points, and the numbers (n,) of those."""
 
 
+BY_WORKER = "by worker"
+"""How rows are sent to chunks that workers hold: by one task for all that a thread of a worker has."""
+
+
 class JoinChunks(Protocol):
     """The chunks of a join, numbered through, and which of them meet."""
 
@@ -121,7 +125,7 @@ class Shuffled(Chunking, Protocol):
 
     @property
     def method(self) -> str:
-        """How Dask shuffles: "p2p", "tasks" or "disk"."""
+        """How Dask shuffles: "p2p", "tasks" or "disk"; or `BY_WORKER`, in which it does not."""
 
     @property
     def reach(self) -> float:
