@@ -1,6 +1,8 @@
 """Kernels do what the functions do that they are compiled from, whatever is read, written and compared."""
 
 import itertools
+import os
+import subprocess
 import sys
 from typing import NamedTuple
 
@@ -126,3 +128,14 @@ def test_what_a_kernel_raises_is_raised():
     assert call(np.zeros(2)) == 2
     with pytest.raises(ValueError, match="too long"):
         call(np.zeros(3))
+
+
+def test_the_first_kernel_that_a_process_compiles_knows_the_smaller_and_the_larger(tmp_path):
+    """Where nothing is kept, what kernels say for `min` is loaded before Numba looks what there is."""
+    join = (
+        "import pandas as pd, dask_simjoin; "
+        "print(pd.DataFrame({'x': [0.0, 0.1, 9.0], 'y': 0.0}).simjoin.count_pairs(1.0))"
+    )
+    told = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    found = subprocess.run([sys.executable, "-c", join], env=told, capture_output=True, text=True)
+    assert found.stdout.strip() == "1", found.stderr

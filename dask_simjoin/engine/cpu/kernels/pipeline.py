@@ -91,14 +91,15 @@ class KernelCompiler(Compiler):
     def __init__(self, *args: Any, **options: Any) -> None:
         """Load what Numba compiles with, if this is the first one."""
         with not_collecting(), loading_once(cpu_target.target_context):
+            # what is kept is found without all that this loads; Numba takes in what it brings as it begins
+            from dask_simjoin.engine.cpu.kernels import passes
+
+            self._passes = passes.kernel_passes
             super().__init__(*args, **options)
 
     def define_pipelines(self) -> list[PassManager]:
         """Say what is done to a function."""
-        # what is kept is found without all that this loads
-        from dask_simjoin.engine.cpu.kernels.passes import kernel_passes
-
-        return [kernel_passes()]
+        return [self._passes()]
 
     def compile_extra(self, func: Any) -> Any:
         """Compile a function, and what it calls."""
