@@ -25,6 +25,7 @@ PACKAGE = compiled.ENGINE.parent
 
 OTHERS = {
     Path("errors"),
+    Path("engine/base"),
     Path("engine/collecting"),
     Path("engine/threads"),
     *(Path(*type(method).__module__.split(".")[1:]) for method in METHODS.values()),

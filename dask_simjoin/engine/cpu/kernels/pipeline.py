@@ -19,6 +19,7 @@ from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import PassManager
 from numba.core.registry import cpu_target
 
+from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.collecting import not_collecting
 from dask_simjoin.engine.cpu.kernels.resolved import loading_once, remembering
 
@@ -92,9 +93,7 @@ class KernelCompiler(Compiler):
         """Load what Numba compiles with, if this is the first one."""
         with not_collecting(), loading_once(cpu_target.target_context):
             # what is kept is found without all that this loads; Numba takes in what it brings as it begins
-            from dask_simjoin.engine.cpu.kernels import passes
-
-            self._passes = passes.kernel_passes
+            self._passes = host_kernels("passes").kernel_passes
             super().__init__(*args, **options)
 
     def define_pipelines(self) -> list[PassManager]:
