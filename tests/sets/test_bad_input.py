@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dask_simjoin.errors import (
+    BudgetError,
     ColumnError,
     DuplicateIdError,
     OptionError,
@@ -19,6 +20,7 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from dask_simjoin.sets.methods import METHODS
+from dask_simjoin.sets.planning import plan
 
 FRAME = pd.DataFrame({"tags": [["a"], ["a", "b"]], "text": ["a", "a b"], "n": [1, 2], "twice": [7, 7]})
 VERBS = ("set_self_join", "set_neighbor_counts", "count_set_pairs", "set_profile", "set_plan")
@@ -251,3 +253,13 @@ def test_a_third_is_a_third():
     assert frame.simjoin.count_set_pairs("sets", Fraction(1, 3), comparison="=") == 1
     assert frame.simjoin.count_set_pairs("sets", 1 / 3, comparison="=") == 0
     assert frame.simjoin.count_set_pairs("sets", 0.33333333333333337) == 0
+
+
+@pytest.mark.parametrize("verb", ["set_self_join", "set_near_duplicated", "set_neighbor_counts"])
+def test_blocks_so_small_that_their_pairs_are_not_listed(verb, monkeypatch):
+    """They are counted: to list them took minutes, and gigabytes."""
+    monkeypatch.setattr(plan, "meeting_blocks", None)
+    rows = pd.DataFrame({"text": [f"a{k % 7} b{k % 11} c{k % 13}" for k in range(60)]})
+    ddf = dd.from_pandas(rows, npartitions=2)
+    with pytest.raises(BudgetError, match=r"blocksize='1 B' makes [\d,]+ chunks .* at least blocksize="):
+        getattr(ddf.simjoin, verb)("text", 0.5, tokenizer="whitespace", blocksize=1).compute()

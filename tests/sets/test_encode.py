@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dask_simjoin.sets.columns import occurrences
 from dask_simjoin.sets.encode import collapse, each_once, hashes, merge, ranked, ranks, ranks_of, some_sets
-from dask_simjoin.sets.planning.blocks import MISSING, SizeBlocks, meeting_blocks, size_blocks
+from dask_simjoin.sets.planning.blocks import MISSING, SizeBlocks, count_meetings, meeting_blocks, size_blocks
 from dask_simjoin.sets.predicate import Rule
 from tests.support.sets import COMPARISONS, SIMILARITIES, THRESHOLDS
 from tests.support.sets_oracle import block_of
@@ -117,7 +117,9 @@ def test_blocks_of_sizes_that_may_match_meet(left, right, similarity, comparison
         size_blocks(np.array(sizes), np.arange(len(sizes), dtype=np.uint64), np.ones(len(sizes)), number)
         for sizes in (left, right if two else left)
     ]
-    met = {tuple(pair) for pair in meeting_blocks(sides[0], sides[1] if two else None, rule, False).tolist()}
+    asked = sides[0], sides[1] if two else None, rule, False
+    met = {tuple(pair) for pair in meeting_blocks(*asked).tolist()}
+    assert count_meetings(*asked) == len(met)
     for side, sizes in zip(sides, (left, right if two else left), strict=True):
         assert side.rows.sum() == len(sizes) and len(side) <= 2 * number + 1
     every = np.arange(1, 70)

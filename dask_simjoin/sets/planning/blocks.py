@@ -7,6 +7,7 @@ together.  Empty sets have size 0, rows without a set -1.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,23 +95,34 @@ def meeting_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: Rule, speci
 
     `right`: None: of one table, each block being with itself, too.  `special`: rows of no token may match.
     """
+    first = 0 if right is None else len(left)
+    pairs = []
+    for i, meets in enumerate(_meets(left, right, rule, special)):
+        found = np.flatnonzero(meets)
+        pairs.append(np.stack([np.full(len(found), i), found + first], 1))
+    return np.concatenate(pairs).astype(np.int32)
+
+
+def count_meetings(left: SizeBlocks, right: SizeBlocks | None, rule: Rule, special: bool) -> int:
+    """Tell how many those are, which may be more than there is room to list."""
+    return sum(int(np.count_nonzero(meets)) for meets in _meets(left, right, rule, special))
+
+
+def _meets(left: SizeBlocks, right: SizeBlocks | None, rule: Rule, special: bool) -> Iterator[np.ndarray]:
+    """Tell of each block which others it meets (blocks,) bool: of one table, none before itself."""
     other = left if right is None else right
     reach = _reached(left, rule)
     back = _reached(other, rule)
-    first = 0 if right is None else len(left)
     lows, highs = left.bounds
     other_lows, other_highs = other.bounds
-    pairs = []
     for i in range(len(left)):
         meets = (other_highs >= reach[0][i]) & (other_lows <= reach[1][i])
         meets &= (highs[i] >= back[0]) & (lows[i] <= back[1])
         if special and i == 0:
             meets[0] = True
-        found = np.flatnonzero(meets)
         if right is None:
-            found = np.union1d(found[found > i], [i])
-        pairs.append(np.stack([np.full(len(found), i), found + first], 1))
-    return np.concatenate(pairs).astype(np.int32)
+            meets[:i], meets[i] = False, True
+        yield meets
 
 
 def _reached(blocks: SizeBlocks, rule: Rule) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,13 @@ from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.outputs import whole_slices
 from dask_simjoin.planning.statistics.estimate import Estimate, block_of, estimate
 from dask_simjoin.sets.methods import SetMethod
-from dask_simjoin.sets.planning.blocks import TOKEN_BYTES, SizeBlocks, meeting_blocks, size_blocks
+from dask_simjoin.sets.planning.blocks import (
+    TOKEN_BYTES,
+    SizeBlocks,
+    count_meetings,
+    meeting_blocks,
+    size_blocks,
+)
 from dask_simjoin.sets.planning.samples import SampledSets, gather_sets, sampled_pairs
 from dask_simjoin.sets.planning.summary import SetSummary
 from dask_simjoin.sets.spec import SetSpec
@@ -135,9 +141,11 @@ def make_set_plan(tables: list[list[SetSummary]], spec: SetSpec, goal: Goal, hav
         for table, n, own, size in zip(sampled, rows, tokens, sizes, strict=True)
     )
     special = spec.empty_match or spec.allow_missing
-    blocks = meeting_blocks(sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special)
+    asked = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
-    check_blocks(len(blocks), block_rows, row_bytes, budget)
+    check_blocks(len(block_rows), block_rows, row_bytes, budget)  # as each is in some pair, but for a few
+    check_blocks(count_meetings(*asked), block_rows, row_bytes, budget)
+    blocks = meeting_blocks(*asked)
     candidates = _candidates(blocks, block_rows, len(sides) == 1)
     order = np.argsort(-_magnitude(candidates), kind="stable")
     blocks, candidates = blocks[order], candidates[order]
