@@ -5,6 +5,7 @@ import errno
 import functools
 import gc
 import operator
+import os
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,25 @@ print(parent.tolist(), sum(e.is_start for _, e in compiled.buffer), "numba.np.li
 """
 
 
+ANOTHER = """
+import numba
+numba.__version__ = "99.1"
+import numpy as np
+import pandas as pd
+import dask_simjoin
+from dask_simjoin.engine.cpu.kernels import compiled
+assert compiled.KernelCompiler is compiled.Compiler
+x = np.random.default_rng(0).random((500, 2))
+frame = pd.DataFrame(x, columns=["a", "b"])
+near = ((x[:, None] - x) ** 2).sum(axis=2) <= 0.05**2
+assert frame.simjoin.count_pairs(0.05) == np.triu(near, 1).sum() > 0
+print((frame.simjoin.neighbor_counts(0.05).to_numpy() == near.sum(axis=1) - 1).all())
+"""
+
+
+INSIDES = pytest.mark.skipif(compiled.KernelCompiler is compiled.Compiler, reason="for a known Numba")
+
+
 def run(cache):
     command = [sys.executable, "-c", COUNT, str(cache)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -61,6 +81,18 @@ def test_a_kernel_is_compiled_once_and_then_found_without_loading_the_compiler(t
     assert run(tmp_path) == ["[0, 0, 0", "0 False\n"]
 
 
+@pytest.mark.processes
+def test_versions_of_numba_that_are_not_known_compile_as_they_do(tmp_path):
+    """Kernels are compiled by parts of Numba that it does not document."""
+    for _ in range(2):  # compiled, and kept
+        ran = subprocess.run(
+            [sys.executable, "-c", ANOTHER], capture_output=True, text=True, timeout=300,
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+        )  # fmt: skip
+        assert ran.stdout == "True\n", ran.stderr[-2000:]
+
+
+@INSIDES
 def test_what_only_kernels_call_is_refused_and_compiled_with_them():
     parent = np.array([0, 0, 1], np.int32)
     assert roots(parent) is None
@@ -78,6 +110,7 @@ def test_the_collector_rests_while_a_kernel_is_compiled_and_goes_on():
     assert (seen, gc.isenabled()) == ([False, False], True)
 
 
+@INSIDES
 def test_what_an_operation_of_numbers_gives_is_found_once_and_only_while_kernels_are_compiled(monkeypatch):
     monkeypatch.setattr(resolved, "_FOUND", {})
     context, asked = cpu_target.typing_context, []
@@ -130,6 +163,7 @@ def test_a_kernel_makes_no_arrays_unless_it_says_so(places):
         shutil.rmtree(places[0])
 
 
+@INSIDES
 def test_a_kernel_calls_no_kernel(places):
     """Of one that was kept there is no code that another could be made with."""
 
