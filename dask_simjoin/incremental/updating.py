@@ -99,8 +99,7 @@ def changed_by(asked: Update, now: Version, version: int) -> tuple[Change, Repor
             "if_exists='replace' to put the new rows in their place, or if_exists='ignore' to keep the old."
         )
     taking = known.iloc[:0] if asked.if_exists == "ignore" else again
-    replaced = pd.concat([known[_among(known, gone)], taking], ignore_index=True)
-    leaving = pd.concat([gone, taking], ignore_index=True)
+    replaced, leaving = _both(known[_among(known, gone)], taking), _both(gone, taking)
     left_out = again["id"] if asked.if_exists == "ignore" else again["id"].iloc[:0]
     written, taken = [], 0
     if incoming is not None:
@@ -163,6 +162,12 @@ def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
     return np.asarray(pd.MultiIndex.from_frame(known[[FILE, POSITION]]).isin(places))
 
 
+def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Put rows one after the other; ids of none have no dtype that says anything."""
+    some = [rows for rows in (first, second) if len(rows)]
+    return pd.concat(some or [first], ignore_index=True)
+
+
 def _to_delete(ids: Any, finder: Finder, schema: pa.Schema, options: Options) -> pd.DataFrame:
     """Where the rows of these ids are; refuses ids that no row has."""
     if ids is None:
@@ -189,7 +194,10 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
             f"delete={shown(ids)} is no list of ids; use a list, an array, an Index or a Series of them."
         )
     own: Hashable = as_frame(schema.empty_table().select([options.row_id]), "pandas")[options.row_id].dtype
-    given = pd.Index(plain if hasattr(plain, "dtype") else list(plain))
+    dtype = (
+        plain.dtype if isinstance(plain, pd.Series | pd.Index) else None
+    )  # before pandas 3 another is made
+    given = pd.Index(plain if hasattr(plain, "dtype") else list(plain), dtype=dtype)
     if not len(given):
         return pd.Index([], dtype=own)
     try:

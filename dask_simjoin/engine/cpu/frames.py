@@ -94,7 +94,7 @@ class PandasFrames:
         return pd.DataFrame(columns_like(values, example, np), index)
 
     def index(self, values: Values) -> pd.Index:
-        return pd.Index(values)
+        return pd.Index(values, dtype=values.dtype)  # before pandas 3 it makes other ones of objects
 
     def to_arrow(self, frame: pd.DataFrame) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
