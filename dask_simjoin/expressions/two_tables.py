@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 
-import dask
 import dask.dataframe as dd
 from dask.base import is_dask_collection
 
@@ -15,6 +14,7 @@ from dask_simjoin.options.frames import example_of, is_frame
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.optional import optional
 from dask_simjoin.options.remedies import instead_of_frame
+from dask_simjoin.options.settings import texts_as_given
 
 
 def check_other(call: str, other: object, **second: object) -> None:
@@ -58,7 +58,7 @@ def one_or_two(frame: Frame, other: Frame | None) -> tuple[Frame, Frame | None, 
 def lazy(frame: Frame, name: str) -> Frame:
     """A plain frame as a Dask DataFrame of one partition."""
     if name == HOME:
-        with dask.config.set({"dataframe.convert-string": False}):  # lists, and what objects else there are
+        with texts_as_given():  # and lists, and what objects else there are
             return dd.from_pandas(frame, npartitions=1, sort=False)
     dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
     return dask_cudf.from_cudf(frame, npartitions=1, sort=False)

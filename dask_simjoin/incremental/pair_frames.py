@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import dask
 import dask.dataframe as dd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +22,7 @@ from dask_simjoin.incremental.schema import as_frame
 from dask_simjoin.incremental.snapshots import Version
 from dask_simjoin.incremental.types import SEQ, Snapshot
 from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.settings import texts_as_given
 from dask_simjoin.options.spec import JoinSpec
 
 ROWS = 1 << 20
@@ -57,7 +57,7 @@ def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
     schema = pair_schema(rows.root, rows.options)
     meta = example_of_pairs(rows, spec)
     parts = list(_parts(rows.root, pairs.files)) or [Pieces(())]
-    with dask.config.set({"dataframe.convert-string": False}):  # texts as they were given
+    with texts_as_given():
         return dd.from_map(
             _on_worker, parts, root=rows.root, marks=pairs.marks, spec=spec, schema=schema,
             least=rows.options.eps, meta=meta, label="simjoin_stored", enforce_metadata=False,

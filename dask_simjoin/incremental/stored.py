@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import dask
 import dask.dataframe as dd
 import numpy as np
 
 from dask_simjoin.incremental.rows import read_part
 from dask_simjoin.incremental.types import ID, Part, Snapshot
 from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.settings import texts_as_given
 
 ROWS = 1 << 20
 """Rows of a partition, about."""
@@ -27,7 +27,7 @@ def stored_rows(rows: Snapshot) -> Frame:
     """All rows, lazily, as they were given."""
     parts = list(parts_of(rows))
     meta = _rows(rows.part(np.zeros(0, np.int64)))
-    with dask.config.set({"dataframe.convert-string": False}):  # texts as they were given
+    with texts_as_given():
         return dd.from_map(_rows, parts, meta=meta, label="simjoin_rows", enforce_metadata=False)
 
 

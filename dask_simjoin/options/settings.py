@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,8 @@ from distributed import Client
 
 from dask_simjoin.errors import OptionError
 from dask_simjoin.options.messages import shown
+
+_setting = threading.RLock()
 
 MAX_BYTES = 2**62
 """Up to which sizes are told apart."""
@@ -95,3 +100,14 @@ def current_client() -> Client | None:
 def on_cluster() -> bool:
     """Whether Dask would compute on a distributed cluster now."""
     return current_client() is not None
+
+
+@contextlib.contextmanager
+def texts_as_given() -> Iterator[None]:
+    """Make frames whose texts and objects Dask leaves as they are.
+
+    Its configuration is all threads', and each puts back what it found: of two at a time one would put back
+    what the other had set, for good.
+    """
+    with _setting, dask.config.set({"dataframe.convert-string": False}):
+        yield

@@ -1,10 +1,12 @@
 """Dask's configuration knows this package's defaults, and what users say goes before them."""
 
+import threading
+
 import dask
 import pytest
 
 from dask_simjoin.errors import OptionError
-from dask_simjoin.options.settings import DEFAULTS, current_settings
+from dask_simjoin.options.settings import DEFAULTS, current_settings, texts_as_given
 from tests.support.paths import ROOT
 
 
@@ -31,3 +33,22 @@ def test_settings_are_those_of_the_configuration():
         pytest.raises(OptionError, match="result-limit"),
     ):
         current_settings()
+
+
+def test_threads_leave_the_configuration_as_it_was():
+    """What one puts back when it is done must not be what another had set meanwhile."""
+    before, entered = dask.config.get("dataframe.convert-string"), threading.Event()
+
+    def other():
+        with texts_as_given():
+            entered.set()
+            done.wait(1)
+
+    thread, done = threading.Thread(target=other), threading.Event()
+    with texts_as_given():
+        assert dask.config.get("dataframe.convert-string") is False
+        thread.start()
+        entered.wait(0.2)
+    done.set()
+    thread.join()
+    assert entered.is_set() and dask.config.get("dataframe.convert-string") == before
