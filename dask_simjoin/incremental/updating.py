@@ -202,11 +202,10 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
         return pd.Index([], dtype=own)
     try:
         cast = given.astype(own)
+        # before pandas 3 times of Arrow equal none of NumPy's
+        told = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
         # a mask is no ids, though True is 1
-        same = bool((cast == given).all())
-        if given.dtype.kind == "M":  # before pandas 3 times of Arrow equal none of NumPy's
-            same = bool((cast.astype(given.dtype) == given).all())
-        same = same and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
+        same = bool((told == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
     except (TypeError, ValueError, OverflowError):
         same = False
     if not same:

@@ -123,10 +123,10 @@ Span = tuple[Parcel, int, int]
 def unpack(c: int, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
            *parcels: Parcel) -> Chunk:  # fmt: skip
     """Index the rows that parcels, in the order of their partitions, have for a chunk."""
-    return unpacked([_spans(parcels, side, c) for side in range(2)], example, layout)
+    return unpacked([spans_of(parcels, side, c) for side in range(2)], example, layout)
 
 
-def _spans(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
+def spans_of(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
     """List the rows that parcels have for a chunk, or its halo: none of the first one, if there are none."""
     spans = [(parcel, *parcel["ends"][side, c : c + 2].tolist()) for parcel in parcels]
     return [span for span in spans if span[2] > span[1]] or [(parcels[0], 0, 0)]

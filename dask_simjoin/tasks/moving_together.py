@@ -14,7 +14,7 @@ from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.base import Shuffled
 from dask_simjoin.tasks.chunks import EXTRA, Chunk, Fingerprint, ReadRows, joined, read_points, stacked
-from dask_simjoin.tasks.moving import Parcel, Span, joined_of, pack, packed, positions, unpacked
+from dask_simjoin.tasks.moving import Parcel, Span, joined_of, pack, packed, positions, spans_of, unpacked
 
 ROWS_AT_ONCE = 1 << 19
 """Rows of partitions that are packed at a time: arrays of 4 MB get new memory in large pages, and for many
@@ -74,7 +74,7 @@ def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequen
 
 def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
     """Put what parcels have for one chunk together: its own rows, and then those of its halo."""
-    sides = [[(parcel, *parcel["ends"][side, c : c + 2].tolist()) for parcel in parcels] for side in range(2)]
+    sides = [spans_of(parcels, side, c) for side in range(2)]
     own, halo = (sum(stop - start for _, start, stop in spans) for spans in sides)
     filled = [span for span in itertools.chain(*sides) if span[2] > span[1]] or sides[0][:1]
     names = [name for name in ("x", "position", *EXTRA) if name in parcels[0]]

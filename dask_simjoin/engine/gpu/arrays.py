@@ -17,8 +17,6 @@ from dask_simjoin.engine.compat import BITS
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.metrics.types import Array
 
-THREADS = 256
-
 
 def program(function: str) -> load.Program:
     """Tell what is compiled: one program has all functions."""
@@ -29,7 +27,7 @@ def _run(name: str, items: int, *arguments: Any) -> None:
     if items:
         file, name, constants = program(name)
         function = load.kernel(file, name, **constants)
-        function((min(-(-items // THREADS), 1 << 16),), (THREADS,), (np.int64(items), *arguments))
+        function(*load.shape_of(items), (np.int64(items), *arguments))
 
 
 def fill(out: Array, value: float | np.generic) -> None:
@@ -79,6 +77,11 @@ def upto(flags: Array) -> Array:
     out = cupy.empty(len(flags), cupy.int32)
     _run("as_numbers", len(flags), flags, out)
     return cupy.cumsum(out, dtype=cupy.int32)
+
+
+def count(flags: Array) -> int:
+    """Count the flags that are set (n,), n > 0."""
+    return int(upto(flags)[-1])
 
 
 def places_of(flags: Array, counted: Array | None = None) -> Array:

@@ -12,8 +12,6 @@ from dask_simjoin.engine.gpu.arrays import full, places_of, take
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.metrics.types import Array
 
-THREADS = 256
-
 WARP = 32
 
 ITSELF = np.uint64(0)
@@ -35,7 +33,7 @@ def run(name: str, items: int, *arguments: Any, threads: int = 1) -> None:
     """Launch a kernel of `boruvka.cu` for so many items, each of which so many threads take in a loop."""
     if items:
         function = load.kernel("boruvka", name, DIMS=1, EXACT=True)
-        function((min(-(-items * threads // THREADS), 1 << 16),), (THREADS,), arguments)
+        function(*load.shape_of(items * threads), arguments)
 
 
 def list_edges(component: Array, core: Array, names: Array, nearest: tuple[Array, Array, Array], least: Array,

@@ -12,8 +12,6 @@ from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import FANOUT
 from dask_simjoin.metrics.types import Array, Index
 
-THREADS = 256
-
 
 def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     """The tree of the boxes of the points (n, d), float64, in kd order; see the host's."""
@@ -29,7 +27,7 @@ def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     def run(name: str, boxes: int, *arguments: Any) -> None:
         function = load.kernel("boxes", name, DIMS=1, EXACT=bounds is None)
         warps = boxes * FANOUT * dims
-        function((min(-(-warps * 32 // THREADS), 1 << 16),), (THREADS,), arguments)
+        function(*load.shape_of(warps * 32), arguments)
 
     centre = y if bounds is None else cupy.asarray(bounds.centre, cupy.float64)
     scale = np.float64(1 if bounds is None else bounds.scale)

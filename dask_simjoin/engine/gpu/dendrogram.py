@@ -23,13 +23,11 @@ from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.spanner import Clusters
 from dask_simjoin.metrics.types import Array
 
-THREADS = 256
-
 
 def _run(name: str, items: int, *arguments: Any) -> None:
     if items:
         function = load.kernel("dendrogram", name, DIMS=1, EXACT=True)
-        function((min(-(-items // THREADS), 1 << 16),), (THREADS,), (np.int32(items), *arguments))
+        function(*load.shape_of(items), (np.int32(items), *arguments))
 
 
 def followed(to: Array) -> Array:

@@ -15,7 +15,7 @@ from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.methods import tiles
 from dask_simjoin.engine.gpu.methods.method import GpuLayout, Sink
-from dask_simjoin.engine.gpu.pairs import LIBRARY, finish, finishing, method_of, shape_of
+from dask_simjoin.engine.gpu.pairs import LIBRARY, finish, finishing, method_of
 from dask_simjoin.engine.index.gpu import MAX_DIMS, DeviceLayout
 from dask_simjoin.engine.index.gpu_nearest import NearestDeviceLayout
 from dask_simjoin.engine.index.regions import Regions
@@ -39,7 +39,7 @@ def _of_components(function: str, wide: bool = False) -> load.Program:
 
 def _components(parent: Array, function: str, *arguments: Any) -> None:
     name, function, constants = _of_components(function, parent.dtype == cupy.int64)
-    load.kernel(name, function, **constants)(*shape_of(len(parent)), (parent, *arguments))
+    load.kernel(name, function, **constants)(*load.shape_of(len(parent)), (parent, *arguments))
 
 
 @load.ASIDE.run(
@@ -97,7 +97,7 @@ class GpuJoiner:
             if n:
                 shown = cupy.empty(n, cupy.int32), cupy.empty(n, cupy.int32), cupy.empty(n)
                 sides = q["order"], d["order"], q["y"], d["y"]
-                function(*shape_of(n), (found.places, np.uint64(n), *sides, *shown))
+                function(*load.shape_of(n), (found.places, np.uint64(n), *sides, *shown))
                 visitor(*shown)
 
     def connect(self, q: Index, d: Index, layout: GpuLayout, parent: Array, taking: tuple[Array, Array],
@@ -113,7 +113,7 @@ class GpuJoiner:
             sides = (cupy.ascontiguousarray(side, cupy.int64) for side in (left, right))
             name, function, constants = _of_components("link_edges", parent.dtype == cupy.int64)
             kernel = load.kernel(name, function, **constants)
-            kernel(*shape_of(len(left)), (*sides, np.int64(len(left)), parent))
+            kernel(*load.shape_of(len(left)), (*sides, np.int64(len(left)), parent))
 
     def roots(self, parent: Array) -> None:
         if len(parent):
@@ -198,7 +198,7 @@ class GpuJoiner:
         if not n:
             return own, own, own
         dim, split, child, middle, lower, upper = (cupy.asarray(a) for a in regions.arrays)
-        shape = shape_of(n)
+        shape = load.shape_of(n)
         points = (x, np.int64(n), np.int64(n), dim, split, child)
         depth = -(-(regions.depth + 2) // LEVELS) * LEVELS
         constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": depth} | norm_constant(norm)

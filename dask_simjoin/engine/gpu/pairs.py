@@ -17,18 +17,11 @@ from dask_simjoin.metrics.types import Array, Index
 
 LIBRARY = "cudf"
 
-THREADS = 256
-
 
 def method_of(name: str) -> GpuMethod:
     """Return what a method does on GPUs."""
     method: GpuMethod = method_module(name, LIBRARY)
     return method
-
-
-def shape_of(items: int) -> tuple[tuple[int], tuple[int]]:
-    """Blocks and threads for so many items, each of which a thread takes in a loop."""
-    return (min(-(-items // THREADS), 1 << 16),), (THREADS,)
 
 
 def finishing(layout: GpuLayout, function: str, *, labels: bool) -> load.Program:
@@ -60,11 +53,11 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, same: bool, distanc
         if n:
             order = found.places, np.uint64(n), q["order"], d["order"]
             total = np.uint64(0) if away is None else away
-            function(*shape_of(n), (*order, *names, np.int32(same), q["y"], d["y"], left, right, total))
+            function(*load.shape_of(n), (*order, *names, np.int32(same), q["y"], d["y"], left, right, total))
             if wanted:
                 table = _table(wanted, more)
                 keep = finish(layout, "keep_columns", labels=labels is not None)
-                keep(*shape_of(n), (*order, np.int32(same), table, np.int32(len(more))))
+                keep(*load.shape_of(n), (*order, np.int32(same), table, np.int32(len(more))))
         if distance is not None:
             columns[2][:] = distance(away)
         told = (found.decided, found.refused)

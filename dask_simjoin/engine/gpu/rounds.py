@@ -13,7 +13,7 @@ import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka
-from dask_simjoin.engine.gpu.arrays import copied, full, joined, numbers, places_of, take, upto
+from dask_simjoin.engine.gpu.arrays import copied, count, full, joined, numbers, places_of, take
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
@@ -120,11 +120,9 @@ class Rounds:
 
     def _offer_beside(self, bounds: Array) -> None:
         """Let components know edges between neighbours in the order of places: of one index."""
-        y, threads = self.sides[0].y, boruvka.THREADS
-        blocks = min(-(-self.rows // threads), 1 << 16)
-        self._launch(
-            "offer_beside", blocks, threads, y, self.component, self.core, np.int32(self.rows), bounds
-        )
+        (blocks,), (threads,) = load.shape_of(self.rows)
+        known = self.sides[0].y, self.component, self.core, np.int32(self.rows)
+        self._launch("offer_beside", blocks, threads, *known, bounds)
 
     def _offers(self) -> tuple[Array, boruvka.ListedEdges]:
         """Tell what is known of components' least edges, as bits, and the edge that each node knows."""
@@ -156,7 +154,7 @@ class Rounds:
     def _search(self, wanted: Array, bounds: Array, part: Part = (0, 1)) -> list[tuple[Array, ...]]:
         """Find the least edges of wanted nodes, of one part of them: those nodes, ends and weights."""
         found: list[tuple[Array, ...]] = []
-        if not int(upto(wanted)[-1]):
+        if not count(wanted):
             return found
         self._arrange()
         step = max(TILE, AT_ONCE // self.layout.dims)
@@ -263,7 +261,7 @@ class Rounds:
         """Do rounds that are not worth being searched in parts, and tell what is known then."""
         while len(self.sizes) > 1:
             _, _, asked, beside = self._asked()
-            if int(upto(self._wanted(asked, beside))[-1]) * parts > self.rows // ALONE:
+            if count(self._wanted(asked, beside)) * parts > self.rows // ALONE:
                 break
             self.join([self.share((0, 1))])
         return self.progress

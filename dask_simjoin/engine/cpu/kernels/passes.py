@@ -25,14 +25,18 @@ from dask_simjoin.engine.cpu.kernels.lowering import KernelLowering
 OWN = {builtins.min: smaller, builtins.max: larger}
 
 
-@register_pass(mutates_CFG=False, analysis_only=False)
-class OwnExtremes(FunctionPass):
-    """Puts own functions in place of `min` and `max`."""
-
-    _name = "own_extremes"
+class Rewriting(FunctionPass):
+    """Rewrites a function; that of Numba has no `__init__` that can be called."""
 
     def __init__(self) -> None:
         super().__init__()
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class OwnExtremes(Rewriting):
+    """Puts own functions in place of `min` and `max`."""
+
+    _name = "own_extremes"
 
     def run_pass(self, state: Any) -> bool:
         """Replace what a function refers to."""
@@ -45,13 +49,10 @@ class OwnExtremes(FunctionPass):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class KernelRewrites(FunctionPass):
+class KernelRewrites(Rewriting):
     """Rewrites what Numba does before it finds out types: constant places of tuples, above all."""
 
     _name = "kernel_rewrites"
-
-    def __init__(self) -> None:
-        super().__init__()
 
     def run_pass(self, state: Any) -> bool:
         """Rewrite all blocks until nothing changes."""
@@ -68,13 +69,10 @@ class KernelRewrites(FunctionPass):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class KernelSSA(FunctionPass):
+class KernelSSA(Rewriting):
     """Names variables anew where they are assigned."""
 
     _name = "kernel_ssa"
-
-    def __init__(self) -> None:
-        super().__init__()
 
     def run_pass(self, state: Any) -> bool:
         """Rewrite the function."""
@@ -97,13 +95,10 @@ class KernelPhis(PreLowerStripPhis):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class KernelBlocks(FunctionPass):
+class KernelBlocks(Rewriting):
     """Gives each loop one way back, and looks where variables are read only when it is asked."""
 
     _name = "kernel_blocks"
-
-    def __init__(self) -> None:
-        super().__init__()
 
     def run_pass(self, state: Any) -> bool:
         """Rewrite the function."""

@@ -229,30 +229,32 @@ tag_boxes(const int* __restrict__ values, int n, int boxes, int* __restrict__ ta
     }
 }
 
-// Of each box the least of its `BOX` values; a warp a box.
-extern "C" __global__ void
-least_below(const double* __restrict__ values, int n, int boxes, double* __restrict__ least) {
+__device__ __forceinline__ double least_of(double a, double b) { return fmin(a, b); }
+
+__device__ __forceinline__ int least_of(int a, int b) { return min(a, b); }
+
+// Of each box the least of its `BOX` values; a warp a box.  `most`: at least as much as any.
+template <class T>
+__device__ __forceinline__ void
+least_of_boxes(const T* __restrict__ values, int n, int boxes, T most, T* __restrict__ least) {
     const int lane = threadIdx.x & 31;
     const u32 step = gridDim.x * (blockDim.x >> 5);
     for (u32 b = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); b < (u32)boxes; b += step) {
         const u32 begin = b * BOX, stop = min(begin + BOX, (u32)n);
-        double found = __longlong_as_double(0x7ff0000000000000ll);
-        for (u32 i = begin + lane; i < stop; i += 32) found = fmin(found, values[i]);
-        for (int k = 16; k; k >>= 1) found = fmin(found, __shfl_xor_sync(FULL, found, k));
+        T found = most;
+        for (u32 i = begin + lane; i < stop; i += 32) found = least_of(found, values[i]);
+        for (int k = 16; k; k >>= 1) found = least_of(found, __shfl_xor_sync(FULL, found, k));
         if (lane == 0) least[b] = found;
     }
+}
+
+extern "C" __global__ void
+least_below(const double* __restrict__ values, int n, int boxes, double* __restrict__ least) {
+    least_of_boxes(values, n, boxes, __longlong_as_double(0x7ff0000000000000ll), least);
 }
 
 // The same of names.
 extern "C" __global__ void
 least_named(const int* __restrict__ names, int n, int boxes, int* __restrict__ least) {
-    const int lane = threadIdx.x & 31;
-    const u32 step = gridDim.x * (blockDim.x >> 5);
-    for (u32 b = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5); b < (u32)boxes; b += step) {
-        const u32 begin = b * BOX, stop = min(begin + BOX, (u32)n);
-        int found = names[begin];
-        for (u32 i = begin + lane; i < stop; i += 32) found = min(found, names[i]);
-        for (int k = 16; k; k >>= 1) found = min(found, __shfl_xor_sync(FULL, found, k));
-        if (lane == 0) least[b] = found;
-    }
+    least_of_boxes(names, n, boxes, 0x7fffffff, least);
 }

@@ -20,6 +20,9 @@ Program = tuple[str | Source, str, dict[str, int]]
 AT_ONCE = min(8, os.cpu_count() or 1)
 """Programs that are compiled at a time: the compiler lets other threads run."""
 
+THREADS = 256
+"""Of a block, where each takes items of its own."""
+
 ASIDE = Aside(cupy.cuda, asked())
 """The stream that kernels run on, where they have one of their own."""
 
@@ -83,6 +86,11 @@ def kernel(name: str | Source, function: str, **constants: int) -> Any:
     """A kernel for the current device; compiled once, and kept on disk by CuPy."""
     device = cupy.cuda.runtime.getDevice()
     return _function(name, function, device, tuple(sorted(constants.items())))
+
+
+def shape_of(items: int) -> tuple[tuple[int], tuple[int]]:
+    """Blocks and threads for so many items, each of which a thread takes in a loop."""
+    return (min(-(-items // THREADS), 1 << 16),), (THREADS,)
 
 
 @functools.cache
