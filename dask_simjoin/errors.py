@@ -108,9 +108,9 @@ class ScratchError(SimJoinError, OSError):
 
 
 class IndexConflictError(SimJoinError, RuntimeError):
-    """Other writers made versions of an index again and again while this one worked.
+    """Other writers made versions of an index again and again while this one worked, or it took half a day.
 
-    Remedy: Try again, or let one writer work at a time.
+    Remedy: Try again, or let one writer work at a time, with fewer rows.
     """
 
 
@@ -118,6 +118,13 @@ class IndexFormatError(SimJoinError, ValueError):
     """A folder holds no index, or one that is damaged or of another format.
 
     Remedy: Name the folder of an index that all workers see; make a damaged one anew.
+    """
+
+
+class IndexWriteError(SimJoinError, OSError):
+    """A file of an index cannot be written, as on a full disk.
+
+    Remedy: Free disk and do the same again; what the failed attempt wrote is removed.
     """
 
 
@@ -151,6 +158,13 @@ class ColumnsWarning(SimJoinWarning):
     """Without ``on=``, integers count rows or are far wider than the others, or number objects are left out.
 
     Remedy: Name the coordinates with ``on=``.
+    """
+
+
+class UpkeepWarning(SimJoinWarning):
+    """An update made its version, and rows could not be put in order after it.
+
+    Remedy: Free disk; a later update, or ``optimize()``, puts them in order.
     """
 
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dask_simjoin.incremental.files import FOLDERS, new_name, read_whole, sync_folder, write_new, write_table
+from dask_simjoin.incremental.files import FOLDERS, read_whole, sync_folder, write_table
+from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import Manifest
 
 MOST = 512
@@ -37,15 +38,14 @@ def made_by(root: Path, manifest: Manifest, batch: str | None) -> int | None:
     return None
 
 
-def with_batch(root: Path, parent: Manifest, batch: str | None, version: int) -> Batches:
+def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: int) -> Batches:
     """Add the name of an update to those that a manifest has, all of which become a file if they are many."""
     last, earlier, size = dict(parent.batches), parent.earlier, 0
     if batch is not None:
         if len(last) >= MOST:
-            name = new_name()
             table = pa.table({BATCH: list(last), MADE: list(last.values())})
-            size = write_new(root / FOLDERS[0] / name, lambda file: write_table(table, file))
-            sync_folder(root / FOLDERS[0])
+            name, size = own.write(FOLDERS[0], lambda file: write_table(table, file))
+            sync_folder(own.root / FOLDERS[0])
             last, earlier = {}, (*earlier, name)
         last[batch] = version
     return Batches(last, earlier, size)

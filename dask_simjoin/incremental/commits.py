@@ -16,11 +16,12 @@ from dask_simjoin.incremental.deletions import places_in, write_deleted
 from dask_simjoin.incremental.entries import DeletedFile, RowFile
 from dask_simjoin.incremental.files import FOLDERS, PAIRS, sync_folder
 from dask_simjoin.incremental.keys import merged, without_stale
-from dask_simjoin.incremental.manifests import versions, write_manifest
 from dask_simjoin.incremental.pair_files import taken_in, tidied
 from dask_simjoin.incremental.parts import NOTHING, Held
+from dask_simjoin.incremental.publishing import publish
 from dask_simjoin.incremental.rows import Written
 from dask_simjoin.incremental.snapshots import Version, write_boxes
+from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import Manifest
 
 
@@ -60,37 +61,34 @@ class Change:
     again: bool = False
 
 
-def next_version(root: Path, manifest: Manifest) -> int:
-    """The number of the version that will be made of one; files that are damaged have their numbers too."""
-    return max([manifest.version, *versions(root)]) + 1
-
-
-def commit(root: Path, parent: Manifest, version: int, change: Change, library: str,
+def commit(own: Transaction, parent: Manifest, base: int, change: Change, library: str,
            held: Held = NOTHING) -> tuple[Manifest, int] | None:  # fmt: skip
-    """Make a version of what was written; None: another writer has made one of that number.
+    """Make a version of what was written, the one after `base`; None: another writer was faster.
 
+    `base`: the largest number of a version that there is, that of `parent` unless later ones are damaged;
     `library`: of the frames by which pairs are found, if they are stored; `held`: what is in memory of the
     version before.  Tells the manifest, and the bytes that were written besides the rows.
     """
+    root, version = own.root, base + 1
     check_written(root, change.written)
     files = [one for one in parent.files if one.name not in change.dropped]
     keys, bytes_written = parent.keys, 0
     if change.written:
-        boxes, bytes_written = write_boxes(root, [(one.name, one.groups) for one in change.written])
+        boxes, bytes_written = write_boxes(own, [(one.name, one.groups) for one in change.written])
         files += [RowFile(one.name, one.rows, boxes) for one in change.written]
         keys += tuple(one.keys for one in change.written)
     names = {one.name for one in files}
     for tidy in (without_stale, merged) if change.dropped else (merged,):
-        keys, size = tidy(keys, root, names)
+        keys, size = tidy(keys, own, names)
         bytes_written += size
     deleted = parent.deleted if not change.dropped else _still(root, parent, names)
     gone = sum(map(len, change.deleted.values()))
     if gone:
-        own, size = write_deleted(root, change.deleted, version)
-        deleted += (own,)
+        listed, size = write_deleted(own, change.deleted, version)
+        deleted += (listed,)
         bytes_written += size
     came = sum(one.rows for one in change.written)
-    batches = with_batch(root, parent, change.batch, version)
+    batches = with_batch(own, parent, change.batch, version)
     manifest = replace(
         parent, version=version, parent=parent.version or None, kind=change.kind, batch=change.batch,
         time=now(), files=tuple(files), deleted=deleted, keys=keys,
@@ -103,12 +101,12 @@ def commit(root: Path, parent: Manifest, version: int, change: Change, library: 
         made = Version(root, library, manifest, held)
         whole = not {one.name for one in files} & {one.name for one in parent.files}
         rewrite = change.kind == "rewrite"
-        pairs, size = tidied(made, whole) if rewrite else taken_in(made, change.gone, change.again)
+        pairs, size = tidied(own, made, whole) if rewrite else taken_in(own, made, change.gone, change.again)
         manifest, bytes_written = replace(manifest, pairs=pairs), bytes_written + size
         sync_folder(root / PAIRS)
     for name in FOLDERS[1:]:
         sync_folder(root / name)
-    return (manifest, bytes_written + batches.size) if write_manifest(root, manifest) else None
+    return (manifest, bytes_written + batches.size) if publish(own, base, manifest) else None
 
 
 def _still(root: Path, parent: Manifest, names: set[str]) -> tuple[DeletedFile, ...]:

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from dask_simjoin.incremental.entries import DeletedFile
-from dask_simjoin.incremental.files import new_name, read_whole, write_new, write_table
+from dask_simjoin.incremental.files import read_whole, write_table
+from dask_simjoin.incremental.transactions import Transaction
 
 FILE, POSITION = "file", "position"
 
@@ -19,13 +20,12 @@ KNOWN = 2
 """Versions whose places a process keeps: tasks of one version, and of what went with it, share them."""
 
 
-def write_deleted(root: Path, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
+def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
     """Write which rows of files are deleted; tells the bytes too."""
     names = np.repeat(np.array(list(places), object), [len(some) for some in places.values()])
     at = np.concatenate([np.zeros(0, np.int64), *places.values()])
     table = pa.table({FILE: pa.array(names, pa.string()).dictionary_encode(), POSITION: at})
-    name = new_name()
-    size = write_new(root / "deleted" / name, lambda file: write_table(table, file))
+    name, size = own.write("deleted", lambda file: write_table(table, file))
     return DeletedFile(name, len(at), version), size
 
 

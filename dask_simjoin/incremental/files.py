@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.errors import OptionError, VersionGoneError
+from dask_simjoin.errors import IndexWriteError, OptionError, SimJoinError, VersionGoneError
 from dask_simjoin.expressions.worker_memory import is_worker
 from dask_simjoin.incremental.types import VERSION
 
@@ -47,13 +47,36 @@ def write_table(table: pa.Table, file: BinaryIO, rows: int | None = None) -> Non
     pq.write_table(table, file, row_group_size=rows, use_dictionary=encoded or False, compression="lz4")
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say of errors where they were, and what helps."""
+    try:
+        yield
+    except SimJoinError:
+        raise
+    except OSError as error:
+        raise IndexWriteError(
+            error.errno or 0,
+            f"{str(path)!r} cannot be written: {error.strerror or error}. Free disk, or mend that, "
+            "and do the same again: an update with a batch= is never taken in twice.",
+        ) from error
+
+
 def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
-    """Write a file that is not there yet, and wait until the disk has it; tells its bytes."""
-    with open(path, "xb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-        return file.tell()
+    """Write a file that is not there yet, and wait until the disk has it; tells its bytes.
+
+    If that fails nothing is left.
+    """
+    with writing(path), open(path, "xb") as file:
+        try:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+            return file.tell()
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            raise
 
 
 def read_whole(path: Path) -> pa.Table:
@@ -102,28 +125,12 @@ _kept = functools.lru_cache(KNOWN)(_read)
 
 def sync_folder(path: Path) -> None:
     """Wait until the disk knows the names of the files in a folder."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def publish(path: Path, content: bytes) -> bool:
-    """Make a file appear as a whole under a name, unless there is one: then it tells False.
-
-    The name is made by a link, which only one of several writers can make; a rename would replace what
-    another one has written.
-    """
-    temporary = path.with_name(f".{new_name('tmp')}")
-    write_new(temporary, lambda file: file.write(content))
-    try:
-        made = _link(temporary, path)
-    finally:
-        os.unlink(temporary)
-    if made:
-        sync_folder(path.parent)
-    return made
+    with writing(path):
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
 
 
 def check_links(folder: Path) -> None:
@@ -140,12 +147,3 @@ def check_links(folder: Path) -> None:
         ) from None
     finally:
         os.unlink(first)
-
-
-def _link(temporary: Path, path: Path) -> bool:
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        # the answer of a file system in a network may have got lost, and the question been asked again
-        return os.stat(temporary).st_nlink > 1
-    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,7 +10,8 @@ import pandas as pd
 
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.incremental.files import FOLDERS, PAIRS
-from dask_simjoin.incremental.manifests import manifest_path, read_manifest, versions
+from dask_simjoin.incremental.manifests import latest, manifest_path, read_manifest, versions
+from dask_simjoin.incremental.publishing import removed, sweep
 from dask_simjoin.incremental.types import Manifest
 
 A_DAY = 24 * 60 * 60
@@ -38,29 +39,42 @@ def history_of(root: Path, manifest: Manifest) -> pd.DataFrame:
     return pd.DataFrame(told, columns=columns).set_index("version")
 
 
-def vacuumed(root: Path, manifest: Manifest, keep: int) -> int:
-    """Remove all but so many versions, and the files that none of them has; tells the bytes."""
+def vacuumed(root: Path, keep: int) -> int:
+    """Remove all but so many versions, and the files that none of them has; tells the bytes.
+
+    Temporaries are removed twice.  After the first time only what was written lately is linked: so files of
+    versions that are not seen here are new.  After the second time no number that is removed can be linked.
+    """
+    before, freed = _clock(root) - A_DAY, sweep(root)
+    manifest = latest(root)
     every = chain(root, manifest)
     kept, old = every[:keep], every[keep:]
     needed, dropped = _files(kept), _files(old)
-    before, freed = time.time() - A_DAY, 0
-    for version in versions(root):
+    freed += sweep(root)
+    for version in versions(root):  # ascending, so that whoever misses a new version finds no old one
         if version < kept[-1].version:
-            freed += _removed(manifest_path(root, version))
+            freed += removed(manifest_path(root, version))
     for folder in (*FOLDERS, *([PAIRS] if manifest.options.store_pairs else ())):
         for path in (root / folder).iterdir():
             name = (folder, path.name)
             unnamed = folder != FOLDERS[0] or path.name.startswith(".") or path.suffix == ".parquet"
-            if unnamed and name not in needed and (name in dropped or path.stat().st_mtime < before):
-                freed += _removed(path)
+            if unnamed and name not in needed and (name in dropped or _is_older(path, before)):
+                freed += removed(path)
     return freed
 
 
-def _removed(path: Path) -> int:
-    """Remove a file; tells its bytes."""
-    size = path.stat().st_size
-    path.unlink()
-    return size
+def _clock(root: Path) -> float:
+    """The time as the file system tells it, which that of this machine may not be."""
+    folder = root / FOLDERS[0]
+    os.utime(folder)
+    return folder.stat().st_mtime
+
+
+def _is_older(path: Path, time: float) -> bool:
+    try:
+        return path.stat().st_mtime < time
+    except FileNotFoundError:
+        return False
 
 
 def _files(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask.dataframe as dd
 import numpy as np
@@ -13,13 +13,14 @@ import pandas as pd
 from dask_simjoin.engine.base import library
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.incremental import joins
+from dask_simjoin.incremental.attempts import attempted
 from dask_simjoin.incremental.batches import made_by
-from dask_simjoin.incremental.commits import Change, commit, next_version
+from dask_simjoin.incremental.commits import Change, commit
 from dask_simjoin.incremental.components import components
 from dask_simjoin.incremental.history import history_of, vacuumed
 from dask_simjoin.incremental.loading import FILE_ROWS, coordinates_of
 from dask_simjoin.incremental.manifests import read_manifest
-from dask_simjoin.incremental.opened import TRIES, Opened, changes_to
+from dask_simjoin.incremental.opened import Opened, changes_to
 from dask_simjoin.incremental.outcome import Changes
 from dask_simjoin.incremental.pair_frames import all_pairs
 from dask_simjoin.incremental.quality import Quality, quality_of
@@ -29,6 +30,7 @@ from dask_simjoin.incremental.requests import DIFF, IF_EXISTS, check_batch, chec
 from dask_simjoin.incremental.restoring import restored
 from dask_simjoin.incremental.snapshots import Version
 from dask_simjoin.incremental.stored import stored_rows
+from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import Manifest
 from dask_simjoin.incremental.updating import (
     Report,
@@ -43,6 +45,22 @@ from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.units import without_unit
 from dask_simjoin.options.validate import check_choice, check_eps, check_metric, check_whole
+
+
+class Made(NamedTuple):
+    """What an attempt made.
+
+    Attributes
+    ----------
+    since : int
+        The version before it; of a batch that is known, the one that it made then.
+    manifest : Manifest
+    report : Report
+    """
+
+    since: int
+    manifest: Manifest
+    report: Report
 
 
 class Index(Opened):
@@ -84,26 +102,31 @@ class Index(Opened):
         ColumnError, CoordinateError
             Rows that are not like those of the index.
         IndexConflictError
-            Other writers made versions again and again meanwhile.
+            Other writers made versions again and again meanwhile, or it took more than half a day.
+        IndexWriteError
+            The disk is full, or cannot be written for another reason.  What was written is removed.
+        VersionGoneError
+            `new` is made of an old version of an index that was removed.
         """
         check_choice("if_exists", if_exists, IF_EXISTS)
         asked = Update(new, delete, if_exists, check_batch(batch))
         if new is not None:
             example_of(new)
-        for _ in range(TRIES):
-            now = self._latest("update")
+
+        def work(now: Version, base: int, own: Transaction) -> Made | None:
             known = made_by(self._root, now.manifest, batch)
             if known is not None:
-                return self._known_batch(now.manifest, known)
-            version = next_version(self._root, now.manifest)
-            change, report = changed_by(asked, now, version)
+                return Made(known, now.manifest, Report(known=True))
+            change, report = changed_by(own, asked, now, base + 1)
             change = replace(change, counters=worn(now, [one.groups for one in change.written], FILE_ROWS))
-            size = self._commit(now, version, change)
-            if size is not None:
-                done = replace(report, bytes_written=report.bytes_written + size)
-                made = self._now()  # what is held of it serves its changes, whatever is put in order now
-                return Changes(changes_to(made), now.number, version, done, keep_up(made))
-        raise self._conflict()
+            return self._commit(own, now, base, change, report)
+
+        made = attempted(self._root, lambda: self._latest("update"), work)
+        if made.report.known:
+            return self._known_batch(made.manifest, made.since)
+        # what is held of the version serves its changes, whatever is put in order now
+        now = self._made(made)
+        return Changes(changes_to(now), made.since, now.number, made.report, keep_up(now))
 
     def delete(self, ids: Any, *, batch: str | None = None) -> Changes:
         """Let the rows of these ids go: `update(delete=ids)`."""
@@ -186,15 +209,13 @@ class Index(Opened):
         were taken in stay known: what is to be taken in again needs another name.
         """
         wanted = check_version(version, "version")
-        for _ in range(TRIES):
-            now = self._latest("restore")
-            number = next_version(self._root, now.manifest)
-            change, report = restored(now, wanted, number)
-            size = self._commit(now, number, change)
-            if size is not None:
-                done = replace(report, bytes_written=report.bytes_written + size)
-                return Changes(self._changed, now.number, number, done)
-        raise self._conflict()
+
+        def work(now: Version, base: int, own: Transaction) -> Made | None:
+            change, report = restored(own, now, wanted, base + 1)
+            return self._commit(own, now, base, change, report)
+
+        made = attempted(self._root, lambda: self._latest("restore"), work)
+        return Changes(self._changed, made.since, made.manifest.version, made.report)
 
     def optimize(self, how: str = "auto") -> Upkeep:
         """Put rows in order on disk, as a version that changes no row and no pair.
@@ -211,7 +232,7 @@ class Index(Opened):
             What was written; of `auto` it may be nothing.
         """
         check_choice("how", how, HOW)
-        return optimize(self._root, self._library, self._latest("optimize"), how)
+        return optimize(self._root, lambda: self._latest("optimize"), how)
 
     def components(self) -> Frame:
         """Tell which rows pairs connect, directly or by way of others.
@@ -239,12 +260,22 @@ class Index(Opened):
         Files that no version ever had are removed when they are a day old, as they may be those of an update
         that is at work.
         """
-        return vacuumed(self._root, self._latest("vacuum").manifest, check_whole("keep", keep, 1))
+        self._latest("vacuum")
+        return vacuumed(self._root, check_whole("keep", keep, 1))
 
-    def _commit(self, now: Version, version: int, change: Change) -> int | None:
-        """Make a version; tells the bytes that were written, or None if another writer was faster."""
-        done = commit(self._root, now.manifest, version, change, self._library, now.held)
-        return None if done is None else done[1]
+    def _commit(self, own: Transaction, now: Version, base: int, change: Change,
+                report: Report) -> Made | None:  # fmt: skip
+        """Make the version after `base`; None: another writer was faster."""
+        done = commit(own, now.manifest, base, change, self._library, now.held)
+        if done is None:
+            return None
+        manifest, size = done
+        return Made(now.number, manifest, replace(report, bytes_written=report.bytes_written + size))
+
+    def _made(self, made: Made) -> Version:
+        """A version that was just made; others may have made newer ones, and removed it."""
+        now = self._now()
+        return now if now.number == made.manifest.version else replace(now, manifest=made.manifest)
 
     def _known_batch(self, manifest: Manifest, version: int) -> Changes:
         since = version - 1  # if it was vacuumed, which is told once its pairs are asked for

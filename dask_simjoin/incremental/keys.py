@@ -15,8 +15,9 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.entries import KeyFile
-from dask_simjoin.incremental.files import new_name, parquet, read_groups, write_new, write_table
+from dask_simjoin.incremental.files import parquet, read_groups, write_table
 from dask_simjoin.incremental.schema import ids_in
+from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import SEQ
 from dask_simjoin.planning.statistics.unique_ids import id_keys
 
@@ -40,23 +41,22 @@ MOSTLY = 0.75
 KEY, FILE, POSITION = "key", "file", "position"
 
 
-def write_keys(table: pa.Table, row_id: str, name: str, root: Path) -> tuple[KeyFile, int]:
+def write_keys(table: pa.Table, row_id: str, name: str, own: Transaction) -> tuple[KeyFile, int]:
     """Write the keys of the ids of a row file of that name; tells the file and its bytes."""
     keys = id_keys(ids_in(table, row_id))
     order = np.argsort(keys, kind="stable")
     files = pa.DictionaryArray.from_arrays(np.zeros(len(order), np.int32), [name])
-    return _write(root, keys[order], table[SEQ].to_numpy()[order], files, order)
+    return _write(own, keys[order], table[SEQ].to_numpy()[order], files, order)
 
 
-def _write(root: Path, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
+def _write(own: Transaction, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
            positions: np.ndarray) -> tuple[KeyFile, int]:  # fmt: skip
     made = pa.table({KEY: keys, SEQ: seq, FILE: files, POSITION: positions})
-    own = new_name()
-    size = write_new(root / "keys" / own, lambda file: write_table(made, file, GROUP))
-    return KeyFile(own, len(keys), int(keys[0]), int(keys[-1])), size
+    name, size = own.write("keys", lambda file: write_table(made, file, GROUP))
+    return KeyFile(name, len(keys), int(keys[0]), int(keys[-1])), size
 
 
-def merged(keys: tuple[KeyFile, ...], root: Path, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
+def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
     """Make few of small key files, if they are many, without keys of other row files; tells their bytes."""
     small = [one for one in keys if one.rows < SMALL]
     if len(small) <= MOST_SMALL:
@@ -65,32 +65,32 @@ def merged(keys: tuple[KeyFile, ...], root: Path, files: set[str]) -> tuple[tupl
     small.sort(key=lambda one: one.low)
     for part in cut_parts(np.array([one.rows for one in small]), JOINED):
         some = [small[n] for n in part]
-        made, size = _joined(some, root, files) if len(some) > 1 else (tuple(some), 0)
+        made, size = _joined(some, own, files) if len(some) > 1 else (tuple(some), 0)
         found += made
         total += size
     return tuple(found), total
 
 
-def without_stale(keys: tuple[KeyFile, ...], root: Path,
+def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
                   files: set[str]) -> tuple[tuple[KeyFile, ...], int]:  # fmt: skip
     """Write key files anew that are mostly of row files that there are no more; tells their bytes."""
     names, found, total = pa.array(sorted(files), pa.string()), [], 0
     for one in keys:
-        with parquet(root / "keys" / one.name) as file:
+        with parquet(own.root / "keys" / one.name) as file:
             column = read_groups(file, range(file.num_row_groups), [FILE])[FILE].cast(pa.string())
         live = pc.sum(pc.is_in(column, names)).as_py() or 0
         if live >= MOSTLY * one.rows:
             found.append(one)
         elif live:
-            made, size = _joined([one], root, files)
+            made, size = _joined([one], own, files)
             found += made
             total += size
     return tuple(found), total
 
 
-def _joined(keys: Sequence[KeyFile], root: Path, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
+def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
     """Make one key file of some, without keys of other row files; none if none are left."""
-    every = pa.concat_tables([pq.read_table(root / "keys" / one.name) for one in keys])
+    every = pa.concat_tables([pq.read_table(own.root / "keys" / one.name) for one in keys])
     every = every.unify_dictionaries().combine_chunks().sort_by(KEY).combine_chunks()
     names = every[FILE].chunk(0) if len(every) else pa.array([], pa.string()).dictionary_encode()
     of = names.indices.to_numpy()
@@ -99,8 +99,8 @@ def _joined(keys: Sequence[KeyFile], root: Path, files: set[str]) -> tuple[tuple
         return (), 0
     columns = [every[name].to_numpy()[live] for name in (KEY, SEQ, POSITION)]
     used, of = np.unique(of[live], return_inverse=True)
-    own = pa.DictionaryArray.from_arrays(of.astype(np.int32), names.dictionary.take(pa.array(used)))
-    file, size = _write(root, columns[0], columns[1], own, columns[2])
+    places = pa.DictionaryArray.from_arrays(of.astype(np.int32), names.dictionary.take(pa.array(used)))
+    file, size = _write(own, columns[0], columns[1], places, columns[2])
     return (file,), size
 
 

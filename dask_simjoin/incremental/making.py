@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import dask
@@ -10,12 +12,13 @@ from dask_simjoin.engine.base import LIBRARIES
 from dask_simjoin.engine.index.kdorder import dims_to_cut
 from dask_simjoin.errors import CoordinateError, IndexConflictError, OptionError
 from dask_simjoin.incremental.commits import Change, commit, now
-from dask_simjoin.incremental.files import FOLDERS, PAIRS, check_links, sync_folder
+from dask_simjoin.incremental.files import FOLDERS, PAIRS, check_links, sync_folder, writing
 from dask_simjoin.incremental.index import Index
 from dask_simjoin.incremental.loading import Incoming, look_at, schema_for
 from dask_simjoin.incremental.manifests import versions
 from dask_simjoin.incremental.requests import MakeIndex, PathLike, check_path, check_version, named
 from dask_simjoin.incremental.rows import write_example
+from dask_simjoin.incremental.transactions import transaction
 from dask_simjoin.incremental.types import ID, Manifest, Options
 from dask_simjoin.incremental.updating import NO_IDS, NO_SEQ, lazy_frame
 from dask_simjoin.incremental.writing import Numbering, write_frame
@@ -65,6 +68,8 @@ def index(frame: Frame, asked: MakeIndex) -> Index:
         There is something at `path`, or it can hold no index.
     OptionTypeError, ColumnError, CoordinateError, DuplicateIdError
         As `self_join` does.
+    IndexWriteError
+        The disk is full, or cannot be written for another reason.  Nothing is left: try again.
 
     Notes
     -----
@@ -100,21 +105,20 @@ def index(frame: Frame, asked: MakeIndex) -> Index:
     columns = list(dict.fromkeys([ID if id is None else id, *on, *keep]))
     incoming = look_at(lazy_frame(frame), spec, id, columns)
     schema = schema_for(incoming)
-    for name in (*FOLDERS, *([PAIRS] if stored else ())):
-        (root / name).mkdir(parents=True, exist_ok=True)
-    check_links(root / FOLDERS[0])
-    options = Options(
-        spec.eps, on, id, spec.metric, spec.p, _dims(incoming), spec.lists, keep, spec.names, spec.dropna,
-        spec.return_distance, _cut(incoming), group, policy, write_example(root, schema), stored,
-    )  # fmt: skip
-    first = Numbering(1, incoming.table.offsets[:-1], NO_SEQ, NO_IDS)
-    written = write_frame(incoming, options, root, schema, first)
-    nothing = Manifest(0, None, "index", None, now(), options, (), (), (), 0, 0)
-    change = Change("index", written, taken=int(incoming.table.offsets[-1]))
-    if commit(root, nothing, 1, change, spec.library) is None:
-        raise IndexConflictError(
-            f"Another process made an index at {str(root)!r} meanwhile; open it, or use another folder."
-        )
+    with _folders(root, (*FOLDERS, *([PAIRS] if stored else ()))), transaction(root) as own:
+        check_links(root / FOLDERS[0])
+        options = Options(
+            spec.eps, on, id, spec.metric, spec.p, _dims(incoming), spec.lists, keep, spec.names, spec.dropna,
+            spec.return_distance, _cut(incoming), group, policy, write_example(own, schema), stored,
+        )  # fmt: skip
+        first = Numbering(1, incoming.table.offsets[:-1], NO_SEQ, NO_IDS)
+        written = write_frame(incoming, options, own, schema, first)
+        nothing = Manifest(0, None, "index", None, now(), options, (), (), (), 0, 0)
+        change = Change("index", written, taken=int(incoming.table.offsets[-1]))
+        if commit(own, nothing, 0, change, spec.library) is None:
+            raise IndexConflictError(
+                f"Another process made an index at {str(root)!r} meanwhile; open it, or use another folder."
+            )
     for folder in (root, root.parent):
         sync_folder(folder)
     return Index(root, spec.library)
@@ -175,6 +179,25 @@ def _check_free(root: Path) -> None:
             f"path={str(root)!r} has something else in it ({listed(others, 3)}); use a folder that is not "
             "there yet, or is empty."
         )
+
+
+@contextlib.contextmanager
+def _folders(root: Path, names: Sequence[str]) -> Iterator[None]:
+    """Make the folders of an index; those that are empty after a failure are removed."""
+    above = [path for path in (root, *root.parents) if not path.exists()]
+    own = [root / name for name in names if not (root / name).exists()]
+    try:
+        for path in (*reversed(above), *own):
+            with writing(path):
+                path.mkdir(exist_ok=True)
+        yield
+    except BaseException:
+        # manifests are in the first one: if there are some the index is made, by us or another process
+        if root / names[0] in own:
+            with contextlib.suppress(OSError):
+                for path in (*own, *above):
+                    path.rmdir()
+        raise
 
 
 def _dims(incoming: Incoming) -> int:

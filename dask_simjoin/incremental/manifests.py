@@ -12,7 +12,6 @@ from typing import Any
 
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
 from dask_simjoin.incremental.entries import DeletedFile, KeyFile, MarkFile, PairFile, RowFile, StoredPairs
-from dask_simjoin.incremental.files import publish
 from dask_simjoin.incremental.types import Manifest, Options
 
 FORMAT = 1
@@ -22,6 +21,9 @@ DIGITS = 20
 """Of versions in names of files, so that names are in order."""
 
 ENDING = ".json"
+
+LISTINGS = 100
+"""How often versions are listed to read the last one: each time more a vacuum has removed it meanwhile."""
 
 
 def manifest_path(root: Path, version: int) -> Path:
@@ -40,12 +42,21 @@ def versions(root: Path) -> list[int]:
 
 
 def latest(root: Path) -> Manifest:
-    """Read the manifest of the last version that is whole."""
-    known = versions(root)
-    for version in reversed(known):
-        manifest = _read(root, version)
-        if manifest is not None:
-            return manifest
+    """Read the manifest of the last version that is whole.
+
+    It is no older than the last version at the call, though a listing may miss files that come or go while it
+    is made: a file that went is older than one that came, and then the versions are listed again.
+    """
+    for _ in range(LISTINGS):
+        known = versions(root)
+        try:
+            for version in reversed(known):
+                manifest = _read(root, version)
+                if manifest is not None:
+                    return manifest
+        except FileNotFoundError:
+            continue
+        break
     what = f"{len(known)} versions, all damaged" if known else "no version of one"
     raise IndexFormatError(
         f"path={str(root)!r} holds no index: it has {what}. Make one with frame.simjoin.index(eps, path), or "
@@ -53,9 +64,20 @@ def latest(root: Path) -> Manifest:
     )
 
 
+def is_damaged(root: Path, version: int) -> bool:
+    """Whether there is a manifest of a version that cannot be read."""
+    try:
+        return _read(root, version) is None
+    except FileNotFoundError:
+        return False
+
+
 def read_manifest(root: Path, version: int) -> Manifest:
     """Read the manifest of a version; refuses one that is not there."""
-    manifest = _read(root, version)
+    try:
+        manifest = _read(root, version)
+    except (FileNotFoundError, NotADirectoryError):
+        manifest = None
     if manifest is None:
         there = versions(root)
         some = f"those from {there[0]} to {there[-1]} are" if there else "none is"
@@ -80,12 +102,12 @@ def back_to(root: Path, manifest: Manifest, since: int) -> Iterator[Manifest]:
         )
 
 
-def write_manifest(root: Path, manifest: Manifest) -> bool:
-    """Make a version; tells False, and makes none, if there is one of that number."""
+def encoded(manifest: Manifest, token: str) -> bytes:
+    """A manifest as a file has it; `token`: of the attempt, so that no two have the same content."""
     body = dataclasses.asdict(manifest)
     body["options"]["p"] = "inf" if manifest.options.p == math.inf else manifest.options.p
-    text = json.dumps({"format": FORMAT, "checksum": _checksum(body), "manifest": body}, indent=1)
-    return publish(manifest_path(root, manifest.version), text.encode())
+    whole = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
+    return json.dumps(whole, indent=1).encode()
 
 
 def _checksum(body: dict[str, Any]) -> str:
@@ -94,12 +116,12 @@ def _checksum(body: dict[str, Any]) -> str:
 
 
 def _read(root: Path, version: int) -> Manifest | None:
-    """The manifest of a version; None: there is none, or it is damaged."""
+    """The manifest of a version; None: it is damaged."""
     path = manifest_path(root, version)
     try:
         content = json.loads(path.read_bytes())
         body, checksum, number = content["manifest"], content["checksum"], content["format"]
-    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return None
     if number != FORMAT:
         raise IndexFormatError(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from dask_simjoin.errors import IndexConflictError, OptionError, VersionGoneError
+from dask_simjoin.errors import OptionError, VersionGoneError
 from dask_simjoin.expressions.worker_memory import end_without_workers
 from dask_simjoin.incremental import joins
 from dask_simjoin.incremental.changes import Changes
@@ -16,9 +16,6 @@ from dask_simjoin.incremental.parts import NOTHING
 from dask_simjoin.incremental.snapshots import Version, last_version, version_of
 from dask_simjoin.incremental.types import Options
 from dask_simjoin.options.settings import current_client
-
-TRIES = 3
-"""Versions of other writers that an update gives way to."""
 
 
 class Opened:
@@ -110,12 +107,6 @@ class Opened:
 
     def _changed(self, since: int, until: int) -> Changes:
         return changes_to(self._at(until))(since, until)
-
-    def _conflict(self) -> IndexConflictError:
-        return IndexConflictError(
-            f"Other writers made versions of the index at {str(self._root)!r} {TRIES} times while this one "
-            "worked; nothing was changed. Let one process update it, or try again."
-        )
 
 
 def changes_to(version: Version) -> Callable[[int, int], Changes]:

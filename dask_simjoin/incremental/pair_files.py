@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.incremental.blocks import blocks_of, read_side, sizes
 from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.entries import MarkFile, PairFile, StoredPairs
-from dask_simjoin.incremental.files import PAIRS, new_name, write_new, write_table
+from dask_simjoin.incremental.files import PAIRS, write_table
 from dask_simjoin.incremental.lazy import lazy_pairs
 from dask_simjoin.incremental.pair_frames import found_pairs
 from dask_simjoin.incremental.pair_tables import (
@@ -30,6 +29,7 @@ from dask_simjoin.incremental.pair_tables import (
 )
 from dask_simjoin.incremental.schema import arrow_of
 from dask_simjoin.incremental.snapshots import Version
+from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import SEQ
 from dask_simjoin.metrics.types import Frame
 
@@ -51,24 +51,24 @@ class Pairs(NamedTuple):
     size: int
 
 
-def taken_in(version: Version, gone: np.ndarray, again: bool) -> tuple[StoredPairs, int]:
+def taken_in(own: Transaction, version: Version, gone: np.ndarray, again: bool) -> tuple[StoredPairs, int]:
     """Store the pairs that come with a version, which is about to be made, and the numbers of rows that go.
 
     Tells all that is stored then, and the bytes that were written.
     """
-    root, manifest, number = version.root, version.manifest, version.number
-    made = _written(version)
+    manifest, number = version.manifest, version.number
+    made = _written(own, version)
     files = tuple(PairFile(one.name, one.rows, number) for one in made)
     marks, size = manifest.pairs.marks, sum(one.size for one in made)
     if len(gone):
-        name = new_name()
         table = pa.table({SEQ: np.sort(gone)})
-        size += write_new(root / PAIRS / name, lambda file: write_table(table, file))
+        name, marked = own.write(PAIRS, lambda file: write_table(table, file))
+        size += marked
         marks += (MarkFile(name, len(gone), number, again),)
     return needed(StoredPairs(manifest.pairs.files + files, marks)), size
 
 
-def _written(version: Version) -> list[Pairs]:
+def _written(own: Transaction, version: Version) -> list[Pairs]:
     """Find the pairs that come with a version, and write them."""
     root, schema = version.root, pair_schema(version.root, version.manifest.options)
     expr = optimise_in_place(_coming(version).expr)
@@ -76,13 +76,13 @@ def _written(version: Version) -> list[Pairs]:
     token, keys = uuid.uuid4().hex, []
     for n, found in enumerate(expr.__dask_keys__()):
         key = f"simjoin_store-{token}", n
-        graph[key] = Task(key, on_worker, store, TaskRef(found), root, schema)
+        graph[key] = Task(key, on_worker, store, TaskRef(found), own, schema)
         keys.append(key)
     done = gather(graph, keys)
     made = [one for one in done if isinstance(one, Pairs)]
     few = [one for one in done if isinstance(one, pa.Table) and len(one)]
     parts = cut_parts(np.array([len(one) for one in few]), SMALL)
-    made += [Pairs(*write_pairs(root, (few[n] for n in part), schema)) for part in parts]
+    made += [Pairs(*write_pairs(own, (few[n] for n in part), schema)) for part in parts]
     for one in made:
         path = root / PAIRS / one.name
         if not path.is_file() or path.stat().st_size != one.size:
@@ -104,13 +104,13 @@ def _coming(version: Version) -> Frame:
     return lazy_pairs(blocks_of(came, delta.inserted, delta.same, spec, size, None, held), rows)
 
 
-def store(pairs: Frame, root: Path, schema: pa.Schema) -> Pairs | pa.Table:
+def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> Pairs | pa.Table:
     """Write the pairs of a task; give them back if they are few."""
     table = arrow_of(pairs).select(schema.names).cast(schema)
-    return table if len(table) < LEAST else Pairs(*write_pairs(root, iter([table]), schema))
+    return table if len(table) < LEAST else Pairs(*write_pairs(own, iter([table]), schema))
 
 
-def tidied(version: Version, whole: bool) -> tuple[StoredPairs, int]:
+def tidied(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
     """Put stored pairs in order: small files become few; `whole`: pairs that are gone leave all files.
 
     Tells what is stored then, of a version that is about to be made, and the bytes that were written.
@@ -128,7 +128,7 @@ def tidied(version: Version, whole: bool) -> tuple[StoredPairs, int]:
     keys: list[Any] = []
     for n, some in enumerate(bunches):
         key = f"simjoin_tidy-{uuid.uuid4().hex}", n
-        graph[key] = Task(key, on_worker, joined, version.root, tuple(some), pairs.marks, schema)
+        graph[key] = Task(key, on_worker, joined, own, tuple(some), pairs.marks, schema)
         keys.append(key)
     found: list[Pairs | None] = gather(graph, keys) if keys else []
     size, files = 0, list(stay)
@@ -141,13 +141,13 @@ def tidied(version: Version, whole: bool) -> tuple[StoredPairs, int]:
     return needed(StoredPairs(tuple(files), pairs.marks)), size
 
 
-def joined(root: Path, files: tuple[PairFile, ...], marks: tuple[MarkFile, ...],
+def joined(own: Transaction, files: tuple[PairFile, ...], marks: tuple[MarkFile, ...],
            schema: pa.Schema) -> Pairs | None:  # fmt: skip
     """Make one file of the pairs of some that are still there; None: of one, of which all are."""
-    live = [sum(len(table) for table in read_live(root, one, marks, [LEFT])) for one in files]
+    live = [sum(len(table) for table in read_live(own.root, one, marks, [LEFT])) for one in files]
     if not sum(live):
         return Pairs("", 0, 0)
     if len(files) == 1 and live[0] == files[0].rows:
         return None
-    tables = (table for one in files for table in read_live(root, one, marks, schema.names))
-    return Pairs(*write_pairs(root, (table.cast(schema) for table in tables), schema))
+    tables = (table for one in files for table in read_live(own.root, one, marks, schema.names))
+    return Pairs(*write_pairs(own, (table.cast(schema) for table in tables), schema))

@@ -19,11 +19,12 @@ import pyarrow.parquet as pq
 
 from dask_simjoin.incremental.deletions import KNOWN
 from dask_simjoin.incremental.entries import MarkFile, PairFile, StoredPairs
-from dask_simjoin.incremental.files import PAIRS, new_name, parquet, read_groups, read_whole, write_new
+from dask_simjoin.incremental.files import PAIRS, parquet, read_groups, read_whole
 from dask_simjoin.incremental.lazy import spec_of
 from dask_simjoin.incremental.requests import STORED
 from dask_simjoin.incremental.rows import example_table
 from dask_simjoin.incremental.schema import DTYPES, dtypes_in
+from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import SEQ, Options, Snapshot
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.totals import Totals
@@ -67,9 +68,9 @@ def pair_schema(root: Path, options: Options) -> pa.Schema:
     return pa.schema([*columns, *numbers], {DTYPES: json.dumps(dtypes).encode()})
 
 
-def write_pairs(root: Path, tables: Iterator[pa.Table], schema: pa.Schema) -> tuple[str, int, int]:
+def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema) -> tuple[str, int, int]:
     """Write pairs as a file; tells its name, how many there are, and the bytes."""
-    name, rows = new_name(), 0
+    rows = 0
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal)
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
 
@@ -80,7 +81,7 @@ def write_pairs(root: Path, tables: Iterator[pa.Table], schema: pa.Schema) -> tu
                 rows += len(table)
                 writer.write_table(table, GROUP)
 
-    size = write_new(root / PAIRS / name, write)
+    name, size = own.write(PAIRS, write)
     return name, rows, size
 
 

@@ -24,6 +24,7 @@ from dask_simjoin.incremental.quality import BASIS
 from dask_simjoin.incremental.rows import Written, example_table, read_part, write_rows
 from dask_simjoin.incremental.scans import MOST, PER_GROUP, drawn
 from dask_simjoin.incremental.snapshots import Version
+from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import Part, Snapshot
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.chunking.regions import NO_HALO
@@ -39,7 +40,7 @@ class Target:
     schema: pa.Schema
 
 
-def rewritten(version: Version, files: frozenset[str], number: int, full: int) -> Change:
+def rewritten(own: Transaction, version: Version, files: frozenset[str], number: int, full: int) -> Change:
     """Write the rows of some files anew, in files of about `full` rows; `number`: of the version to be."""
     every = version.rows
     chosen = np.isin(np.asarray(every.files, object)[every.groups.file], list(files))
@@ -54,7 +55,7 @@ def rewritten(version: Version, files: frozenset[str], number: int, full: int) -
     keys: list[Any] = []
     for region, groups in enumerate(_meeting(rows.groups.low, rows.groups.high, target, rows.options.cut)):
         key = f"simjoin_rewrite-{token}", region
-        graph[key] = Task(key, on_worker, write_region, rows.part(groups), TaskRef(shared), region)
+        graph[key] = Task(key, on_worker, write_region, rows.part(groups), TaskRef(shared), region, own)
         keys.append(key)
     found: list[Written | None] = gather(graph, keys)
     whole = len(files) == len(version.manifest.files)
@@ -85,7 +86,7 @@ def _meeting(low: np.ndarray, high: np.ndarray, target: Target, cut: tuple[int, 
     ]
 
 
-def write_region(part: Part, target: Target, region: int) -> Written | None:
+def write_region(part: Part, target: Target, region: int, own: Transaction) -> Written | None:
     """Write the rows of a region as a file; None: there are none."""
     rows = read_part(part)
     if len(target.regions) > 1 and len(rows):
@@ -93,6 +94,6 @@ def write_region(part: Part, target: Target, region: int) -> Written | None:
         columns = frames.coordinates(rows, part.options.on)
         x = part.options.spec(part.library).measure.embed(columns, frames.xp)
         x = frames.xp.asfortranarray(x[:, frames.xp.asarray(target.dims)])
-        own = joiner_for(rows).regions(x, target.regions, **NO_HALO)[0]
-        rows = rows[own == region]
-    return write_rows(rows, part.options, part.root, target.schema, part.library)
+        where = joiner_for(rows).regions(x, target.regions, **NO_HALO)[0]
+        rows = rows[where == region]
+    return write_rows(rows, part.options, own, target.schema, part.library)

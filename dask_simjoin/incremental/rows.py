@@ -17,15 +17,14 @@ from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.deletions import read_deleted
 from dask_simjoin.incremental.entries import KeyFile
 from dask_simjoin.incremental.files import (
-    new_name,
     parquet,
     read_groups,
     read_whole,
-    write_new,
     write_table,
 )
 from dask_simjoin.incremental.keys import write_keys
 from dask_simjoin.incremental.schema import as_frame, as_written
+from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import SEQ, VERSION, Groups, Options, Part
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.planning.statistics.moments import moments
@@ -60,7 +59,7 @@ def embedded(rows: Frame, options: Options, library: str) -> np.ndarray:
     return to_host(options.spec(library).measure.embed(columns, frames.xp))
 
 
-def write_rows(rows: Frame, options: Options, root: Path, schema: pa.Schema,
+def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schema,
                library: str) -> Written | None:  # fmt: skip
     """Write rows, with `SEQ`, `VERSION` and the index's columns, as a file of their own.
 
@@ -72,11 +71,9 @@ def write_rows(rows: Frame, options: Options, root: Path, schema: pa.Schema,
     x = embedded(rows, options, library)
     order = kd_order(x, dims_to_cut(moments(x).variance, x), group, FAN_OUT)
     table = as_written(rows, schema, "of the new rows").take(pa.array(order))
-    name = new_name()
-
-    size = write_new(root / "rows" / name, lambda file: write_table(table, file, group))
+    name, size = own.write("rows", lambda file: write_table(table, file, group))
     groups = _groups(x[order][:, list(options.cut)], table[VERSION].to_numpy(), group)
-    return Written(name, n, size, groups, *write_keys(table, options.row_id, name, root))
+    return Written(name, n, size, groups, *write_keys(table, options.row_id, name, own))
 
 
 def _groups(x: np.ndarray, version: np.ndarray, group: int) -> Groups:
@@ -208,11 +205,9 @@ def _of_versions(version: np.ndarray, told: tuple[int, int]) -> np.ndarray:
     return (version > told[0]) & (version <= told[1])
 
 
-def write_example(root: Path, schema: pa.Schema) -> str:
+def write_example(own: Transaction, schema: pa.Schema) -> str:
     """Write a file without rows, whose schema is that of all row files; tells its name."""
-    name = new_name()
-    write_new(root / "rows" / name, lambda file: write_table(schema.empty_table(), file))
-    return name
+    return own.write("rows", lambda file: write_table(schema.empty_table(), file))[0]
 
 
 def example_table(root: Path, options: Options) -> pa.Table:

@@ -21,6 +21,7 @@ from dask_simjoin.incremental.report import Told
 from dask_simjoin.incremental.rows import example_table
 from dask_simjoin.incremental.schema import as_frame, ids_as_read
 from dask_simjoin.incremental.snapshots import Version
+from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import SEQ, Options
 from dask_simjoin.incremental.writing import Numbering, write_frame
 from dask_simjoin.metrics.types import Frame
@@ -86,7 +87,7 @@ def lazy_frame(frame: Frame) -> Frame:
     return frame if is_dask_collection(frame) else lazy(frame, library(frame))
 
 
-def changed_by(asked: Update, now: Version, version: int) -> tuple[Change, Report]:
+def changed_by(own: Transaction, asked: Update, now: Version, version: int) -> tuple[Change, Report]:
     """Find out what an update of a version changes, and write the rows that come for the next one."""
     options, schema = now.manifest.options, example_table(now.root, now.manifest.options).schema
     gone = _to_delete(asked.delete, now.finder, schema, options)
@@ -106,7 +107,7 @@ def changed_by(asked: Update, now: Version, version: int) -> tuple[Change, Repor
         rows = incoming.table.offsets
         seq = pd.Series(replaced[SEQ].to_numpy(), pd.Index(replaced["id"]))
         numbering = Numbering(version, now.manifest.next_seq + rows[:-1], seq, pd.Index(left_out))
-        written = write_frame(incoming, options, now.root, schema, numbering)
+        written = write_frame(incoming, options, own, schema, numbering)
         taken = int(rows[-1])
     places = {name: np.sort(some[POSITION].to_numpy()) for name, some in leaving.groupby(FILE, sort=False)}
     change = Change(

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from dask_simjoin.errors import IndexConflictError
-from dask_simjoin.incremental.commits import commit, next_version
+from dask_simjoin.errors import IndexWriteError, UpkeepWarning, VersionGoneError
+from dask_simjoin.incremental.attempts import attempted
+from dask_simjoin.incremental.commits import commit
 from dask_simjoin.incremental.loading import FILE_ROWS
+from dask_simjoin.incremental.publishing import base_of
 from dask_simjoin.incremental.quality import small_files
 from dask_simjoin.incremental.reclustering import paid, to_rewrite
 from dask_simjoin.incremental.report import Told
 from dask_simjoin.incremental.rewriting import rewritten
-from dask_simjoin.incremental.snapshots import Version, last_version
+from dask_simjoin.incremental.snapshots import Version
+from dask_simjoin.incremental.transactions import Transaction, transaction
 
 HOW = ("auto", "all", "small")
 """What `optimize` rewrites: what the policy finds worth it, all files, or those that updates wrote."""
-
-TRIES = 3
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,38 +48,50 @@ class Upkeep(Told):
 
 
 def keep_up(version: Version) -> Upkeep:
-    """Put rows in order after an update, if the policy says so; leave it if another writer was faster."""
-    done = _rewrite(version, to_rewrite(version, FILE_ROWS))
-    return done or Upkeep(version.number, 0, 0, 0, 0)
+    """Put rows in order after an update, if the policy says so; leave it if another writer was faster.
+
+    The update has made its version, and so nothing that fails here is an error of it.
+    """
+    nothing = Upkeep(version.number, 0, 0, 0, 0)
+    if base_of(version.root, version.manifest) != version.number:
+        return nothing
+    try:
+        with transaction(version.root) as own:
+            done = _rewrite(own, version, version.number, to_rewrite(version, FILE_ROWS))
+    except VersionGoneError:  # of another writer's vacuum
+        return nothing
+    except IndexWriteError as error:
+        warnings.warn(
+            f"Version {version.number} of the index at {str(version.root)!r} is made, and its rows could not "
+            f"be put in order after it: {error}. A later update, or optimize(), does so.",
+            UpkeepWarning, stacklevel=3,
+        )  # fmt: skip
+        return nothing
+    return done or nothing
 
 
-def optimize(root: Path, library: str, version: Version, how: str) -> Upkeep:
-    """Put the rows of a version, the last one, in order."""
-    for _ in range(TRIES):
-        names = [one.name for one in version.manifest.files]
-        files = to_rewrite(version, FILE_ROWS) if how == "auto" else frozenset(names)
-        if how == "small":
-            files = frozenset(small_files(version.manifest, FILE_ROWS))
-        done = _rewrite(version, files)
-        if done is not None:
-            return done
-        version = last_version(root, library)
-    raise IndexConflictError(
-        f"Other writers made versions of the index at {str(root)!r} {TRIES} times while its rows were put in "
-        "order; nothing was changed. Let one process do so at a time, or try again."
-    )
+def optimize(root: Path, last: Callable[[], Version], how: str) -> Upkeep:
+    """Put the rows of the last version in order."""
+
+    def work(now: Version, base: int, own: Transaction) -> Upkeep | None:
+        if how == "auto":
+            return _rewrite(own, now, base, to_rewrite(now, FILE_ROWS))
+        small = small_files(now.manifest, FILE_ROWS)
+        every = [one.name for one in now.manifest.files]
+        return _rewrite(own, now, base, frozenset(small if how == "small" else every))
+
+    return attempted(root, last, work)
 
 
-def _rewrite(version: Version, files: frozenset[str]) -> Upkeep | None:
-    """Write some files anew as a version; None: another writer made one meanwhile."""
+def _rewrite(own: Transaction, version: Version, base: int, files: frozenset[str]) -> Upkeep | None:
+    """Write some files anew as the version after `base`; None: another writer was faster."""
     if not files:
         return Upkeep(version.number, 0, 0, 0, 0)
-    number = next_version(version.root, version.manifest)
-    change = rewritten(version, files, number, FILE_ROWS)
+    change = rewritten(own, version, files, base + 1, FILE_ROWS)
     change = replace(change, counters=change.counters | paid(version, files, FILE_ROWS))
-    done = commit(version.root, version.manifest, number, change, version.library)
+    done = commit(own, version.manifest, base, change, version.library)
     if done is None:
         return None
     size = sum(one.size + one.keys_size for one in change.written) + done[1]
     rows = sum(one.rows for one in change.written)
-    return Upkeep(number, len(files), len(change.written), rows, size)
+    return Upkeep(base + 1, len(files), len(change.written), rows, size)

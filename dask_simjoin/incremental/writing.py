@@ -7,7 +7,6 @@ import itertools
 import uuid
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,6 +23,7 @@ from dask_simjoin.expressions.worker_memory import check_sending, on_worker
 from dask_simjoin.incremental.loading import Asked, Incoming, host_ids, source_rows
 from dask_simjoin.incremental.rows import Written, write_rows
 from dask_simjoin.incremental.schema import with_ids
+from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import SEQ, VERSION, Options
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.metrics.types import Array, Frame
@@ -81,7 +81,7 @@ def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: 
     return rows if kept.all() else rows[xp.asarray(kept)].reset_index(drop=True)
 
 
-def write_frame(incoming: Incoming, options: Options, root: Path, schema: pa.Schema,
+def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: pa.Schema,
                 numbering: Numbering) -> list[Written]:  # fmt: skip
     """Write the rows of a frame as files; where they are several, each has rows near each other in space."""
     spec = incoming.table.spec
@@ -89,7 +89,7 @@ def write_frame(incoming: Incoming, options: Options, root: Path, schema: pa.Sch
     shared = Shared("simjoin_numbering", numbering)
     source, each = incoming.source.inner, incoming.each
     rows = MapPartition(source, "simjoin_rows", _prepared, (asked,), each, None, shared)
-    write = functools.partial(write_some, options=options, root=root, schema=schema, library=spec.library)
+    write = functools.partial(write_some, options=options, own=own, schema=schema, library=spec.library)
     method = _sending(incoming)
     if method is not None:
         expr = _by_region(incoming, rows, options, method)
@@ -114,13 +114,14 @@ def _together(rows: list[int], most: int) -> list[list[int]]:
     return [[part for part, _ in some] for _, some in itertools.groupby(enumerate(number), itemgetter(1))]
 
 
-def write_some(*rows: Frame, options: Options, root: Path, schema: pa.Schema, library: str) -> Written | None:
+def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Schema,
+               library: str) -> Written | None:  # fmt: skip
     """Write the rows of some frames as one file."""
     filled = [some for some in rows if len(some)]
     if not filled:
         return None
     whole = filled[0] if len(filled) == 1 else frames_for(filled[0]).stacked(filled)
-    return write_rows(whole, options, root, schema, library)
+    return write_rows(whole, options, own, schema, library)
 
 
 def _sending(incoming: Incoming) -> str | None:

@@ -10,7 +10,6 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.errors import DuplicateIdError, IndexConflictError
-from dask_simjoin.incremental import files
 from dask_simjoin.incremental import index as module
 from tests.support.growing import Model
 from tests.support.oracle import as_set
@@ -107,17 +106,39 @@ def test_two_threads_lose_nothing(made):
     assert set(made[0].history()["batch"].dropna()) == {f"{n} {k}" for n in range(2) for k in range(3)}
 
 
-def test_a_link_whose_answer_was_lost_counts(tmp_path, monkeypatch):
-    """As in a network: the file system asked again, and then said that the name was taken."""
+@pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError, TimeoutError])
+def test_a_link_whose_answer_was_lost_counts(error, made, monkeypatch):
+    """As in a network: the file system did it, and asked again, or said nothing."""
     plain = os.link
 
     def link(source, target):
         plain(source, target)
-        raise FileExistsError
+        if str(target).endswith(".json"):
+            raise error
 
-    monkeypatch.setattr(files.os, "link", link)
-    assert files.publish(tmp_path / "one", b"one")
+    monkeypatch.setattr(os, "link", link)
+    changes = made[0].update(frame([10]), batch="night")
     monkeypatch.undo()
-    assert not files.publish(tmp_path / "one", b"two")
-    assert (tmp_path / "one").read_bytes() == b"one"
-    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+    assert (changes.version, changes.report.inserted, made[1].version) == (2, 1, 2)
+    assert made[1].update(frame([10]), batch="night").report.known
+    assert len(made[1].rows().compute()) == 7
+
+
+def test_files_stay_where_nobody_can_tell_whether_a_version_was_made(made, monkeypatch):
+    """The answer got lost, and what was made was removed before somebody looked: ids tell the rest."""
+    plain = os.link
+    done = []
+
+    def link(source, target):
+        plain(source, target)
+        if str(target).endswith(".json") and not done:
+            done.append(1)
+            made[1].update(frame([20]))
+            made[1].vacuum(keep=1)
+            raise FileExistsError
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(DuplicateIdError, match=r"1 row of these ids already: 10\."):
+        made[0].update(frame([10]))
+    assert sorted(made[0].rows().compute()["key"]) == [*range(6), 10, 20]
+    assert made[0].update(frame([10]), if_exists="ignore").report.ignored == 1

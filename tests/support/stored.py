@@ -10,6 +10,7 @@ from dask_simjoin.incremental.deletions import write_deleted
 from dask_simjoin.incremental.files import FOLDERS
 from dask_simjoin.incremental.rows import write_example, write_rows
 from dask_simjoin.incremental.schema import schema_of
+from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import SEQ, VERSION, Delta, Groups, Options, Snapshot
 
 KEPT = "kept"
@@ -22,6 +23,8 @@ class Stored:
         """`x`: the rows (n, columns) of version 1, numbered as they come."""
         for name in FOLDERS:
             (root / name).mkdir()
+        self._own = Transaction(root)
+        self._own.lease.touch()
         self.root, self.on = root, tuple(f"c{k}" for k in range(x.shape[1]))
         dims = dims or x.shape[1]
         rows = self.frame(x, np.arange(len(x)), 1)
@@ -30,7 +33,7 @@ class Stored:
             eps=eps, on=self.on, id="id", metric=metric, p=p, dims=dims, lists=False, keep=(KEPT,),
             names=("kept_left", "kept_right"), dropna=False, return_distance=False,
             cut=tuple(reversed(range(min(dims, 16)))), group=group, recluster="auto",
-            example=write_example(root, self.schema),
+            example=write_example(self._own, self.schema),
         )  # fmt: skip
         self.files, self.groups = [], []
         self._write(rows)
@@ -43,7 +46,7 @@ class Stored:
         return pd.DataFrame(columns | named | {KEPT: seq % 5})
 
     def _write(self, rows):
-        written = write_rows(rows, self.options, self.root, self.schema, "pandas")
+        written = write_rows(rows, self.options, self._own, self.schema, "pandas")
         if written is not None:
             self.groups.append(
                 Groups(**vars(written.groups) | {"file": written.groups.file + len(self.files)})
@@ -56,7 +59,7 @@ class Stored:
         numbers = pq.read_table(self.root / "rows" / self.files[0], columns=[SEQ])[SEQ].to_numpy()
         self.gone = np.flatnonzero(np.isin(numbers, np.concatenate([gone, seq])))
         self.came, places = len(seq), {self.files[0]: self.gone} if len(self.gone) else {}
-        self.deleted = (write_deleted(self.root, places, 2)[0].name,)
+        self.deleted = (write_deleted(self._own, places, 2)[0].name,)
 
     def snapshot(self, chosen, places, named, versions, rows, deleted=()):
         """Rows of some row groups."""
