@@ -45,10 +45,12 @@ def latest(root: Path) -> Manifest:
     """Read the manifest of the last version that is whole.
 
     It is no older than the last version at the call, though a listing may miss files that come or go while it
-    is made: a file that went is older than one that came, and then the versions are listed again.
+    is made: where one of those is missed, all before it are gone, and the versions are listed again.
     """
     for _ in range(LISTINGS):
         known = versions(root)
+        if not known:
+            continue
         try:
             for version in reversed(known):
                 manifest = _read(root, version)
