@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import uuid
@@ -26,6 +27,9 @@ PAIRS = "pairs"
 
 REPEATED = (VERSION,)
 """Columns of numbers of which many are equal."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk that is full, or of a user's share of it."""
 
 KNOWN, SMALL = 1024, 1 << 16
 """How many files' contents are kept, those of boxes and deletions of updates, and bytes of the largest."""
@@ -139,11 +143,14 @@ def check_links(folder: Path) -> None:
     write_new(first, lambda file: None)
     try:
         os.link(first, second)
-        os.unlink(second)
     except OSError as error:
+        if error.errno in FULL:
+            with writing(second):
+                raise
         raise OptionError(
             f"path={str(folder.parent)!r} is on a file system without hard links ({error.strerror}), by "
             "which of two writers one wins; use a folder on another one that all workers share."
         ) from None
     finally:
-        os.unlink(first)
+        for path in (first, second):
+            path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Let an index fail at each of its file operations: `python -m tests.checks.index_crashes`.
 
 The disk is full from the k-th operation on, until the call has failed; or the process is killed at it.  After
-each the index is opened again: it must be as before or as after the call, the same call must work then, and so
-must one more update, a vacuum and putting rows in order.  Pairs are compared with brute force each time.
+each the index is opened again: it must be as before or as after the call, the same call must work then, and
+so must one more update, a vacuum and putting rows in order.  Pairs are compared with brute force each time.
 """
 
 import argparse
@@ -153,12 +153,13 @@ def killed(action, path, at):
 
 def full(action, path, at):
     """Run something on a disk that is full from an operation on; tells whether that mattered."""
-    faults = Faults(path, at, False)
+    faults, text = Faults(path, at, False), None
     try:
         with faults.installed():
             action(path)
     except IndexWriteError as error:
-        assert isinstance(error, OSError) and str(path) in str(error) and "Free disk" in str(error), error
+        text = str(error)
+    assert text is None or (str(path.parent) in text and "Free disk" in text), text
     return faults.done > at
 
 
@@ -180,8 +181,8 @@ def check(index, rows):
 
 def named(path):
     """All files of an index that its versions name, and those that there are."""
-    from dask_simjoin.incremental.history import _files, chain  # noqa: PLC0415
-    from dask_simjoin.incremental.manifests import latest  # noqa: PLC0415
+    from dask_simjoin.incremental.history import _files, chain
+    from dask_simjoin.incremental.manifests import latest
 
     wanted = _files(chain(path, latest(path)))
     there = {(one.parent.name, one.name) for one in path.glob("*/*") if one.suffix != ".json"}
@@ -258,7 +259,7 @@ def run(names, modes, step, first=0, most=None):
                 if left not in seen:  # else it is as after another operation, but for names
                     seen[left] = verified(name, path, mode)
                 state = seen[left]
-                shutil.rmtree(path)
+                shutil.rmtree(path, ignore_errors=True)  # a first load removes it itself
                 counts[name, mode, state] += 1
                 if not hit or (most is not None and at >= most):
                     break

@@ -1,7 +1,7 @@
-"""Try every order of the steps of writers, vacuums and readers of an index: `python -m tests.checks.versions_model`.
+"""Try every order of the steps by which versions come and go: `python -m tests.checks.versions_model`.
 
-A model, and not the program: docs/explanation/versions.md has the rules, and tests/incremental/test_schedules.py
-runs the program itself.  A state is the folder and where each process is.  All that can follow is tried, each
+A model, and not the program: docs/explanation/versions.md has the rules, and index_schedules.py runs the
+program itself.  A state is the folder and where each process is.  All that can follow is tried, each
 state once.  A listing takes time: what is there all the while is in it, and what comes or goes may be.
 """
 
@@ -298,7 +298,7 @@ def following(state, rules, setting):
     for who, own in enumerate(processes):
         for after, changed in DO[own.kind](own, who, folder, rules, setting):
             if changed is folder:
-                others = processes[:who] + (after,) + processes[who + 1 :]
+                others = (*processes[:who], after, *processes[who + 1 :])
             else:
                 others = tuple(
                     after if n == who else seen_by(one, folder, changed) for n, one in enumerate(processes)
@@ -306,7 +306,7 @@ def following(state, rules, setting):
             yield State(changed, others, crashes)
         if crashes and own.step not in ("start", "end"):
             dead = Process(own.kind, "end")
-            yield State(folder, processes[:who] + (dead,) + processes[who + 1 :], crashes - 1)
+            yield State(folder, (*processes[:who], dead, *processes[who + 1 :]), crashes - 1)
     if folder.clock < setting.ticks:
         yield State(folder._replace(clock=folder.clock + 1), processes, crashes)
 
@@ -382,7 +382,7 @@ MUTANTS = {
 
 
 def main(arguments=None):
-    """Print how many states and steps each setting has; fails if a rule is broken, or a mutant is not found."""
+    """Print the states and steps of each setting; fails if a rule is broken, or a mutant is not found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true", help="settings of minutes, too")
     parser.add_argument("--most", type=int, default=None, help="states of a setting, at most")
