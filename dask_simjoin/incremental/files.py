@@ -89,7 +89,7 @@ def read_whole(path: Path) -> pa.Table:
         few = path.stat().st_size <= SMALL and not is_worker()
     except FileNotFoundError:
         raise _gone(path) from None
-    table: pa.Table = (_kept if few else _read)(path)
+    table: pa.Table = (_kept if few else read_anew)(path)
     return table
 
 
@@ -119,12 +119,13 @@ def read_groups(
     return file.read_row_groups(list(groups), columns=columns, use_threads=not is_worker())
 
 
-def _read(path: Path) -> pa.Table:
+def read_anew(path: Path) -> pa.Table:
+    """Read a file of Parquet; refuses one that went."""
     with parquet(path) as file:
         return read_groups(file, range(file.num_row_groups))
 
 
-_kept = functools.lru_cache(KNOWN)(_read)
+_kept = functools.lru_cache(KNOWN)(read_anew)
 
 
 def sync_folder(path: Path) -> None:

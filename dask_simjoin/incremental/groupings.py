@@ -93,7 +93,7 @@ def write_grouping(version: Version, found: Grouping) -> None:
 
 def grouping_frame(version: Version) -> Frame:
     """Make a lazy frame of the groups of a version, which are known: columns id and component."""
-    path = _paths(version.root)[version.number]
+    path = version.root / FOLDER / f"{version.number:020d}.parquet"  # others may have removed it
     options = version.manifest.options
     dtype = dtypes_in(example_table(version.root, options).schema).get(options.row_id)
     dtypes = {} if dtype is None else {ID: dtype, COMPONENT: dtype}

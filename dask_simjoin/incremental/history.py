@@ -10,6 +10,7 @@ import pandas as pd
 
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.incremental.files import FOLDERS, PAIRS
+from dask_simjoin.incremental.groupings import FOLDER as COMPONENTS
 from dask_simjoin.incremental.manifests import latest, manifest_path, read_manifest, versions
 from dask_simjoin.incremental.publishing import removed, sweep
 from dask_simjoin.incremental.types import Manifest
@@ -54,11 +55,15 @@ def vacuumed(root: Path, keep: int) -> int:
     for version in versions(root):  # ascending, so that whoever misses a new version finds no old one
         if version < kept[-1].version:
             freed += removed(manifest_path(root, version))
-    for folder in (*FOLDERS, *([PAIRS] if manifest.options.store_pairs else ())):
+    for folder in (one for one in (*FOLDERS, PAIRS, COMPONENTS) if (root / one).is_dir()):
         for path in (root / folder).iterdir():
             name = (folder, path.name)
-            unnamed = folder != FOLDERS[0] or path.name.startswith(".") or path.suffix == ".parquet"
-            if unnamed and name not in needed and (name in dropped or _is_older(path, before)):
+            ours = folder != COMPONENTS and (folder != FOLDERS[0] or path.suffix == ".parquet")
+            if (
+                (ours or path.name.startswith("."))
+                and name not in needed
+                and (name in dropped or _is_older(path, before))
+            ):
                 freed += removed(path)
     return freed
 

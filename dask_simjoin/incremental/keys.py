@@ -15,7 +15,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.entries import KeyFile
-from dask_simjoin.incremental.files import parquet, read_groups, write_table
+from dask_simjoin.incremental.files import parquet, read_anew, read_groups, write_table
 from dask_simjoin.incremental.schema import ids_in
 from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import SEQ
@@ -90,7 +90,7 @@ def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
 
 def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
     """Make one key file of some, without keys of other row files; none if none are left."""
-    every = pa.concat_tables([pq.read_table(own.root / "keys" / one.name) for one in keys])
+    every = pa.concat_tables([read_anew(own.root / "keys" / one.name) for one in keys])
     every = every.unify_dictionaries().combine_chunks().sort_by(KEY).combine_chunks()
     names = every[FILE].chunk(0) if len(every) else pa.array([], pa.string()).dictionary_encode()
     of = names.indices.to_numpy()
@@ -234,7 +234,7 @@ def _found(row: np.ndarray, own: pa.Table) -> pd.DataFrame:
 
 def read_keys(root: Path, one: KeyFile) -> pa.Table:
     """Read a key file, to be held in memory."""
-    return pq.read_table(root / "keys" / one.name).unify_dictionaries().combine_chunks()
+    return read_anew(root / "keys" / one.name).unify_dictionaries().combine_chunks()
 
 
 def _is_key(ids: pd.Index) -> bool:

@@ -151,7 +151,7 @@ def vacuums(path, until, keep):
     while not until.exists():
         dask_simjoin.open_index(path).vacuum(keep=keep)
         done += 1
-        time.sleep(0.01)
+        time.sleep(0.1)
     return done
 
 
@@ -186,7 +186,7 @@ def run(operations, seed, store_pairs=False, keep=2):
         checked(path, index.version, Counter())
         counts["versions"] = index.version
         index.vacuum(keep=1)
-        assert not [one for one in path.glob("_versions/.*")]
+        assert not list(path.glob("_versions/.*"))
     return counts
 
 
@@ -199,7 +199,7 @@ def main(arguments=None):
     asked = parser.parse_args(arguments)
     total, begun = Counter(), time.perf_counter()
     for k in range(-(-asked.operations // asked.each)):
-        total.update(run(asked.each, asked.seed + k, store_pairs=k % 2 == 1, keep=1 + k % 3))
+        total.update(run(asked.each, asked.seed + k, store_pairs=k % 2 == 1, keep=(1, 4, 12)[k % 3]))
         print(
             f"{(k + 1) * asked.each:,} operations, {time.perf_counter() - begun:.0f} s: {dict(total)}",
             flush=True,

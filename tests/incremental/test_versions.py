@@ -84,16 +84,19 @@ def test_what_is_removed_as_it_is_read_is_refused_by_the_name_of_its_version(sto
 
 def test_files_of_nobody_are_removed_once_they_are_old(index):
     """New ones may be those of an update that is at work."""
-    stray = index.path / "rows" / "stray.parquet"
+    index.components()
+    stray, half = index.path / "rows" / "stray.parquet", index.path / "components" / ".stray.parquet"
     unfinished = index.path / "_versions" / ".stray.manifest"
-    for path in (stray, unfinished):
+    for path in (stray, half, unfinished):
         path.write_bytes(b"1234")
     assert index.vacuum(keep=10) == 4
     assert stray.exists() and not unfinished.exists()  # the writer of this one makes it again
     yesterday = time.time() - 25 * 60 * 60
-    os.utime(stray, (yesterday, yesterday))
-    assert index.vacuum(keep=10) == 4
-    assert not stray.exists()
+    for path in (stray, half, *index.path.glob("components/0*")):
+        os.utime(path, (yesterday, yesterday))
+    assert index.vacuum(keep=10) == 8
+    assert not stray.exists() and not half.exists()
+    assert len(list(index.path.glob("components/*"))) == 1
     assert index.history().index.tolist() == [1, 2, 3, 4, 5]
 
 
