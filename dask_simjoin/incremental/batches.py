@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dask_simjoin.incremental.files import FOLDERS, new_name, read_whole, sync_folder, write_new, write_table
+from dask_simjoin.incremental.files import FOLDERS, read_whole, sync_folder, write_table
 from dask_simjoin.incremental.types import Manifest
 
 MOST = 512
@@ -42,9 +42,8 @@ def with_batch(root: Path, parent: Manifest, batch: str | None, version: int) ->
     last, earlier, size = dict(parent.batches), parent.earlier, 0
     if batch is not None:
         if len(last) >= MOST:
-            name = new_name()
             table = pa.table({BATCH: list(last), MADE: list(last.values())})
-            size = write_new(root / FOLDERS[0] / name, lambda file: write_table(table, file))
+            name, size = write_table(root / FOLDERS[0], table)
             sync_folder(root / FOLDERS[0])
             last, earlier = {}, (*earlier, name)
         last[batch] = version

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dask_simjoin.incremental.entries import DeletedFile
-from dask_simjoin.incremental.files import new_name, read_whole, write_new, write_table
+from dask_simjoin.incremental.files import read_whole, write_table
 
 FILE, POSITION = "file", "position"
 
@@ -24,8 +24,7 @@ def write_deleted(root: Path, places: dict[str, np.ndarray], version: int) -> tu
     names = np.repeat(np.array(list(places), object), [len(some) for some in places.values()])
     at = np.concatenate([np.zeros(0, np.int64), *places.values()])
     table = pa.table({FILE: pa.array(names, pa.string()).dictionary_encode(), POSITION: at})
-    name = new_name()
-    size = write_new(root / "deleted" / name, lambda file: write_table(table, file))
+    name, size = write_table(root / "deleted", table)
     return DeletedFile(name, len(at), version), size
 
 

@@ -6,15 +6,17 @@ import contextlib
 import functools
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.errors import OptionError, VersionGoneError
+from dask_simjoin.errors import OptionError
 from dask_simjoin.expressions.worker_memory import is_worker
+from dask_simjoin.incremental.checked import CheckedFile, SummedFile, checked_name, is_checked
+from dask_simjoin.incremental.damage import told_of
 from dask_simjoin.incremental.types import VERSION
 
 FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
@@ -36,15 +38,40 @@ def new_name(ending: str = "parquet") -> str:
     return f"{uuid.uuid4().hex}.{ending}"
 
 
-def write_table(table: pa.Table, file: BinaryIO, rows: int | None = None) -> None:
-    """Write a table as Parquet, in row groups of so many rows.
+def write_table(folder: Path, table: pa.Table, rows: int | None = None) -> tuple[str, int]:
+    """Write a table as Parquet, in row groups of so many rows; tells the file's name and its bytes.
 
-    Numbers are as they are, since few of them are equal; lz4 is read twice as fast as snappy.
+    Numbers are as they are, since few of them are equal.
     """
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_nested, pa.types.is_temporal)
     texts = [one.name for one in table.schema if not any(kind(one.type) for kind in plain)]
     encoded = [*texts, *(name for name in REPEATED if name in table.column_names)]
-    pq.write_table(table, file, row_group_size=rows, use_dictionary=encoded or False, compression="lz4")
+    return write_tables(folder, [table], table.schema, encoded, rows)
+
+
+def write_tables(folder: Path, tables: Iterable[pa.Table], schema: pa.Schema, encoded: Sequence[str],
+                 rows: int | None = None, prefix: str = "") -> tuple[str, int]:  # fmt: skip
+    """Write tables as one file of Parquet; tells its name, which ends in its checksum, and its bytes.
+
+    `encoded`: columns of which a dictionary is made.  Lz4 is read twice as fast as snappy.
+    """
+    tail = b""
+
+    def write(file: BinaryIO) -> None:
+        nonlocal tail
+        own = SummedFile(file)
+        how = {"compression": "lz4", "use_dictionary": list(encoded) or False}
+        with pq.ParquetWriter(own, schema, **how) as writer:
+            for table in tables:
+                writer.write_table(table, rows)
+            own.end_rows()
+        tail = own.tail
+
+    temporary = folder / f".{new_name('tmp')}"
+    size = write_new(temporary, write)
+    name = f"{prefix}{checked_name(tail)}.parquet"
+    temporary.rename(folder / name)
+    return name, size
 
 
 def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
@@ -58,31 +85,23 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
 
 def read_whole(path: Path) -> pa.Table:
     """Read a file of Parquet; files never change, and so the last small ones are kept, but by no worker."""
-    try:
+    with told_of(path, is_checked(path)):
         few = path.stat().st_size <= SMALL and not is_worker()
-    except FileNotFoundError:
-        raise _gone(path) from None
-    table: pa.Table = (_kept if few else _read)(path)
+    table: pa.Table = (_kept if few else read_anew)(path)
     return table
 
 
 @contextlib.contextmanager
 def parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a file of Parquet, whose bytes come into memory of the pool that is set; refuses one that went."""
-    try:
-        opened = pa.OSFile(str(path))
-    except FileNotFoundError:
-        raise _gone(path) from None
-    with opened as source, pq.ParquetFile(source) as file:
-        yield file
+    """Open a file of Parquet, whose bytes come into memory of the pool that is set; refuses one that is damaged.
 
-
-def _gone(path: Path) -> VersionGoneError:
-    return VersionGoneError(
-        f"{str(path)!r} is not there: vacuum(), or components() of newer versions, removed it, or this "
-        "machine does not see the folder. Ask again, of a version that history() names; vacuum(keep=...) "
-        "keeps more of them."
-    )
+    Those of files without checksums, of older versions of this package, are taken as they are.
+    """
+    checked = is_checked(path)
+    with told_of(path, checked):
+        opened = pa.PythonFile(CheckedFile(path), mode="r") if checked else pa.OSFile(str(path))
+        with opened as source, pq.ParquetFile(source, pre_buffer=False) as file:
+            yield file
 
 
 def read_groups(
@@ -92,12 +111,13 @@ def read_groups(
     return file.read_row_groups(list(groups), columns=columns, use_threads=not is_worker())
 
 
-def _read(path: Path) -> pa.Table:
+def read_anew(path: Path) -> pa.Table:
+    """Read a file of Parquet."""
     with parquet(path) as file:
         return read_groups(file, range(file.num_row_groups))
 
 
-_kept = functools.lru_cache(KNOWN)(_read)
+_kept = functools.lru_cache(KNOWN)(read_anew)
 
 
 def sync_folder(path: Path) -> None:

@@ -15,7 +15,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.entries import KeyFile
-from dask_simjoin.incremental.files import new_name, parquet, read_groups, write_new, write_table
+from dask_simjoin.incremental.files import parquet, read_anew, read_groups, write_table
 from dask_simjoin.incremental.schema import ids_in
 from dask_simjoin.incremental.types import SEQ
 from dask_simjoin.planning.statistics.unique_ids import id_keys
@@ -51,8 +51,7 @@ def write_keys(table: pa.Table, row_id: str, name: str, root: Path) -> tuple[Key
 def _write(root: Path, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
            positions: np.ndarray) -> tuple[KeyFile, int]:  # fmt: skip
     made = pa.table({KEY: keys, SEQ: seq, FILE: files, POSITION: positions})
-    own = new_name()
-    size = write_new(root / "keys" / own, lambda file: write_table(made, file, GROUP))
+    own, size = write_table(root / "keys", made, GROUP)
     return KeyFile(own, len(keys), int(keys[0]), int(keys[-1])), size
 
 
@@ -90,7 +89,7 @@ def without_stale(keys: tuple[KeyFile, ...], root: Path,
 
 def _joined(keys: Sequence[KeyFile], root: Path, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
     """Make one key file of some, without keys of other row files; none if none are left."""
-    every = pa.concat_tables([pq.read_table(root / "keys" / one.name) for one in keys])
+    every = pa.concat_tables([read_anew(root / "keys" / one.name) for one in keys])
     every = every.unify_dictionaries().combine_chunks().sort_by(KEY).combine_chunks()
     names = every[FILE].chunk(0) if len(every) else pa.array([], pa.string()).dictionary_encode()
     of = names.indices.to_numpy()
@@ -234,7 +233,7 @@ def _found(row: np.ndarray, own: pa.Table) -> pd.DataFrame:
 
 def read_keys(root: Path, one: KeyFile) -> pa.Table:
     """Read a key file, to be held in memory."""
-    return pq.read_table(root / "keys" / one.name).unify_dictionaries().combine_chunks()
+    return read_anew(root / "keys" / one.name).unify_dictionaries().combine_chunks()
 
 
 def _is_key(ids: pd.Index) -> bool:

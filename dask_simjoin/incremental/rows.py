@@ -17,11 +17,9 @@ from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.deletions import read_deleted
 from dask_simjoin.incremental.entries import KeyFile
 from dask_simjoin.incremental.files import (
-    new_name,
     parquet,
     read_groups,
     read_whole,
-    write_new,
     write_table,
 )
 from dask_simjoin.incremental.keys import write_keys
@@ -72,9 +70,7 @@ def write_rows(rows: Frame, options: Options, root: Path, schema: pa.Schema,
     x = embedded(rows, options, library)
     order = kd_order(x, dims_to_cut(moments(x).variance, x), group, FAN_OUT)
     table = as_written(rows, schema, "of the new rows").take(pa.array(order))
-    name = new_name()
-
-    size = write_new(root / "rows" / name, lambda file: write_table(table, file, group))
+    name, size = write_table(root / "rows", table, group)
     groups = _groups(x[order][:, list(options.cut)], table[VERSION].to_numpy(), group)
     return Written(name, n, size, groups, *write_keys(table, options.row_id, name, root))
 
@@ -210,9 +206,7 @@ def _of_versions(version: np.ndarray, told: tuple[int, int]) -> np.ndarray:
 
 def write_example(root: Path, schema: pa.Schema) -> str:
     """Write a file without rows, whose schema is that of all row files; tells its name."""
-    name = new_name()
-    write_new(root / "rows" / name, lambda file: write_table(schema.empty_table(), file))
-    return name
+    return write_table(root / "rows", schema.empty_table())[0]
 
 
 def example_table(root: Path, options: Options) -> pa.Table:
