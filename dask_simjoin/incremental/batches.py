@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dask_simjoin.incremental.files import FOLDERS, read_whole, sync_folder, write_table
+from dask_simjoin.incremental.files import FOLDERS, read_whole, sync_folder, write_named, write_table
 from dask_simjoin.incremental.types import Manifest
 
 MOST = 512
@@ -43,7 +43,7 @@ def with_batch(root: Path, parent: Manifest, batch: str | None, version: int) ->
     if batch is not None:
         if len(last) >= MOST:
             table = pa.table({BATCH: list(last), MADE: list(last.values())})
-            name, size = write_table(root / FOLDERS[0], table)
+            name, size = write_named(root / FOLDERS[0], lambda file: write_table(table, file))
             sync_folder(root / FOLDERS[0])
             last, earlier = {}, (*earlier, name)
         last[batch] = version

@@ -10,9 +10,9 @@ Parquet's own checksums of pages leave out their headers, and take several times
 
 from __future__ import annotations
 
+import functools
 import io
 import re
-import secrets
 import struct
 from bisect import bisect_left, bisect_right
 from pathlib import Path
@@ -24,11 +24,11 @@ import pyarrow as pa
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.incremental.damage import damaged
 
-CHECKED = "8"
-"""The 13th digit of names that end in a checksum, as of UUIDs of version 8; older files have version 4."""
+DIGITS = 16
+"""Hexadecimal digits of a checksum."""
 
-NAME = re.compile(r"(?:[0-9]{20}-)?[0-9a-f]{32}")
-"""What files are called, without their ending; those of groups begin with their version."""
+NAME = re.compile(rf"(?:[0-9]{{20}}|[0-9a-f]{{{DIGITS}}})-[0-9a-f]{{{DIGITS}}}")
+"""What files with checksums are called, without their ending; those of groups begin with their version."""
 
 MARK = b"dask_simjoin.sum"
 """What the block of checksums ends in, after its number of bytes."""
@@ -52,18 +52,17 @@ def checksum(data: Any, start: int = 0, size: int | None = None) -> int:
     size = buffer.size - start if size is None else size
     if size < WORD:
         buffer, start = pa.py_buffer(buffer.slice(start, size).to_pybytes().ljust(WORD, b"\0")), 0
-    return int(host_kernels("checksum").checksum(buffer.address + start, max(size, WORD)))
+    return int(_kernel()(buffer.address + start, max(size, WORD)))
+
+
+@functools.cache
+def _kernel() -> Any:
+    return host_kernels("checksum").checksum
 
 
 def is_checked(path: Path) -> bool:
     """Tell whether the name of a file ends in its checksum."""
-    return NAME.fullmatch(path.stem) is not None and path.stem[-20] == CHECKED
-
-
-def checked_name(tail: bytes) -> str:
-    """Make a name that no other file has, for one that ends in such bytes."""
-    own = secrets.token_hex(8)
-    return f"{own[:12]}{CHECKED}{own[13:]}{checksum(tail):016x}"
+    return NAME.fullmatch(path.stem) is not None
 
 
 class SummedFile(io.RawIOBase):
@@ -97,9 +96,9 @@ class SummedFile(io.RawIOBase):
         self.write(block + BLOCK_END.pack(len(block), MARK))
 
     @property
-    def tail(self) -> bytes:
-        """What was written since `end_rows`, and with it."""
-        return b"".join(self._tail or ())
+    def checksum(self) -> int:
+        """The checksum of what was written since `end_rows`, and with it."""
+        return checksum(b"".join(self._tail or ()))
 
 
 class CheckedFile:
@@ -130,7 +129,7 @@ class CheckedFile:
         if mark != MARK or start < 0 or length % (2 * WORD):
             raise self._other()
         tail = last[start - first :] if start >= first else self._file.read_at(self._size - start, start)
-        if checksum(tail) != int(self._path.stem[-2 * WORD :], 16):
+        if checksum(tail) != int(self._path.stem[-DIGITS:], 16):
             raise self._other()
         return start, np.frombuffer(tail, "<u8", length // WORD).reshape(-1, 2), tail
 
@@ -183,7 +182,9 @@ class CheckedFile:
             at = self._starts[run]
             if checksum(data, at - begin, self._starts[run + 1] - at) != self._sums[run]:
                 raise self._other()
-        return data if (start, stop) == (begin, begin + data.size) else data.slice(start - begin, stop - start)
+        return (
+            data if (start, stop) == (begin, begin + data.size) else data.slice(start - begin, stop - start)
+        )
 
     def verify(self) -> None:
         """Read all of it, some runs at a time."""

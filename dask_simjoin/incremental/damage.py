@@ -11,14 +11,14 @@ import pyarrow as pa
 from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
 
 REMEDY = (
-    "`dask-simjoin index check` lists all damage. Copy the file back from a backup, or go on from an older "
-    "version N that does not need it: open_index(path, version=N).restore(N)."
+    "`dask-simjoin index check` lists all damage. Copy the file back from a backup; or make the index anew, of "
+    "the rows() of a version that does not need it: open_index(path, version=...)."
 )
 
 
-def damaged(path: Path, what: str) -> IndexFormatError:
+def damaged(path: Path, what: str, remedy: str = REMEDY) -> IndexFormatError:
     """Make the error of a file whose content is not what was written; `what`: why that is known."""
-    return IndexFormatError(f"{str(path)!r} is damaged: {what}. {REMEDY}")
+    return IndexFormatError(f"{str(path)!r} is damaged: {what}. {remedy}")
 
 
 def missing(path: Path) -> IndexFormatError | VersionGoneError:

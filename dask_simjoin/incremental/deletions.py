@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dask_simjoin.incremental.entries import DeletedFile
-from dask_simjoin.incremental.files import read_whole, write_table
+from dask_simjoin.incremental.files import read_whole, write_named, write_table
 
 FILE, POSITION = "file", "position"
 
@@ -24,7 +24,7 @@ def write_deleted(root: Path, places: dict[str, np.ndarray], version: int) -> tu
     names = np.repeat(np.array(list(places), object), [len(some) for some in places.values()])
     at = np.concatenate([np.zeros(0, np.int64), *places.values()])
     table = pa.table({FILE: pa.array(names, pa.string()).dictionary_encode(), POSITION: at})
-    name, size = write_table(root / "deleted", table)
+    name, size = write_named(root / "deleted", lambda file: write_table(table, file))
     return DeletedFile(name, len(at), version), size
 
 

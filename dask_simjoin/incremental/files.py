@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from dask_simjoin.errors import OptionError
 from dask_simjoin.expressions.worker_memory import is_worker
-from dask_simjoin.incremental.checked import CheckedFile, SummedFile, checked_name, is_checked
+from dask_simjoin.incremental.checked import DIGITS, CheckedFile, SummedFile, is_checked
 from dask_simjoin.incremental.damage import told_of
 from dask_simjoin.incremental.types import VERSION
 
@@ -38,38 +38,47 @@ def new_name(ending: str = "parquet") -> str:
     return f"{uuid.uuid4().hex}.{ending}"
 
 
-def write_table(folder: Path, table: pa.Table, rows: int | None = None) -> tuple[str, int]:
-    """Write a table as Parquet, in row groups of so many rows; tells the file's name and its bytes.
+def write_table(table: pa.Table, file: SummedFile, rows: int | None = None) -> None:
+    """Write a table as Parquet, in row groups of so many rows.
 
     Numbers are as they are, since few of them are equal.
     """
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_nested, pa.types.is_temporal)
     texts = [one.name for one in table.schema if not any(kind(one.type) for kind in plain)]
     encoded = [*texts, *(name for name in REPEATED if name in table.column_names)]
-    return write_tables(folder, [table], table.schema, encoded, rows)
+    write_tables([table], file, table.schema, encoded, rows)
 
 
-def write_tables(folder: Path, tables: Iterable[pa.Table], schema: pa.Schema, encoded: Sequence[str],
-                 rows: int | None = None, prefix: str = "") -> tuple[str, int]:  # fmt: skip
-    """Write tables as one file of Parquet; tells its name, which ends in its checksum, and its bytes.
+def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema, encoded: Sequence[str],
+                 rows: int | None = None) -> None:  # fmt: skip
+    """Write tables as one file of Parquet; `encoded`: columns of which a dictionary is made.
 
-    `encoded`: columns of which a dictionary is made.  Lz4 is read twice as fast as snappy.
+    Lz4 is read twice as fast as snappy.
     """
-    tail = b""
+    how = {"compression": "lz4", "use_dictionary": list(encoded) or False}
+    with pq.ParquetWriter(file, schema, **how) as writer:
+        for table in tables:
+            writer.write_table(table, rows)
+        file.end_rows()
 
-    def write(file: BinaryIO) -> None:
-        nonlocal tail
+
+def write_named(folder: Path, write: Callable[[SummedFile], object], first: str = "") -> tuple[str, int]:
+    """Write a file that is named by its checksum, and wait until the disk has it; tells its name and bytes.
+
+    `first`: what its name begins with, by default 16 random digits.
+    """
+    checksum = 0
+
+    def summed(file: BinaryIO) -> None:
+        nonlocal checksum
         own = SummedFile(file)
-        how = {"compression": "lz4", "use_dictionary": list(encoded) or False}
-        with pq.ParquetWriter(own, schema, **how) as writer:
-            for table in tables:
-                writer.write_table(table, rows)
-            own.end_rows()
-        tail = own.tail
+        write(own)
+        checksum = own.checksum
 
+    folder.mkdir(exist_ok=True)  # copies of an index may lack folders that were empty
     temporary = folder / f".{new_name('tmp')}"
-    size = write_new(temporary, write)
-    name = f"{prefix}{checked_name(tail)}.parquet"
+    size = write_new(temporary, summed)
+    name = f"{first or uuid.uuid4().hex[:DIGITS]}-{checksum:0{DIGITS}x}.parquet"
     temporary.rename(folder / name)
     return name, size
 
@@ -111,17 +120,26 @@ def read_groups(
     return file.read_row_groups(list(groups), columns=columns, use_threads=not is_worker())
 
 
-def read_anew(path: Path) -> pa.Table:
-    """Read a file of Parquet."""
+def read_anew(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a file of Parquet, all columns or some."""
     with parquet(path) as file:
-        return read_groups(file, range(file.num_row_groups))
+        return read_groups(file, range(file.num_row_groups), columns)
 
 
 _kept = functools.lru_cache(KNOWN)(read_anew)
 
 
+def listed(folder: Path) -> list[Path]:
+    """List what is in a folder; one that is missing, as empty ones are in some copies, has nothing in it."""
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def sync_folder(path: Path) -> None:
     """Wait until the disk knows the names of the files in a folder."""
+    path.mkdir(exist_ok=True)
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,18 +10,18 @@ from pathlib import Path
 import pandas as pd
 
 from dask_simjoin.errors import VersionGoneError
-from dask_simjoin.incremental.files import FOLDERS, PAIRS
-from dask_simjoin.incremental.manifests import manifest_path, read_manifest, versions
+from dask_simjoin.incremental.files import FOLDERS, PAIRS, listed
+from dask_simjoin.incremental.manifests import manifest_path, read_manifest, versions, whole
 from dask_simjoin.incremental.types import Manifest
 
 A_DAY = 24 * 60 * 60
 """Age, in seconds, of files that no version has and that nobody writes any more."""
 
 
-def chain(root: Path, manifest: Manifest) -> list[Manifest]:
-    """A version and those that it was made of, as far as they are there; the last one first."""
+def chain(root: Path, manifest: Manifest, most: float = math.inf) -> list[Manifest]:
+    """A version and those that it was made of, as far as they are there; the last one first, so many at most."""
     found = [manifest]
-    while found[-1].parent is not None:
+    while found[-1].parent is not None and len(found) < most:
         try:
             found.append(read_manifest(root, found[-1].parent))
         except VersionGoneError:
@@ -40,18 +41,18 @@ def history_of(root: Path, manifest: Manifest) -> pd.DataFrame:
 
 def vacuumed(root: Path, manifest: Manifest, keep: int) -> int:
     """Remove all but so many versions, and the files that none of them has; tells the bytes."""
-    every = chain(root, manifest)
-    kept, old = every[:keep], every[keep:]
-    needed, dropped = _files(kept), _files(old)
+    kept = chain(root, manifest, keep)
+    old = whole(root, (version for version in versions(root) if version < kept[-1].version))
+    needed, dropped = files_of(kept), files_of(old)
     before, freed = time.time() - A_DAY, 0
     for version in versions(root):
         if version < kept[-1].version:
             freed += _removed(manifest_path(root, version))
     for folder in (*FOLDERS, *([PAIRS] if manifest.options.store_pairs else ())):
-        for path in (root / folder).iterdir():
+        for path in listed(root / folder):
             name = (folder, path.name)
             unnamed = folder != FOLDERS[0] or path.name.startswith(".") or path.suffix == ".parquet"
-            if unnamed and name not in needed and (name in dropped or path.stat().st_mtime < before):
+            if unnamed and name not in needed and not path.is_dir() and (name in dropped or path.stat().st_mtime < before):
                 freed += _removed(path)
     return freed
 
@@ -63,7 +64,7 @@ def _removed(path: Path) -> int:
     return size
 
 
-def _files(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
+def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
     """The folder and the name of each file that some versions have."""
     found = set()
     for one in manifests:

@@ -15,7 +15,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.entries import KeyFile
-from dask_simjoin.incremental.files import parquet, read_anew, read_groups, write_table
+from dask_simjoin.incremental.files import parquet, read_anew, read_groups, write_named, write_table
 from dask_simjoin.incremental.schema import ids_in
 from dask_simjoin.incremental.types import SEQ
 from dask_simjoin.planning.statistics.unique_ids import id_keys
@@ -51,7 +51,7 @@ def write_keys(table: pa.Table, row_id: str, name: str, root: Path) -> tuple[Key
 def _write(root: Path, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
            positions: np.ndarray) -> tuple[KeyFile, int]:  # fmt: skip
     made = pa.table({KEY: keys, SEQ: seq, FILE: files, POSITION: positions})
-    own, size = write_table(root / "keys", made, GROUP)
+    own, size = write_named(root / "keys", lambda file: write_table(made, file, GROUP))
     return KeyFile(own, len(keys), int(keys[0]), int(keys[-1])), size
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
-from dask_simjoin.incremental.entries import DeletedFile, KeyFile, MarkFile, PairFile, RowFile, StoredPairs
+from dask_simjoin.incremental.damage import damaged
 from dask_simjoin.incremental.files import publish
-from dask_simjoin.incremental.types import Manifest, Options
+from dask_simjoin.incremental.manifest_body import from_json, to_json
+from dask_simjoin.incremental.types import Manifest
 
 FORMAT = 1
 """Of the files; readers refuse those of larger numbers."""
@@ -23,6 +23,9 @@ DIGITS = 20
 
 ENDING = ".json"
 
+NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
+"""What manifests are called: other files beside them are left alone."""
+
 
 def manifest_path(root: Path, version: int) -> Path:
     """Where the manifest of a version is."""
@@ -30,40 +33,69 @@ def manifest_path(root: Path, version: int) -> Path:
 
 
 def versions(root: Path) -> list[int]:
-    """Numbers of the versions of which there are files, ascending; some may be damaged."""
+    """List the numbers of the versions of which there are files, ascending; some may be damaged."""
     try:
         names = [path.name for path in (root / "_versions").iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         names = []
-    stems = [name.removesuffix(ENDING) for name in names if name.endswith(ENDING)]
-    return sorted(int(stem) for stem in stems if stem.isdigit())
+    return sorted(int(match[1]) for match in map(NAME.fullmatch, names) if match)
 
 
 def latest(root: Path) -> Manifest:
-    """Read the manifest of the last version that is whole."""
-    known = versions(root)
-    for version in reversed(known):
-        manifest = _read(root, version)
-        if manifest is not None:
-            return manifest
-    what = f"{len(known)} versions, all damaged" if known else "no version of one"
+    """Read the manifest of the last version; refuses one that is damaged."""
+    listed: list[int] = []
+    while known := versions(root):
+        found = _read(root, known[-1])
+        if isinstance(found, Manifest):
+            return found
+        if found is not None:
+            raise _damaged_last(root, known, found)
+        if known == listed:
+            raise _damaged_last(root, known, "it is listed, and not there")
+        listed = known  # vacuum removed it after newer ones were made: look again
     raise IndexFormatError(
-        f"path={str(root)!r} holds no index: it has {what}. Make one with frame.simjoin.index(eps, path), or "
-        "name the folder of one."
+        f"path={str(root)!r} holds no index: it has no version of one. Make one with "
+        "frame.simjoin.index(eps, path), or name the folder of one."
     )
 
 
 def read_manifest(root: Path, version: int) -> Manifest:
-    """Read the manifest of a version; refuses one that is not there."""
-    manifest = _read(root, version)
-    if manifest is None:
-        there = versions(root)
-        some = f"those from {there[0]} to {there[-1]} are" if there else "none is"
-        raise VersionGoneError(
-            f"Version {version} of the index at {str(root)!r} is not there; {some}. vacuum(keep=...) "
-            "keeps more of them; a consumer that comes too late starts from pairs()."
-        )
-    return manifest
+    """Read the manifest of a version; refuses one that is damaged, or not there."""
+    found = _read(root, version)
+    if isinstance(found, Manifest):
+        return found
+    if found is not None:
+        raise damaged(manifest_path(root, version), found)
+    there = versions(root)
+    some = f"those from {there[0]} to {there[-1]} are" if there else "none is"
+    raise VersionGoneError(
+        f"Version {version} of the index at {str(root)!r} is not there; {some}. vacuum(keep=...) "
+        "keeps more of them; a consumer that comes too late starts from pairs()."
+    )
+
+
+def whole(root: Path, some: Iterable[int]) -> list[Manifest]:
+    """Read the manifests of some versions, but for those that are gone or damaged."""
+    found = (_read(root, version) for version in some)
+    return [one for one in found if isinstance(one, Manifest)]
+
+
+def damage_of(root: Path, version: int) -> str:
+    """Tell why the manifest of a version is damaged; nothing, if it is whole or gone."""
+    found = _read(root, version)
+    return found if isinstance(found, str) else ""
+
+
+def _damaged_last(root: Path, known: list[int], what: str) -> IndexFormatError:
+    """Make the error of a last manifest that is damaged, which says how to go on."""
+    older = next((one for one in reversed(known[:-1]) if whole(root, [one])), None)
+    remedy = (
+        "No older version is whole: copy the file back from a backup, or make the index anew."
+        if older is None
+        else f"Copy it back from a backup; or go on from version {older}, the newest that is whole, without "
+        f"what came later: open_index(path, version={older}).restore({older}) makes a new version of its rows."
+    )
+    return damaged(manifest_path(root, known[-1]), f"{what}, and it is that of the last version", remedy)
 
 
 def back_to(root: Path, manifest: Manifest, since: int) -> Iterator[Manifest]:
@@ -82,44 +114,38 @@ def back_to(root: Path, manifest: Manifest, since: int) -> Iterator[Manifest]:
 
 def write_manifest(root: Path, manifest: Manifest) -> bool:
     """Make a version; tells False, and makes none, if there is one of that number."""
-    body = dataclasses.asdict(manifest)
-    body["options"]["p"] = "inf" if manifest.options.p == math.inf else manifest.options.p
+    body = to_json(manifest)
     text = json.dumps({"format": FORMAT, "checksum": _checksum(body), "manifest": body}, indent=1)
     return publish(manifest_path(root, manifest.version), text.encode())
 
 
-def _checksum(body: dict[str, Any]) -> str:
+def _checksum(body: Any) -> str:
     plain = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()
 
 
-def _read(root: Path, version: int) -> Manifest | None:
-    """The manifest of a version; None: there is none, or it is damaged."""
+def _read(root: Path, version: int) -> Manifest | str | None:
+    """Read the manifest of a version; a text: why it is damaged; None: there is none."""
     path = manifest_path(root, version)
     try:
         content = json.loads(path.read_bytes())
         body, checksum, number = content["manifest"], content["checksum"], content["format"]
-    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
+        same = checksum == _checksum(body)
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        return f"it cannot be read ({error.strerror or error})"
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return "it is not the JSON of a manifest"
     if number != FORMAT:
         raise IndexFormatError(
-            f"{str(path)!r} is of format {number!r}, and this version of dask_simjoin reads {FORMAT}; use "
-            "a newer one, or make the index anew."
+            f"{str(path)!r} is of format {repr(number)[:80]}, and this version of dask_simjoin reads {FORMAT}; "
+            "use a newer one, or make the index anew."
         )
-    if checksum != _checksum(body):
-        return None
-    own = body["options"]
-    lists = {name: tuple(own[name]) for name in ("on", "keep", "names", "cut")}
-    options = Options(**own | lists | {"p": math.inf if own["p"] == "inf" else own["p"]})
-    files = {
-        "files": tuple(RowFile(**one) for one in body["files"]),
-        "deleted": tuple(DeletedFile(**one) for one in body["deleted"]),
-        "keys": tuple(KeyFile(**one) for one in body["keys"]),
-        "pairs": _stored(body.get("pairs", {})),
-    }
-    return Manifest(**body | files | {"options": options, "earlier": tuple(body.get("earlier", ()))})
-
-
-def _stored(body: dict[str, Any]) -> StoredPairs:
-    files, marks = body.get("files", ()), body.get("marks", ())
-    return StoredPairs(tuple(PairFile(**one) for one in files), tuple(MarkFile(**one) for one in marks))
+    if not same:
+        return "its checksum is not that of its content"
+    try:
+        found = from_json(body)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        return f"it is not a manifest ({error})"
+    return found if found.version == version else f"it is that of version {found.version}"

@@ -17,7 +17,7 @@ from dask_simjoin.expressions.worker_memory import on_worker
 from dask_simjoin.incremental.blocks import blocks_of, read_side, sizes
 from dask_simjoin.incremental.cuts import cut_parts
 from dask_simjoin.incremental.entries import MarkFile, PairFile, StoredPairs
-from dask_simjoin.incremental.files import PAIRS, write_table
+from dask_simjoin.incremental.files import PAIRS, write_named, write_table
 from dask_simjoin.incremental.lazy import lazy_pairs
 from dask_simjoin.incremental.pair_frames import found_pairs
 from dask_simjoin.incremental.pair_tables import (
@@ -61,7 +61,8 @@ def taken_in(version: Version, gone: np.ndarray, again: bool) -> tuple[StoredPai
     files = tuple(PairFile(one.name, one.rows, number) for one in made)
     marks, size = manifest.pairs.marks, sum(one.size for one in made)
     if len(gone):
-        name, own = write_table(root / PAIRS, pa.table({SEQ: np.sort(gone)}))
+        table = pa.table({SEQ: np.sort(gone)})
+        name, own = write_named(root / PAIRS, lambda file: write_table(table, file))
         size += own
         marks += (MarkFile(name, len(gone), number, again),)
     return needed(StoredPairs(manifest.pairs.files + files, marks)), size

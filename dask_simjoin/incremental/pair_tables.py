@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dask_simjoin.incremental.deletions import KNOWN
 from dask_simjoin.incremental.entries import MarkFile, PairFile, StoredPairs
-from dask_simjoin.incremental.files import PAIRS, parquet, read_groups, read_whole, write_tables
+from dask_simjoin.incremental.files import PAIRS, parquet, read_groups, read_whole, write_named, write_tables
 from dask_simjoin.incremental.lazy import spec_of
 from dask_simjoin.incremental.requests import STORED
 from dask_simjoin.incremental.rows import example_table
@@ -78,7 +78,7 @@ def write_pairs(root: Path, tables: Iterator[pa.Table], schema: pa.Schema) -> tu
             rows += len(table)
             yield table
 
-    name, size = write_tables(root / PAIRS, counted(), schema, texts, GROUP)
+    name, size = write_named(root / PAIRS, lambda file: write_tables(counted(), file, schema, texts, GROUP))
     return name, rows, size
 
 

@@ -20,6 +20,7 @@ from dask_simjoin.incremental.files import (
     parquet,
     read_groups,
     read_whole,
+    write_named,
     write_table,
 )
 from dask_simjoin.incremental.keys import write_keys
@@ -70,7 +71,7 @@ def write_rows(rows: Frame, options: Options, root: Path, schema: pa.Schema,
     x = embedded(rows, options, library)
     order = kd_order(x, dims_to_cut(moments(x).variance, x), group, FAN_OUT)
     table = as_written(rows, schema, "of the new rows").take(pa.array(order))
-    name, size = write_table(root / "rows", table, group)
+    name, size = write_named(root / "rows", lambda file: write_table(table, file, group))
     groups = _groups(x[order][:, list(options.cut)], table[VERSION].to_numpy(), group)
     return Written(name, n, size, groups, *write_keys(table, options.row_id, name, root))
 
@@ -206,7 +207,7 @@ def _of_versions(version: np.ndarray, told: tuple[int, int]) -> np.ndarray:
 
 def write_example(root: Path, schema: pa.Schema) -> str:
     """Write a file without rows, whose schema is that of all row files; tells its name."""
-    return write_table(root / "rows", schema.empty_table())[0]
+    return write_named(root / "rows", lambda file: write_table(schema.empty_table(), file))[0]
 
 
 def example_table(root: Path, options: Options) -> pa.Table:

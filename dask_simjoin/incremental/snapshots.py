@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dask_simjoin.incremental.deletions import read_deleted
 from dask_simjoin.incremental.entries import RowFile, StoredPairs
-from dask_simjoin.incremental.files import read_whole, write_table
+from dask_simjoin.incremental.files import read_whole, write_named, write_table
 from dask_simjoin.incremental.keys import Finder
 from dask_simjoin.incremental.manifests import back_to, latest, read_manifest
 from dask_simjoin.incremental.parts import NOTHING, Held
@@ -35,7 +35,7 @@ def write_boxes(root: Path, files: Sequence[tuple[str, Groups]]) -> tuple[str, i
             columns[field.name] = values
         else:
             columns |= {f"{field.name}{k}": values[:, k] for k in range(values.shape[1])}
-    return write_table(root / "boxes", pa.table(columns))
+    return write_named(root / "boxes", lambda file: write_table(pa.table(columns), file))
 
 
 def read_boxes(root: Path, files: Iterable[RowFile], options: Options) -> tuple[tuple[str, ...], Groups]:

@@ -8,6 +8,7 @@ the sum, and any other leaves it with a chance of some 2**-32 at most.  Zlib's C
 from __future__ import annotations
 
 import numpy as np
+
 from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.memory import word_at
 
