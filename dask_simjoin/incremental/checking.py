@@ -71,7 +71,7 @@ class Check(Told):
         return {name: value for name, value in super().numbers.items() if name != "damage"}
 
     def _facts(self) -> list[tuple[str, str]]:
-        named = [(one.file, f"{one.damage} (versions {_listed(one.versions)})") for one in self.damage]
+        named = [(one.file, f"{one.damage} ({_listed(one.versions)})") for one in self.damage]
         return [*super()._facts(), *named]
 
 
@@ -81,12 +81,12 @@ def check_index(root: Path) -> Check:
     if not known:
         raise IndexFormatError(f"path={str(root)!r} holds no index; name the folder of one.")
     needed: dict[tuple[str, str], list[int]] = {}
-    for one in whole(root, known):
+    broken = [(version, what) for version in known if (what := damage_of(root, version))]
+    for one in whole(root, set(known) - {version for version, _ in broken}):
         for name in files_of([one]):
             needed.setdefault(name, []).append(one.version)
     for number, path in grouping_files(root):
         needed[path.parent.name, path.name] = [number]
-    broken = [(version, what) for version in known if (what := damage_of(root, version))]
     found = [Damage(f"{FOLDERS[0]}/{manifest_path(root, one).name}", what, (one,)) for one, what in broken]
     paths = [root.joinpath(*name) for name in needed]
     wrong = [what for some in _each(paths) for what in some]
@@ -144,8 +144,8 @@ def _size(path: Path) -> int:
 
 
 def _listed(numbers: tuple[int, ...]) -> str:
-    """Name numbers, those that follow each other by the first and the last."""
-    return ", ".join(_runs(numbers))
+    """Name versions, those that follow each other by the first and the last."""
+    return f"version{'s' * (len(numbers) > 1)} {', '.join(_runs(numbers))}"
 
 
 def _runs(numbers: tuple[int, ...]) -> Iterator[str]:

@@ -81,8 +81,11 @@ def whole(root: Path, some: Iterable[int]) -> list[Manifest]:
 
 
 def damage_of(root: Path, version: int) -> str:
-    """Tell why the manifest of a version is damaged; nothing, if it is whole or gone."""
-    found = _read(root, version)
+    """Tell why the manifest of a version is damaged, or cannot be read; nothing, if it is whole or gone."""
+    try:
+        found = _read(root, version)
+    except IndexFormatError as error:
+        return str(error)
     return found if isinstance(found, str) else ""
 
 
