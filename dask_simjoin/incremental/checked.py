@@ -1,11 +1,11 @@
 """Files of Parquet with checksums of all of their bytes, which are verified as they are read.
 
-Before the footer of a file is a block that Parquet's readers skip: the length and the checksum of each run of
-bytes before it, as they were written (the header of a page, or its content).  The last half of the file's name
-is the checksum of the block and of the footer.  So a file that is damaged, or is another one than the name
-says, is noticed by whoever reads it, and only what is read is looked at.
+Before the footer of a file is a block that Parquet's readers skip.  It has the length and the checksum of
+each run of bytes before it, as they were written: the header of a page, or its content.  The file's name ends
+in the checksum of the block and the footer.  So whoever reads a part of a file that is damaged, or of another
+file than the name says, notices, and no more is read for it.
 
-Parquet's own checksums of pages leave out their headers, and take several times as long.
+Parquet's own checksums of pages leave out their headers, in which a flipped bit can change what is read.
 """
 
 from __future__ import annotations
@@ -102,7 +102,10 @@ class SummedFile(io.RawIOBase):
 
 
 class CheckedFile:
-    """A file that is read, whose bytes are verified: what `pyarrow.PythonFile` asks for, one call at a time."""
+    """A file whose bytes are verified as they are read.
+
+    It has what `pyarrow.PythonFile` asks for, which calls one method at a time.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, 0

@@ -25,7 +25,7 @@ from dask_simjoin.incremental.report import Told
 
 
 class Damage(NamedTuple):
-    """A file that is damaged or missing: its path in the folder, what it is, and the versions that need it."""
+    """A damaged or missing file: its path in the folder, what is wrong, and the versions that need it."""
 
     file: str
     damage: str
@@ -43,8 +43,8 @@ class Check(Told):
     bytes_read : int
         Of these files.
     files_without_checksums : int
-        Files that an older version of this package wrote: they can be read, which does not say that they are as
-        they were written.  `optimize("all")` writes them anew.
+        Files that an older version of this package wrote.  They can be read, which does not prove that they
+        are as they were written; `optimize("all")` writes them anew.
     damaged : int
         Files that are damaged or missing.
     damage : tuple of Damage

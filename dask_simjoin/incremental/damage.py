@@ -11,8 +11,8 @@ import pyarrow as pa
 from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
 
 REMEDY = (
-    "`dask-simjoin index check` lists all damage. Copy the file back from a backup; or make the index anew, of "
-    "the rows() of a version that does not need it: open_index(path, version=...)."
+    "`dask-simjoin index check` lists all damage. Copy the file back from a backup; or make the index anew, "
+    "of the rows() of a version that does not need it: open_index(path, version=...)."
 )
 
 

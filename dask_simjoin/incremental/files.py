@@ -43,19 +43,23 @@ def write_table(table: pa.Table, file: SummedFile, rows: int | None = None) -> N
 
     Numbers are as they are, since few of them are equal.
     """
+    write_tables([table], file, table.schema, encoded(table.schema), rows)
+
+
+def encoded(schema: pa.Schema) -> list[str]:
+    """List the columns of which a dictionary is made."""
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_nested, pa.types.is_temporal)
-    texts = [one.name for one in table.schema if not any(kind(one.type) for kind in plain)]
-    encoded = [*texts, *(name for name in REPEATED if name in table.column_names)]
-    write_tables([table], file, table.schema, encoded, rows)
+    texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
+    return [*texts, *(name for name in REPEATED if name in schema.names)]
 
 
-def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema, encoded: Sequence[str],
+def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema, columns: Sequence[str],
                  rows: int | None = None) -> None:  # fmt: skip
-    """Write tables as one file of Parquet; `encoded`: columns of which a dictionary is made.
+    """Write tables as one file of Parquet; `columns`: those of which a dictionary is made.
 
     Lz4 is read twice as fast as snappy.
     """
-    how = {"compression": "lz4", "use_dictionary": list(encoded) or False}
+    how = {"compression": "lz4", "use_dictionary": list(columns) or False}
     with pq.ParquetWriter(file, schema, **how) as writer:
         for table in tables:
             writer.write_table(table, rows)
@@ -102,9 +106,9 @@ def read_whole(path: Path) -> pa.Table:
 
 @contextlib.contextmanager
 def parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a file of Parquet, whose bytes come into memory of the pool that is set; refuses one that is damaged.
+    """Open a file of Parquet, whose bytes come into memory of the pool that is set; refuses damaged ones.
 
-    Those of files without checksums, of older versions of this package, are taken as they are.
+    Files of older versions of this package have no checksums, and are taken as they are.
     """
     checked = is_checked(path)
     with told_of(path, checked):

@@ -24,7 +24,7 @@ from dask_simjoin.metrics.types import Frame
 FOLDER, ID, COMPONENT, ROOT = "components", "id", "component", "root"
 
 NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
-"""What a file is called, without its ending: its version and, but for those of older packages, its checksum."""
+"""What a file is called, without its ending: its version and its checksum, which older files lack."""
 
 KEPT = 2
 """Versions of which groups are kept."""

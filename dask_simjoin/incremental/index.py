@@ -186,8 +186,8 @@ class Index(Opened):
         Rows that came since go, and those that went come back, with the numbers that they had.  Batches that
         were taken in stay known: what is to be taken in again needs another name.
 
-        If the manifest of the last version is damaged, ``open_index(path, version=N).restore(N)`` goes on from
-        version N, the newest that is whole, as a version after the damaged one.
+        If the manifest of the last version is damaged, ``open_index(path, version=N).restore(N)`` goes on
+        from version N, the newest that is whole, by a version after the damaged one.
         """
         wanted = check_version(version, "version")
         for _ in range(TRIES):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import re
 import types
@@ -20,6 +19,12 @@ FILE_NAME = re.compile(r"[0-9a-f]{16}-?[0-9a-f]{16}\.parquet")
 TUPLES = ("on", "keep", "names", "cut")
 """What of options is a tuple, and in JSON a list."""
 
+HINTS: dict[Any, dict[str, Any]] = {
+    kind: typing.get_type_hints(kind)
+    for kind in (Manifest, Options, RowFile, DeletedFile, KeyFile, PairFile, MarkFile)
+}
+"""The types of all fields."""
+
 Entry = TypeVar("Entry")
 
 
@@ -31,7 +36,7 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
 
 
 def from_json(body: Any) -> Manifest:
-    """Make the manifest; raises a `ValueError`, `TypeError`, `LookupError` or `AttributeError` of what is none."""
+    """Make the manifest; raises `ValueError`, `TypeError`, `LookupError` or `AttributeError` otherwise."""
     own, pairs = dict(body["options"]), body.get("pairs", {})
     own |= {name: tuple(own[name]) for name in TUPLES}
     options = Options(**own | {"p": math.inf if own["p"] == "inf" else own["p"]})
@@ -46,7 +51,7 @@ def from_json(body: Any) -> Manifest:
         "earlier": tuple(body.get("earlier", ())),
     })  # fmt: skip
     for one in (options, manifest):
-        for name, hint in _hints(type(one)).items():
+        for name, hint in HINTS[type(one)].items():
             if not _fits(getattr(one, name), hint):
                 raise ValueError(f"{name} is none")
     for name in (options.example, *manifest.earlier):
@@ -56,7 +61,7 @@ def from_json(body: Any) -> Manifest:
 
 def _entries(kind: type[Entry], told: Any) -> tuple[Entry, ...]:
     """Make entries of files."""
-    hints = _hints(kind)
+    hints = HINTS[kind]
     for one in told:
         for name, hint in hints.items():
             if type(one[name]) is not hint:
@@ -69,11 +74,6 @@ def _entries(kind: type[Entry], told: Any) -> tuple[Entry, ...]:
 def _check_name(name: str) -> None:
     if not FILE_NAME.fullmatch(name):
         raise ValueError(f"{name[:80]!r} is not the name of a file of an index")
-
-
-@functools.cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
 
 
 def _fits(value: object, hint: Any) -> bool:

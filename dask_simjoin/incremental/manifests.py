@@ -96,7 +96,7 @@ def _damaged_last(root: Path, known: list[int], what: str) -> IndexFormatError:
         "No older version is whole: copy the file back from a backup, or make the index anew."
         if older is None
         else f"Copy it back from a backup; or go on from version {older}, the newest that is whole, without "
-        f"what came later: open_index(path, version={older}).restore({older}) makes a new version of its rows."
+        f"what came later: open_index(path, version={older}).restore({older}) makes a new version of it."
     )
     return damaged(manifest_path(root, known[-1]), f"{what}, and it is that of the last version", remedy)
 
@@ -142,8 +142,8 @@ def _read(root: Path, version: int) -> Manifest | str | None:
         return "it is not the JSON of a manifest"
     if number != FORMAT:
         raise IndexFormatError(
-            f"{str(path)!r} is of format {repr(number)[:80]}, and this version of dask_simjoin reads {FORMAT}; "
-            "use a newer one, or make the index anew."
+            f"{str(path)!r} is of format {repr(number)[:80]}, and this version of dask_simjoin reads "
+            f"{FORMAT}; use a newer one, or make the index anew."
         )
     if not same:
         return "its checksum is not that of its content"

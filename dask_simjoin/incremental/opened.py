@@ -110,7 +110,7 @@ class Opened:
         return self._now()
 
     def _to_restore(self) -> Version:
-        """The version that rows are restored for: the last one, or, if all later ones are damaged, this one."""
+        """The version that a restored one is made of: the last one, or this one, if all later are damaged."""
         later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
         return self._now() if later and not whole(self._root, later) else self._latest("restore")
 

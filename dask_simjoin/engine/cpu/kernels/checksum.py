@@ -1,8 +1,9 @@
-"""A checksum of bytes, as fast as they come from memory: it finds accidents, and is no protection from forgers.
+"""A checksum of bytes, as fast as they come from memory.  It finds accidents; a forger can keep it as it is.
 
-Each word of 64 bits is added to a multiple of its number; the sum has that, and the product of its halves (the
-NH of Black and others 1999, "UMAC", with numbers for keys).  A change within one half of a word always changes
-the sum, and any other leaves it with a chance of some 2**-32 at most.  Zlib's CRC takes ten times as long.
+A multiple of its number is added to each word of 64 bits.  The checksum is the sum of these words and of the
+products of their halves (NH of Black and others 1999, "UMAC", with numbers for keys).  A change within one
+half of a word always changes it; others leave it as it is with a chance of 2**-32.  Zlib's CRC takes ten times
+as long.
 """
 
 from __future__ import annotations
