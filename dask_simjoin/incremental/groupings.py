@@ -14,6 +14,7 @@ import pyarrow as pa
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
 from dask_simjoin.incremental.checked import SummedFile
+from dask_simjoin.incremental.damage import damaged
 from dask_simjoin.incremental.files import parquet, read_anew, read_groups, write_named, write_tables
 from dask_simjoin.incremental.rows import example_table
 from dask_simjoin.incremental.schema import dtypes_in
@@ -75,6 +76,8 @@ def known_grouping(version: Version) -> tuple[Grouping, Path] | None:
     for number, path in grouping_files(version.root):
         if number > version.number:
             continue
+        if path.is_dir():  # nothing can be written in its place
+            raise damaged(path, "it is a folder", "Move it away: components() writes the file anew.")
         try:
             table = read_anew(path, [SEQ, ID, ROOT]).combine_chunks()
             seq, root = (table[name].to_numpy() for name in (SEQ, ROOT))

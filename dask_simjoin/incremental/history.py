@@ -19,7 +19,7 @@ A_DAY = 24 * 60 * 60
 
 
 def chain(root: Path, manifest: Manifest, most: float = math.inf) -> list[Manifest]:
-    """A version and those that it was made of, as far as they are there, and at most so many; last one first."""
+    """List a version and those that it was made of, as far as they are there: so many at most, last first."""
     found = [manifest]
     while found[-1].parent is not None and len(found) < most:
         try:
@@ -52,18 +52,15 @@ def vacuumed(root: Path, manifest: Manifest, keep: int) -> int:
         for path in listed(root / folder):
             name = (folder, path.name)
             unnamed = folder != FOLDERS[0] or path.name.startswith(".") or path.suffix == ".parquet"
-            if (
-                unnamed
-                and name not in needed
-                and not path.is_dir()
-                and (name in dropped or path.stat().st_mtime < before)
-            ):
+            if unnamed and name not in needed and (name in dropped or path.stat().st_mtime < before):
                 freed += _removed(path)
     return freed
 
 
 def _removed(path: Path) -> int:
-    """Remove a file; tells its bytes."""
+    """Remove a file; tells its bytes.  A folder that has its name is left alone."""
+    if path.is_dir():
+        return 0
     size = path.stat().st_size
     path.unlink()
     return size

@@ -1,4 +1,4 @@
-"""Files that older versions of this package wrote without checksums: they get some as all rows are rewritten."""
+"""Write files of older versions of this package, which have no checksums, anew with all rows."""
 
 from __future__ import annotations
 

@@ -297,7 +297,7 @@ def outcome(call, damage):
     except IndexFormatError as error:
         return "refused" if not damage.harmless and str(error).startswith("'") else f"FAULT refused: {error}"
     except VersionGoneError as error:
-        gone = damage.folder == MANIFESTS and damage.kind in ("gone", "renamed")
+        gone = damage.file.endswith(".json") and damage.kind in ("gone", "renamed")
         return "version gone" if gone else f"FAULT gone: {error}"
     except AssertionError:
         return "FAULT wrong result"
@@ -316,7 +316,8 @@ def found_by_check(path, damage):
         except (IndexFormatError, VersionGoneError):
             continue
         told = {one.file for one in index.check().damage}
-        if damage.harmless or (damage.kind == "gone" and damage.folder in (MANIFESTS, "components")):
+        needless = damage.file.endswith(".json") or damage.folder == "components"
+        if damage.harmless or (damage.kind == "gone" and needless):
             return not told
         if damage.kind == "renamed":
             return len(told) == 1

@@ -2,8 +2,8 @@
 
 A multiple of its number is added to each word of 64 bits.  The checksum is the sum of these words and of the
 products of their halves (NH of Black and others 1999, "UMAC", with numbers for keys).  A change within one
-half of a word always changes it; others leave it as it is with a chance of 2**-32.  Zlib's CRC takes ten times
-as long.
+half of a word always changes it; others leave it as it is with a chance of 2**-32.  Zlib's CRC takes ten
+times as long.
 """
 
 from __future__ import annotations
