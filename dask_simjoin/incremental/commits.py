@@ -23,6 +23,7 @@ from dask_simjoin.incremental.rows import Written
 from dask_simjoin.incremental.snapshots import Version, write_boxes
 from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import Manifest
+from dask_simjoin.incremental.without_checksums import with_checksums
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,10 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
         rewrite = change.kind == "rewrite"
         pairs, size = tidied(own, made, whole) if rewrite else taken_in(own, made, change.gone, change.again)
         manifest, bytes_written = replace(manifest, pairs=pairs), bytes_written + size
+    if change.kind == "rewrite" and change.dropped.issuperset(one.name for one in parent.files):
+        manifest, size = with_checksums(own, manifest)
+        bytes_written += size
+    if parent.options.store_pairs:
         sync_folder(root / PAIRS)
     for name in FOLDERS[1:]:
         sync_folder(root / name)

@@ -10,6 +10,7 @@ joined with each other.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,19 +42,17 @@ LOOKED_AT = 1 << 17
 
 def components(version: Version) -> Frame:
     """Tell the groups of a version's rows: a lazy frame of what is computed here and kept in a file."""
-    grouping_of(version)
-    return grouping_frame(version)
+    return grouping_frame(version, grouping_of(version)[1])
 
 
-def grouping_of(version: Version) -> Grouping:
-    """Tell the groups of a version, from those of an older one if some are known."""
-    old = known_grouping(version)
-    if old is not None and old.version == version.number:
-        return old
-    found = None if old is None else _told_on(old, version)
+def grouping_of(version: Version) -> tuple[Grouping, Path]:
+    """Tell the groups of a version, from those of an older one if some are known, and their file."""
+    known = known_grouping(version)
+    if known is not None and known[0].version == version.number:
+        return known
+    found = None if known is None else _told_on(known[0], version)
     found = found or _anew(version)
-    write_grouping(version, found)
-    return found
+    return found, write_grouping(version, found)
 
 
 def _anew(version: Version) -> Grouping:

@@ -7,15 +7,17 @@ import errno
 import functools
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.errors import IndexWriteError, OptionError, SimJoinError, VersionGoneError
+from dask_simjoin.errors import IndexWriteError, OptionError, SimJoinError
 from dask_simjoin.expressions.worker_memory import is_worker
+from dask_simjoin.incremental.checked import DIGITS, CheckedFile, SummedFile, is_checked
+from dask_simjoin.incremental.damage import told_of
 from dask_simjoin.incremental.types import VERSION
 
 FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
@@ -40,15 +42,53 @@ def new_name(ending: str = "parquet") -> str:
     return f"{uuid.uuid4().hex}.{ending}"
 
 
-def write_table(table: pa.Table, file: BinaryIO, rows: int | None = None) -> None:
+def write_table(table: pa.Table, file: SummedFile, rows: int | None = None) -> None:
     """Write a table as Parquet, in row groups of so many rows.
 
-    Numbers are as they are, since few of them are equal; lz4 is read twice as fast as snappy.
+    Numbers are as they are, since few of them are equal.
     """
+    write_tables([table], file, table.schema, encoded(table.schema), rows)
+
+
+def encoded(schema: pa.Schema) -> list[str]:
+    """List the columns of which a dictionary is made."""
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_nested, pa.types.is_temporal)
-    texts = [one.name for one in table.schema if not any(kind(one.type) for kind in plain)]
-    encoded = [*texts, *(name for name in REPEATED if name in table.column_names)]
-    pq.write_table(table, file, row_group_size=rows, use_dictionary=encoded or False, compression="lz4")
+    texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
+    return [*texts, *(name for name in REPEATED if name in schema.names)]
+
+
+def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema, columns: Sequence[str],
+                 rows: int | None = None) -> None:  # fmt: skip
+    """Write tables as one file of Parquet; `columns`: those of which a dictionary is made.
+
+    Lz4 is read twice as fast as snappy.
+    """
+    how = {"compression": "lz4", "use_dictionary": list(columns) or False}
+    with pq.ParquetWriter(file, schema, **how) as writer:
+        for table in tables:
+            writer.write_table(table, rows)
+        file.end_rows()
+
+
+def write_named(folder: Path, write: Callable[[SummedFile], object], first: str) -> tuple[str, int]:
+    """Write a file that is named by its checksum, and wait until the disk has it; tells its name and bytes.
+
+    `first`: what its name begins with.
+    """
+    checksum = 0
+
+    def summed(file: BinaryIO) -> None:
+        nonlocal checksum
+        own = SummedFile(file)
+        write(own)
+        checksum = own.checksum
+
+    folder.mkdir(exist_ok=True)  # copies of an index may lack folders that were empty
+    temporary = folder / f".{first}-{new_name('tmp')}"
+    size = write_new(temporary, summed)
+    name = f"{first}-{checksum:0{DIGITS}x}.parquet"
+    temporary.rename(folder / name)
+    return name, size
 
 
 @contextlib.contextmanager
@@ -85,31 +125,23 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
 
 def read_whole(path: Path) -> pa.Table:
     """Read a file of Parquet; files never change, and so the last small ones are kept, but by no worker."""
-    try:
+    with told_of(path, is_checked(path)):
         few = path.stat().st_size <= SMALL and not is_worker()
-    except FileNotFoundError:
-        raise _gone(path) from None
     table: pa.Table = (_kept if few else read_anew)(path)
     return table
 
 
 @contextlib.contextmanager
 def parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a file of Parquet, whose bytes come into memory of the pool that is set; refuses one that went."""
-    try:
-        opened = pa.OSFile(str(path))
-    except FileNotFoundError:
-        raise _gone(path) from None
-    with opened as source, pq.ParquetFile(source) as file:
-        yield file
+    """Open a file of Parquet, whose bytes come into memory of the pool that is set; refuses damaged ones.
 
-
-def _gone(path: Path) -> VersionGoneError:
-    return VersionGoneError(
-        f"{str(path)!r} is not there: vacuum(), or components() of newer versions, removed it, or this "
-        "machine does not see the folder. Ask again, of a version that history() names; vacuum(keep=...) "
-        "keeps more of them."
-    )
+    Files of older versions of this package have no checksums, and are taken as they are.
+    """
+    checked = is_checked(path)
+    with told_of(path, checked):
+        opened = pa.PythonFile(CheckedFile(path), mode="r") if checked else pa.OSFile(str(path))
+        with opened as source, pq.ParquetFile(source, pre_buffer=False) as file:
+            yield file
 
 
 def read_groups(
@@ -119,18 +151,27 @@ def read_groups(
     return file.read_row_groups(list(groups), columns=columns, use_threads=not is_worker())
 
 
-def read_anew(path: Path) -> pa.Table:
-    """Read a file of Parquet; refuses one that went."""
+def read_anew(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a file of Parquet, all columns or some."""
     with parquet(path) as file:
-        return read_groups(file, range(file.num_row_groups))
+        return read_groups(file, range(file.num_row_groups), columns)
 
 
 _kept = functools.lru_cache(KNOWN)(read_anew)
 
 
+def listed(folder: Path) -> list[Path]:
+    """List what is in a folder; one that is missing, as empty ones are in some copies, has nothing in it."""
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def sync_folder(path: Path) -> None:
     """Wait until the disk knows the names of the files in a folder."""
     with writing(path):
+        path.mkdir(exist_ok=True)
         number = os.open(path, os.O_RDONLY)
         try:
             os.fsync(number)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import dask.dataframe as dd
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dask_simjoin.engine.base import frames_of_library
-from dask_simjoin.incremental.files import new_name, parquet, read_groups, write_new
+from dask_simjoin.errors import IndexFormatError, VersionGoneError
+from dask_simjoin.incremental.checked import SummedFile
+from dask_simjoin.incremental.damage import damaged
+from dask_simjoin.incremental.files import parquet, read_anew, read_groups, write_named, write_tables
 from dask_simjoin.incremental.rows import example_table
 from dask_simjoin.incremental.schema import dtypes_in
 from dask_simjoin.incremental.snapshots import Version
@@ -20,6 +23,9 @@ from dask_simjoin.incremental.types import SEQ
 from dask_simjoin.metrics.types import Frame
 
 FOLDER, ID, COMPONENT, ROOT = "components", "id", "component", "root"
+
+NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
+"""What a file is called, without its ending: its version and its checksum, which older files lack."""
 
 KEPT = 2
 """Versions of which groups are kept."""
@@ -57,43 +63,57 @@ class Grouping(NamedTuple):
         return np.where(self.seq[at] == seq, self.root[at], seq)
 
 
-def _paths(root: Path) -> dict[int, Path]:
-    """The files that there are, by version."""
+def grouping_files(root: Path) -> list[tuple[int, Path]]:
+    """List the files that there are, with their versions, the last one first."""
     folder = root / FOLDER
     found = folder.glob("*.parquet") if folder.is_dir() else ()
-    return {int(path.stem): path for path in found if path.stem.isdigit()}
+    told = ((NAME.fullmatch(path.stem), path) for path in found)
+    return sorted(((int(match[1]), path) for match, path in told if match), reverse=True)
 
 
-def known_grouping(version: Version) -> Grouping | None:
-    """Read the groups of the last version up to this one of which they are known."""
-    known = {number: path for number, path in _paths(version.root).items() if number <= version.number}
-    for number in sorted(known, reverse=True):
-        with contextlib.suppress(OSError, pa.ArrowInvalid):  # removed meanwhile, or half of a file
-            table = pq.read_table(known[number], columns=[SEQ, ID, ROOT]).combine_chunks()
+def known_grouping(version: Version) -> tuple[Grouping, Path] | None:
+    """Read the groups of the last version up to this one of which they are known, and tell the file."""
+    for number, path in grouping_files(version.root):
+        if number > version.number:
+            continue
+        if path.is_dir():  # nothing can be written in its place
+            raise damaged(path, "it is a folder", "Move it away: components() writes the file anew.")
+        try:
+            table = read_anew(path, [SEQ, ID, ROOT]).combine_chunks()
             seq, root = (table[name].to_numpy() for name in (SEQ, ROOT))
             ids = table[ID].combine_chunks()
-            return Grouping(number, seq, ids.chunk(0) if isinstance(ids, pa.ChunkedArray) else ids, root, 0)
+        except VersionGoneError:  # removed meanwhile
+            continue
+        except (IndexFormatError, KeyError):  # all of it can be told anew
+            with contextlib.suppress(OSError):
+                path.unlink()
+            continue
+        own = ids.chunk(0) if isinstance(ids, pa.ChunkedArray) else ids
+        return Grouping(number, seq, own, root, 0), path
     return None
 
 
-def write_grouping(version: Version, found: Grouping) -> None:
-    """Keep the groups of a version, and no more than some."""
+def write_grouping(version: Version, found: Grouping) -> Path:
+    """Keep the groups of a version in a file, and those of no more versions than some."""
     folder = version.root / FOLDER
     folder.mkdir(exist_ok=True)
     component = found.ids.take(pa.array(np.searchsorted(found.seq, found.root)))
     table = pa.table({SEQ: found.seq, ID: found.ids, ROOT: found.root, COMPONENT: component})
-    part = folder / f".{new_name()}"
-    write_new(part, lambda file: pq.write_table(table, file, row_group_size=ROWS, compression="lz4"))
-    part.replace(folder / f"{found.version:020d}.parquet")
-    others = _paths(version.root)
-    others.pop(found.version, None)  # kept, however old: it is about to be read
-    for number in sorted(others, reverse=True)[KEPT - 1 :]:
-        others[number].unlink(missing_ok=True)
+
+    def write(file: SummedFile) -> None:
+        write_tables([table], file, table.schema, table.schema.names, ROWS)
+
+    name, _ = write_named(folder, write, f"{found.version:020d}")
+    others = grouping_files(version.root)
+    numbers = sorted({number for number, _ in others} - {found.version}, reverse=True)
+    for number, path in others:
+        if number in numbers[KEPT - 1 :]:
+            path.unlink(missing_ok=True)
+    return folder / name
 
 
-def grouping_frame(version: Version) -> Frame:
-    """Make a lazy frame of the groups of a version, which are known: columns id and component."""
-    path = version.root / FOLDER / f"{version.number:020d}.parquet"  # others may have removed it
+def grouping_frame(version: Version, path: Path) -> Frame:
+    """Make a lazy frame of the groups of a version, which are in a file: columns id and component."""
     options = version.manifest.options
     dtype = dtypes_in(example_table(version.root, options).schema).get(options.row_id)
     dtypes = {} if dtype is None else {ID: dtype, COMPONENT: dtype}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from dask_simjoin.errors import VersionGoneError
-from dask_simjoin.incremental.files import FOLDERS, PAIRS
+from dask_simjoin.incremental.files import FOLDERS, PAIRS, listed
 from dask_simjoin.incremental.groupings import FOLDER as COMPONENTS
-from dask_simjoin.incremental.manifests import latest, manifest_path, read_manifest, versions
+from dask_simjoin.incremental.manifests import latest, manifest_path, read_manifest, versions, whole
 from dask_simjoin.incremental.publishing import removed, sweep
 from dask_simjoin.incremental.types import Manifest
 
@@ -19,10 +20,10 @@ A_DAY = 24 * 60 * 60
 """Age, in seconds, of files that no version has and that nobody writes any more."""
 
 
-def chain(root: Path, manifest: Manifest) -> list[Manifest]:
-    """A version and those that it was made of, as far as they are there; the last one first."""
+def chain(root: Path, manifest: Manifest, most: float = math.inf) -> list[Manifest]:
+    """List a version and those that it was made of, as far as they are there: so many at most, last first."""
     found = [manifest]
-    while found[-1].parent is not None:
+    while found[-1].parent is not None and len(found) < most:
         try:
             found.append(read_manifest(root, found[-1].parent))
         except VersionGoneError:
@@ -48,15 +49,15 @@ def vacuumed(root: Path, keep: int) -> int:
     """
     before, freed = _clock(root) - A_DAY, sweep(root)
     manifest = latest(root)
-    every = chain(root, manifest)
-    kept, old = every[:keep], every[keep:]
-    needed, dropped = _files(kept), _files(old)
+    kept = chain(root, manifest, keep)
+    old = whole(root, (version for version in versions(root) if version < kept[-1].version))
+    needed, dropped = files_of(kept), files_of(old)
     freed += sweep(root)
     for version in versions(root):  # ascending, so that whoever misses a new version finds no old one
         if version < kept[-1].version:
             freed += removed(manifest_path(root, version))
-    for folder in (one for one in (*FOLDERS, PAIRS, COMPONENTS) if (root / one).is_dir()):
-        for path in (root / folder).iterdir():
+    for folder in (*FOLDERS, PAIRS, COMPONENTS):
+        for path in listed(root / folder):
             name = (folder, path.name)
             ours = folder != COMPONENTS and (folder != FOLDERS[0] or path.suffix == ".parquet")
             if (
@@ -82,7 +83,7 @@ def _is_older(path: Path, time: float) -> bool:
         return False
 
 
-def _files(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
+def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
     """The folder and the name of each file that some versions have."""
     found = set()
     for one in manifests:

@@ -15,6 +15,7 @@ from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.incremental import joins
 from dask_simjoin.incremental.attempts import attempted
 from dask_simjoin.incremental.batches import made_by
+from dask_simjoin.incremental.checking import Check, check_index
 from dask_simjoin.incremental.commits import Change, commit
 from dask_simjoin.incremental.components import components
 from dask_simjoin.incremental.history import history_of, vacuumed
@@ -207,6 +208,9 @@ class Index(Opened):
 
         Rows that came since go, and those that went come back, with the numbers that they had.  Batches that
         were taken in stay known: what is to be taken in again needs another name.
+
+        If the manifest of the last version is damaged, ``open_index(path, version=N).restore(N)`` goes on
+        from version N, the newest that is whole, by a version after the damaged one.
         """
         wanted = check_version(version, "version")
 
@@ -214,7 +218,7 @@ class Index(Opened):
             change, report = restored(own, now, wanted, base + 1)
             return self._commit(own, now, base, change, report)
 
-        made = attempted(self._root, lambda: self._latest("restore"), work)
+        made = attempted(self._root, self._to_restore, work)
         return Changes(self._changed, made.since, made.manifest.version, made.report)
 
     def optimize(self, how: str = "auto") -> Upkeep:
@@ -253,6 +257,22 @@ class Index(Opened):
     def quality(self) -> Quality:
         """Tell how well rows lie on disk, from the boxes of row groups: pairs do not depend on it."""
         return quality_of(self._now(), FILE_ROWS)
+
+    def check(self) -> Check:
+        """Read all files of all versions, and tell which are damaged; see `Check`.
+
+        What is read is verified each time that it is read; this reads the rest, too.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import pandas as pd
+        >>> import dask_simjoin
+        >>> idx = pd.DataFrame({"x": [0.0, 1.0]}).simjoin.index(1.0, tempfile.mkdtemp())
+        >>> idx.check().damaged
+        0
+        """
+        return check_index(self._root)
 
     def vacuum(self, keep: int = 10) -> int:
         """Remove all but the last `keep` versions, and files that no version has; tells the bytes.

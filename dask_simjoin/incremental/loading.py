@@ -18,7 +18,14 @@ from dask_simjoin.expressions.planner import check_ids, passed_over
 from dask_simjoin.expressions.source import FrozenSource, MapPartition, Shared, freeze, gather, map_frozen
 from dask_simjoin.expressions.source import optimise_in_place as optimised
 from dask_simjoin.incremental.keys import Finder
-from dask_simjoin.incremental.schema import arrow_of, check_types, ids_as_read, schema_of, with_ids
+from dask_simjoin.incremental.schema import (
+    arrow_of,
+    check_types,
+    ids_as_read,
+    schema_of,
+    schema_without_rows,
+    with_ids,
+)
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.budget import make_budget
@@ -82,7 +89,8 @@ def schema_for(incoming: Incoming) -> pa.Schema:
     rows = source_rows(incoming)
     filled = [n for n, some in enumerate(rows) if some]
     if not filled:
-        return schema_of(with_ids(incoming.source.inner._meta.iloc[:0], incoming.id, incoming.columns))
+        example = incoming.source.inner._meta.iloc[:0]
+        return schema_without_rows(with_ids(example, incoming.id, incoming.columns))
     asked = map_frozen("simjoin_schema", _schema, incoming.source, incoming.id, incoming.columns)
     return _gathered(asked, filled[:1])[0]
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
-from dask_simjoin.incremental.entries import DeletedFile, KeyFile, MarkFile, PairFile, RowFile, StoredPairs
-from dask_simjoin.incremental.types import Manifest, Options
+from dask_simjoin.incremental.damage import damaged
+from dask_simjoin.incremental.manifest_body import from_json, to_json
+from dask_simjoin.incremental.types import Manifest
 
 FORMAT = 1
 """Of the files; readers refuse those of larger numbers."""
@@ -25,6 +25,9 @@ ENDING = ".json"
 LISTINGS = 100
 """How often versions are listed to read the last one: each time more a vacuum has removed it meanwhile."""
 
+NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
+"""What manifests are called: other files beside them are left alone."""
+
 
 def manifest_path(root: Path, version: int) -> Path:
     """Where the manifest of a version is."""
@@ -32,62 +35,75 @@ def manifest_path(root: Path, version: int) -> Path:
 
 
 def versions(root: Path) -> list[int]:
-    """Numbers of the versions of which there are files, ascending; some may be damaged."""
+    """List the numbers of the versions of which there are files, ascending; some may be damaged."""
     try:
         names = [path.name for path in (root / "_versions").iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         names = []
-    stems = [name.removesuffix(ENDING) for name in names if name.endswith(ENDING)]
-    return sorted(int(stem) for stem in stems if stem.isdigit())
+    return sorted(int(match[1]) for match in map(NAME.fullmatch, names) if match)
 
 
 def latest(root: Path) -> Manifest:
-    """Read the manifest of the last version that is whole.
+    """Read the manifest of the last version; refuses one that is damaged.
 
     It is no older than the last version at the call, though a listing may miss files that come or go while it
     is made: where one of those is missed, all before it are gone, and the versions are listed again.
     """
     for _ in range(LISTINGS):
         known = versions(root)
-        if not known:
-            continue
-        try:
-            for version in reversed(known):
-                manifest = _read(root, version)
-                if manifest is not None:
-                    return manifest
-        except FileNotFoundError:
-            continue
-        break
-    what = f"{len(known)} versions, all damaged" if known else "no version of one"
+        found = _read(root, known[-1]) if known else None
+        if isinstance(found, Manifest):
+            return found
+        if found is not None:
+            raise _damaged_last(root, known, found)
+    if known:
+        raise _damaged_last(root, known, "it is listed, and not there")
     raise IndexFormatError(
-        f"path={str(root)!r} holds no index: it has {what}. Make one with frame.simjoin.index(eps, path), or "
-        "name the folder of one."
+        f"path={str(root)!r} holds no index: it has no version of one. Make one with "
+        "frame.simjoin.index(eps, path), or name the folder of one."
     )
 
 
-def is_damaged(root: Path, version: int) -> bool:
-    """Whether there is a manifest of a version that cannot be read."""
-    try:
-        return _read(root, version) is None
-    except FileNotFoundError:
-        return False
-
-
 def read_manifest(root: Path, version: int) -> Manifest:
-    """Read the manifest of a version; refuses one that is not there."""
+    """Read the manifest of a version; refuses one that is damaged, or not there."""
+    found = _read(root, version)
+    if isinstance(found, Manifest):
+        return found
+    if found is not None:
+        raise damaged(manifest_path(root, version), found)
+    there = versions(root)
+    some = f"those from {there[0]} to {there[-1]} are" if there else "none is"
+    raise VersionGoneError(
+        f"Version {version} of the index at {str(root)!r} is not there; {some}. vacuum(keep=...) "
+        "keeps more of them; a consumer that comes too late starts from pairs()."
+    )
+
+
+def whole(root: Path, some: Iterable[int]) -> list[Manifest]:
+    """Read the manifests of some versions, but for those that are gone or damaged."""
+    found = (_read(root, version) for version in some)
+    return [one for one in found if isinstance(one, Manifest)]
+
+
+def damage_of(root: Path, version: int) -> str:
+    """Tell why the manifest of a version is damaged, or cannot be read; nothing, if it is whole or gone."""
     try:
-        manifest = _read(root, version)
-    except (FileNotFoundError, NotADirectoryError):
-        manifest = None
-    if manifest is None:
-        there = versions(root)
-        some = f"those from {there[0]} to {there[-1]} are" if there else "none is"
-        raise VersionGoneError(
-            f"Version {version} of the index at {str(root)!r} is not there; {some}. vacuum(keep=...) "
-            "keeps more of them; a consumer that comes too late starts from pairs()."
-        )
-    return manifest
+        found = _read(root, version)
+    except IndexFormatError as error:
+        return str(error)
+    return found if isinstance(found, str) else ""
+
+
+def _damaged_last(root: Path, known: list[int], what: str) -> IndexFormatError:
+    """Make the error of a last manifest that is damaged, which says how to go on."""
+    older = next((one for one in reversed(known[:-1]) if whole(root, [one])), None)
+    remedy = (
+        "No older version is whole: copy the file back from a backup, or make the index anew."
+        if older is None
+        else f"Copy it back from a backup; or go on from version {older}, the newest that is whole, without "
+        f"what came later: open_index(path, version={older}).restore({older}) makes a new version of it."
+    )
+    return damaged(manifest_path(root, known[-1]), f"{what}, and it is that of the last version", remedy)
 
 
 def back_to(root: Path, manifest: Manifest, since: int) -> Iterator[Manifest]:
@@ -105,45 +121,39 @@ def back_to(root: Path, manifest: Manifest, since: int) -> Iterator[Manifest]:
 
 
 def encoded(manifest: Manifest, token: str) -> bytes:
-    """A manifest as a file has it; `token`: of the attempt, so that no two have the same content."""
-    body = dataclasses.asdict(manifest)
-    body["options"]["p"] = "inf" if manifest.options.p == math.inf else manifest.options.p
+    """Write a manifest as a file has it; `token`: of the attempt, so that no two have the same content."""
+    body = to_json(manifest)
     whole = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
     return json.dumps(whole, indent=1).encode()
 
 
-def _checksum(body: dict[str, Any]) -> str:
+def _checksum(body: Any) -> str:
     plain = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()
 
 
-def _read(root: Path, version: int) -> Manifest | None:
-    """The manifest of a version; None: it is damaged."""
+def _read(root: Path, version: int) -> Manifest | str | None:
+    """Read the manifest of a version; a text: why it is damaged; None: there is none."""
     path = manifest_path(root, version)
     try:
         content = json.loads(path.read_bytes())
         body, checksum, number = content["manifest"], content["checksum"], content["format"]
-    except (ValueError, TypeError, KeyError):
+        same = checksum == _checksum(body)
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        return f"it cannot be read ({error.strerror or error})"
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return "it is not the JSON of a manifest"
     if number != FORMAT:
         raise IndexFormatError(
-            f"{str(path)!r} is of format {number!r}, and this version of dask_simjoin reads {FORMAT}; use "
-            "a newer one, or make the index anew."
+            f"{str(path)!r} is of format {repr(number)[:80]}, and this version of dask_simjoin reads "
+            f"{FORMAT}; use a newer one, or make the index anew."
         )
-    if checksum != _checksum(body):
-        return None
-    own = body["options"]
-    lists = {name: tuple(own[name]) for name in ("on", "keep", "names", "cut")}
-    options = Options(**own | lists | {"p": math.inf if own["p"] == "inf" else own["p"]})
-    files = {
-        "files": tuple(RowFile(**one) for one in body["files"]),
-        "deleted": tuple(DeletedFile(**one) for one in body["deleted"]),
-        "keys": tuple(KeyFile(**one) for one in body["keys"]),
-        "pairs": _stored(body.get("pairs", {})),
-    }
-    return Manifest(**body | files | {"options": options, "earlier": tuple(body.get("earlier", ()))})
-
-
-def _stored(body: dict[str, Any]) -> StoredPairs:
-    files, marks = body.get("files", ()), body.get("marks", ())
-    return StoredPairs(tuple(PairFile(**one) for one in files), tuple(MarkFile(**one) for one in marks))
+    if not same:
+        return "its checksum is not that of its content"
+    try:
+        found = from_json(body)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        return f"it is not a manifest ({error})"
+    return found if found.version == version else f"it is that of version {found.version}"

@@ -12,6 +12,7 @@ from dask_simjoin.expressions.worker_memory import end_without_workers
 from dask_simjoin.incremental import joins
 from dask_simjoin.incremental.changes import Changes
 from dask_simjoin.incremental.held import Holder, Memory, memory_of
+from dask_simjoin.incremental.manifests import versions, whole
 from dask_simjoin.incremental.parts import NOTHING
 from dask_simjoin.incremental.snapshots import Version, last_version, version_of
 from dask_simjoin.incremental.types import Options
@@ -104,6 +105,11 @@ class Opened:
                 f"version= to {what}."
             )
         return self._now()
+
+    def _to_restore(self) -> Version:
+        """The version that a restored one is made of: the last one, or this one, if all later are damaged."""
+        later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
+        return self._now() if later and not whole(self._root, later) else self._latest("restore")
 
     def _changed(self, since: int, until: int) -> Changes:
         return changes_to(self._at(until))(since, until)

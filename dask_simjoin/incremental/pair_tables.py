@@ -11,15 +11,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dask_simjoin.incremental.deletions import KNOWN
 from dask_simjoin.incremental.entries import MarkFile, PairFile, StoredPairs
-from dask_simjoin.incremental.files import PAIRS, parquet, read_groups, read_whole
+from dask_simjoin.incremental.files import PAIRS, parquet, read_groups, read_whole, write_tables
 from dask_simjoin.incremental.lazy import spec_of
 from dask_simjoin.incremental.requests import STORED
 from dask_simjoin.incremental.rows import example_table
@@ -74,14 +73,13 @@ def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema)
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal)
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
 
-    def write(file: BinaryIO) -> None:
+    def counted() -> Iterator[pa.Table]:
         nonlocal rows
-        with pq.ParquetWriter(file, schema, compression="lz4", use_dictionary=texts or False) as writer:
-            for table in tables:
-                rows += len(table)
-                writer.write_table(table, GROUP)
+        for table in tables:
+            rows += len(table)
+            yield table
 
-    name, size = own.write(PAIRS, write)
+    name, size = own.write(PAIRS, lambda file: write_tables(counted(), file, schema, texts, GROUP))
     return name, rows, size
 
 

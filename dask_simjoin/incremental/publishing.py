@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dask_simjoin.errors import IndexConflictError
 from dask_simjoin.incremental.files import FOLDERS, sync_folder, write_new, writing
-from dask_simjoin.incremental.manifests import encoded, is_damaged, manifest_path, versions
+from dask_simjoin.incremental.manifests import damage_of, encoded, manifest_path, versions
 from dask_simjoin.incremental.transactions import Transaction
 from dask_simjoin.incremental.types import Manifest
 
@@ -31,7 +31,7 @@ def base_of(root: Path, manifest: Manifest) -> int | None:
     Damaged manifests have numbers, too, so it may be larger than that of `manifest`.
     """
     newer = [number for number in versions(root) if number > manifest.version]
-    if not all(is_damaged(root, number) for number in newer):
+    if not all(damage_of(root, number) for number in newer):
         return None
     return newer[-1] if newer else manifest.version
 
@@ -81,8 +81,10 @@ def sweep(root: Path) -> int:
 
 
 def removed(path: Path) -> int:
-    """Remove a file; returns its bytes, or 0 if somebody else was faster."""
+    """Remove a file; returns its bytes, or 0 if somebody else was faster, or it is a folder."""
     try:
+        if path.is_dir():
+            return 0
         size = path.stat().st_size
         path.unlink()
     except FileNotFoundError:

@@ -18,6 +18,9 @@ from dask_simjoin.options.messages import listed, shown
 DTYPES = b"dask_simjoin.dtypes"
 """Under which a file tells what pandas calls its columns' dtypes."""
 
+NO_ROWS = b"dask_simjoin.no_rows"
+"""What the schema has of an index that was made of a frame without rows: no row says what columns hold."""
+
 OWN = pa.schema([pa.field(SEQ, pa.int64()), pa.field(VERSION, pa.int64())])
 
 
@@ -75,6 +78,12 @@ def schema_of(rows: Frame) -> pa.Schema:
     return pa.schema(fields, {DTYPES: json.dumps(dtypes).encode()})
 
 
+def schema_without_rows(example: Frame) -> pa.Schema:
+    """The schema of row files of an index that is made of no rows."""
+    schema = schema_of(example)
+    return schema.with_metadata({**schema.metadata, NO_ROWS: b"1"})
+
+
 def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
     """Rows, with `SEQ` and `VERSION`, as row files have them; refuses other types of columns."""
     table = arrow_of(rows[schema.names])
@@ -118,9 +127,15 @@ def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
     for field in found:
         own, other = (_wide(kind) for kind in (schema.field(field.name).type, field.type))
         if own != other and not pa.types.is_null(field.type) and not _alike(own, other):
+            remedy = f"; convert it first, for example with .astype({_dtype(schema, field.name)!r})."
+            if NO_ROWS in (schema.metadata or {}):
+                remedy = (
+                    ", as had the frame without rows that it was made of (pandas makes float64 of an empty "
+                    "list). Make the index anew, of rows or of a frame with the dtypes of rows to come; or "
+                    "convert the column."
+                )
             raise ColumnError(
-                f"Column {shown(field.name)} {where} is of type {field.type}, and the index has {own}; "
-                f"convert it first, for example with .astype({_dtype(schema, field.name)!r})."
+                f"Column {shown(field.name)} {where} is of type {field.type}, and the index has {own}{remedy}"
             )
 
 

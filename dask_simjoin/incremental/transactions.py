@@ -12,13 +12,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 from dask_simjoin.errors import IndexConflictError
-from dask_simjoin.incremental.files import FOLDERS, PAIRS, write_new, writing
+from dask_simjoin.incremental.checked import SummedFile
+from dask_simjoin.incremental.files import FOLDERS, PAIRS, write_named, writing
 
-DIGITS = 16
-"""Hexadecimal digits of a token, and of what names a file among those of its attempt."""
+DIGITS, OWN_DIGITS = 16, 8
+"""Hexadecimal digits of a token, and of what tells a file from others of its attempt."""
 
 
 @dataclass(eq=False)
@@ -44,13 +44,12 @@ class Transaction:
         """The file that is there while the attempt lasts."""
         return self.root / FOLDERS[0] / f".{self.token}.lease"
 
-    def write(self, folder: str, write: Callable[[BinaryIO], object]) -> tuple[str, int]:
+    def write(self, folder: str, write: Callable[[SummedFile], object]) -> tuple[str, int]:
         """Write a new file and wait until the disk has it; returns its name and bytes."""
-        name = f"{self.token}-{uuid.uuid4().hex[:DIGITS]}.parquet"
-        path = self.root / folder / name
-        size = write_new(path, write)
+        first = f"{self.token}-{uuid.uuid4().hex[:OWN_DIGITS]}"
+        name, size = write_named(self.root / folder, write, first)
         if not self.lease.exists():
-            path.unlink(missing_ok=True)
+            (self.root / folder / name).unlink(missing_ok=True)
             raise IndexConflictError(
                 f"An update of the index at {str(self.root)!r} was given up, or took longer than a day, as a "
                 "task wrote for it; nothing was changed. Do it again, with fewer rows at a time."

@@ -18,9 +18,10 @@ from dask_simjoin.api.cli.sources import read
 from dask_simjoin.api.cli.talk import log_lines
 from dask_simjoin.api.cli.values import Names, OneOf
 from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.incremental.checking import Check, check_index
 from dask_simjoin.incremental.index import Index
 from dask_simjoin.incremental.making import open_index
-from dask_simjoin.incremental.requests import IF_EXISTS
+from dask_simjoin.incremental.requests import IF_EXISTS, check_path
 from dask_simjoin.metrics.types import Frame
 
 TABLES = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
@@ -33,6 +34,9 @@ UPDATE = [
                  help="What to do with rows whose ids the index has."),
     click.Option(["--batch"], help="A name of this update: one that was taken in is not taken in again."),
 ]  # fmt: skip
+DAMAGED = 1
+"""The exit code of a check that found damage."""
+
 TELLING = [option for option in SHARED if option.name != "yes"]
 
 
@@ -105,6 +109,16 @@ def _history(**params: Any) -> None:
     click.echo(told.to_json(orient="records", date_format="iso") if params["json"] else told.to_string())
 
 
+def _check(**params: Any) -> None:
+    found: Check = _done(params, "checking", lambda: check_index(check_path(params["folder"])))
+    if params["json"]:
+        click.echo(json.dumps(found.numbers | {"damage": [one._asdict() for one in found.damage]}))
+    elif found.damaged or not params["quiet"]:
+        click.echo(found)
+    if found.damaged:
+        click.get_current_context().exit(DAMAGED)
+
+
 def _done(params: dict[str, Any], title: str, work: Callable[[], Any]) -> Any:
     """Do what computes, and tell how far it is."""
     how = (params[name] for name in ("scheduler", "workers", "memory_limit", "backend"))
@@ -136,5 +150,6 @@ for _made in (
     _command("changes", _changes, "Write the pairs that came and went between two versions.",
              [SINCE, UNTIL, *WRITTEN]),
     _command("history", _history, "Print the versions of an index.", []),
+    _command("check", _check, "Read all files of an index; exit with 1 if some are damaged or missing.", []),
 ):  # fmt: skip
     indexes.add_command(_made)

@@ -24,7 +24,7 @@ FAILED, USAGE, REFUSED, TOO_LARGE, DECLINED, STOPPED = 1, 2, 3, 4, 5, 130
 
 CODES = {
     0: "done",
-    FAILED: "failed: a file, a worker or a library",
+    FAILED: "failed: a file, a worker or a library; or a checked index is damaged",
     USAGE: "an option or a column that is not allowed",
     REFUSED: "the data are refused: their values, their ids, or they changed meanwhile",
     TOO_LARGE: "the result or a task needs more memory than there is",

@@ -55,6 +55,9 @@ def _writer(number: NumbaType, kind: LLVMType, size: int) -> Any:
 
 mask_at, put_mask = _reader(types.uint64, I64, 8), _writer(types.uint64, I64, 8)
 long_at, put_long = _reader(types.int64, I64, 8), _writer(types.int64, I64, 8)
+word_at = _reader(types.uint64, I64, 1)
+"""The eight bytes at an address from byte number `place` on, which need not be a multiple of eight."""
+
 int32_at, put_int32 = _reader(types.int64, I32, 4), _writer(types.int64, I32, 4)
 float32_at, float64_at = _reader(types.float32, F32, 4), _reader(types.float64, F64, 8)
 
