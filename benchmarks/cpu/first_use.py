@@ -39,7 +39,7 @@ def copy_of_package(folder: Path) -> Path:
 
 
 def first_use(verb: str, dims: int, backend: str, copy: Path, repeat: int) -> dict[str, Any]:
-    """Call a verb where nothing has been compiled, and again where all has; the run in the middle of several."""
+    """Call a verb with nothing compiled, and again with all compiled; give the middle of several runs."""
     command = [
         sys.executable,
         "-P",
@@ -66,10 +66,9 @@ def first_use(verb: str, dims: int, backend: str, copy: Path, repeat: int) -> di
                 kept = [path for folder in (copy, Path(cache)) for path in folder.rglob("*")]
                 told["kernels"] = sum(path.suffix in (".nbc", ".cubin") for path in kept)
                 found.setdefault(name, []).append(told)
+    ordered = {name: sorted(runs, key=lambda run: run["cpu"]) for name, runs in found.items()}
     return {
-        name: sorted(runs, key=lambda run: run["cpu"])[len(runs) // 2]
-        | {"runs": [run["cpu"] for run in runs]}
-        for name, runs in found.items()
+        name: runs[len(runs) // 2] | {"runs": [run["cpu"] for run in runs]} for name, runs in ordered.items()
     }
 
 
