@@ -143,7 +143,20 @@ def hdbscan(*runs: Found) -> Rows:
     return table
 
 
+def first_use(quiet: Found, busy: Found) -> Rows:
+    """Seconds of first calls by the clock; where other work ran, CPU seconds."""
+    table = [["verb", *(f"{dims} columns" for dims in (2, 6, 16))]]
+    for verb, found in {**busy["seconds"], **quiet["seconds"]}.items():
+        clock = "wall" if verb in quiet["seconds"] else "cpu"
+        cells = [
+            f"{found[dims]['nothing compiled'][clock]:.1f}" if dims in found else "" for dims in ("2", "6", "16")
+        ]
+        table.append([f"`{verb}`", *cells])
+    return table
+
+
 TABLES = {
+    "first-use": first_use,
     "joins": joins,
     "columns": columns,
     "two-tables": two_tables,

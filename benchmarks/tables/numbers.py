@@ -46,7 +46,7 @@ MARK = re.compile(r"<!-- (?:= (?P<file>[\w./-]+): (?P<expression>.+?)|(?P<kind>p
                   re.DOTALL)  # fmt: skip
 
 HIDDEN = re.compile(
-    r"(?P<mark><!-- (?:= |published|fixed).*?-->)|^```.*?^```|^<!-- table: .*?-->\n(?:\|[^\n]*\n)*|`[^`\n]+`|(?<=\])\([^)\s]+\)|(?<=\])\[[^\]]*\]"
+    r"(?P<mark><!-- (?:= |published|fixed).*?-->)|^```.*?^```|^<!-- table: .*?-->\n(?:\|[^\n]*\n)*|`[^`\n]+`|(?<=\])\([^)\s]+\)|(?<=\])\[[^\]]*\]|'\d+ [kMGT]i?B'"
     r"|<!--(?! (?:= |published|fixed)).*?-->",
     re.DOTALL | re.MULTILINE,
 )
@@ -89,6 +89,11 @@ class Found:
     def values(self) -> Found:
         """The values of a part with keys, as a list."""
         return Found(list(self._value.values()))
+
+    def each(self) -> list[Any]:
+        """The same one by one, for loops."""
+        found = self._value.values() if isinstance(self._value, dict) else self._value
+        return [shown(one) for one in found]
 
 
 def shown(value: Any) -> Any:
