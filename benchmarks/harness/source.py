@@ -10,19 +10,29 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
+RUNNING = ("dask_simjoin", "benchmarks", ":!benchmarks/results", ":!benchmarks/tables")
+"""What is part of a measurement; pages and tables are not."""
+
 COMMIT = "SIMJOIN_COMMIT"
 """The environment variable with the commit, on a machine whose copy of the source has no history."""
 
 
 def commit() -> str:
-    """Return the commit of the source, with "-dirty" behind it if files were changed since."""
+    """Return the commit of the source, with "-dirty" behind it if what runs was changed since."""
     if os.environ.get(COMMIT):
         return os.environ[COMMIT]
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
+        found = _git("rev-parse", "--short=12", "HEAD")
+        changed = _git("status", "--porcelain", "--", *RUNNING)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+    return f"{found}-dirty" if changed else found
+
+
+def _git(*command: str) -> str:
+    done = subprocess.run(
+        ["git", *command], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True
+    )
     return done.stdout.strip()
 
 
