@@ -178,7 +178,8 @@ def measured(name: str, data: Data, options: argparse.Namespace) -> list[dict[st
         JOBS[job](plain.iloc[:20_000], data, 1.0)  # what is compiled or loaded is no part of any time
         runs = [timed(lambda job=job: JOBS[job](plain, data, 1.0)) for _ in range(options.repeat)]
         results.append({"data": name, "job": job, "rows": data.rows, "dims": data.dims, "on": "plain frame",
-                        "cores": 1, "wall": statistics.median(run[0] for run in runs), "all": [run[0] for run in runs],
+                        "cores": 1, "wall": statistics.median(run[0] for run in runs),
+                        "all": [run[0] for run in runs],
                         "found": found_in(runs[0][1]), "tasks": {}})  # fmt: skip
         del runs
         progress(f"{name} {job}: {results[-1]['wall']:.2f} s plain, {results[-1]['found']:,}")

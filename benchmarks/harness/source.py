@@ -30,9 +30,7 @@ def commit() -> str:
 
 
 def _git(*command: str) -> str:
-    done = subprocess.run(
-        ["git", *command], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True
-    )
+    done = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
     return done.stdout.strip()
 
 

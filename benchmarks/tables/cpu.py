@@ -64,9 +64,7 @@ def columns(*runs: Found) -> Rows:
         own = median(row["tools"], verb)
         pairs = None if row["k"] else row["tools"][verb]["found"][0]
         best = median(row["tools"], row["best_peer"]) / own
-        table.append(
-            [f"{text}; {count(row['n'])}", count(pairs), seconds(own), peer(row), times(best)]
-        )
+        table.append([f"{text}; {count(row['n'])}", count(pairs), seconds(own), peer(row), times(best)])
     return table
 
 
@@ -153,7 +151,8 @@ def first_use(quiet: Found, busy: Found) -> Rows:
     for verb, found in {**busy["seconds"], **quiet["seconds"]}.items():
         clock = "wall" if verb in quiet["seconds"] else "cpu"
         cells = [
-            f"{found[dims]['nothing compiled'][clock]:.1f}" if dims in found else "" for dims in ("2", "6", "16")
+            f"{found[dims]['nothing compiled'][clock]:.1f}" if dims in found else ""
+            for dims in ("2", "6", "16")
         ]
         table.append([f"`{verb}`", *cells])
     return table

@@ -64,7 +64,18 @@ def rejoin(*runs: Found) -> Rows:
     """The tables of RE-JOIN: times as fast as joining once after each batch, here and published."""
     done = [row for run in runs for row in run["runs"]]
     policies = ["each query", "always", "never", "auto", "1.5", "2.0"]
-    table = [["table", "setting", "joined once after each batch, s", "joined for each query", *policies[1:], "published AR", "published NR", "published best"]]
+    table = [
+        [
+            "table",
+            "setting",
+            "joined once after each batch, s",
+            "joined for each query",
+            *policies[1:],
+            "published AR",
+            "published NR",
+            "published best",
+        ]
+    ]
     by: dict[tuple[str, int], dict[str, Found]] = {}
     for row in done:
         by.setdefault((row["figure"], row["setting"]), {})[str(row["policy"])] = row

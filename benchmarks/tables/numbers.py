@@ -8,11 +8,12 @@ Marks are HTML comments, which no reader sees, behind the numbers that they stan
     workers of 700 MB<!-- fixed -->
 
 ``=`` names a file of benchmarks/results and an expression for each number, which must round to what the page
-shows.  An expression is Python: names are keys of the file; ``rows(eps=0.1)`` takes the entries of a list that
-have such values; a key of a list gives that of each entry; `FUNCTIONS` are known, and ``file("...")`` is another
-result.  ``published`` stands for numbers of other people's papers, ``fixed`` for definitions, limits and
-settings; both stand for one number, or as many as they say, and on a line of their own for the table or
-paragraph that follows.  A number with a unit of measurement and no mark is an error.
+shows.  An expression is Python: names are keys of the file; ``rows(eps=0.1)`` takes the entries of a list with
+such values; a key of a list gives that of each entry; ``file("...")`` is another result; `FUNCTIONS` are known.
+
+``published`` stands for numbers of other people's papers, ``fixed`` for definitions, limits and settings; both
+for one number, or as many as they say, or on a line of their own for the table or paragraph that follows.  A
+number with a unit of measurement and no mark is an error.
 """
 
 from __future__ import annotations
@@ -42,12 +43,17 @@ BEFORE = re.compile(rf"({CHAIN})(?:[ ]?{UNITS})?\W*$")
 CELL = re.compile(rf"(?<=\|) *(?:{CHAIN}[ ]?{UNITS}?|\.\d+) *(?=\|)")
 """A cell of a table that is nothing but numbers."""
 
-MARK = re.compile(r"<!-- (?:= (?P<file>[\w./-]+): (?P<expression>.+?)|(?P<kind>published|fixed)(?: (?P<number>\d+))?) -->",
-                  re.DOTALL)  # fmt: skip
+MARK = re.compile(
+    r"<!-- (?:= (?P<file>[\w./-]+): (?P<expression>.+?)|(?P<kind>published|fixed)(?: (?P<number>\d+))?) -->",
+    re.DOTALL,
+)
 
 HIDDEN = re.compile(
-    r"(?P<mark><!-- (?:= |published|fixed).*?-->)|^```.*?^```|^<!-- table: .*?-->\n(?:\|[^\n]*\n)*|`[^`\n]+`|(?<=\])\([^)\s]+\)|(?<=\])\[[^\]]*\]|'\d+ [kMGT]i?B'"
-    r"|<!--(?! (?:= |published|fixed)).*?-->",
+    r"(?P<mark><!-- (?:= |published|fixed).*?-->)"
+    r"|^```.*?^```|`[^`\n]+`"  # code
+    r"|^<!-- table: .*?-->\n(?:\|[^\n]*\n)*|<!--.*?-->"  # tables that are made, other comments
+    r"|(?<=\])\([^)\s]+\)|(?<=\])\[[^\]]*\]"  # targets of links
+    r"|'\d+ [kMGT]i?B'",  # values of options
     re.DOTALL | re.MULTILINE,
 )
 """What is no prose: code, tables that are made, targets of links, other comments."""
@@ -72,7 +78,10 @@ class Found:
     def __getitem__(self, key: Any) -> Any:
         value = self._value
         if isinstance(value, list) and isinstance(key, str):
-            return shown([one[key] for one in value if key in one])
+            found = [one[key] for one in value if key in one]
+            if value and not found:
+                raise KeyError(f"no entry has {key!r}")
+            return shown(found)
         if isinstance(value, dict) and key not in value:
             raise KeyError(f"{key!r} is none of {list(value)[:20]}")
         return shown(value[key])
@@ -198,6 +207,8 @@ def _checked(mark: re.Match[str], numbers: list[str]) -> Iterator[str]:
     except Exception as error:
         yield f"{mark[0]}: {type(error).__name__}: {error}"
         return
+    if not values:
+        yield f"{mark[0]} has no value"
     if len(values) > len(numbers):
         yield f"{mark[0]} has {len(values)} values, and there are {len(numbers)} numbers"
         return

@@ -12,6 +12,7 @@ Rows = list[list[str]]
 KINDS = {"queries": "908,440 of mean size 3.1", "texts": "63,995 of mean size 127"}
 THRESHOLDS = ("0.9", "0.8", "0.7", "0.6", "0.5")
 WAYS = ("A", "B", "C", "thread", "warp")
+FILTERED = ("allpairs", "ppjoin", "groupjoin", "groupjoin, members on the cpu")
 
 
 def joins(run: Found) -> Rows:
@@ -26,7 +27,8 @@ def joins(run: Found) -> Rows:
             own = None if compiled else took["auto"]["median"]
             table.append([
                 text if threshold == THRESHOLDS[0] else "", threshold, count(took["auto"]["found"]),
-                seconds(own) if own else "not measured", *(seconds(took[name]["median"]) for name in names[1:]),
+                seconds(own) if own else "not measured",
+                *(seconds(took[name]["median"]) for name in names[1:]),
                 seconds(core), f"{core / own:.0f}" if own else "",
             ])  # fmt: skip
     return table
@@ -57,12 +59,11 @@ def split(run: Found) -> Rows:
          "GroupJoin, members on the CPU", '"auto" on the GPU']
     ]  # fmt: skip
     found = run["results"]
+    ways = [f"{name} filtered by the cpu, B" for name in FILTERED]
     for threshold in ("0.8", "0.6", "0.5"):
-        cells = [found[f"queries, {threshold}, one core of the cpu"]["median"]]
-        for name in ("allpairs", "ppjoin", "groupjoin", "groupjoin, members on the cpu"):
-            cells.append(found[f"queries, {threshold}, {name} filtered by the cpu, B"]["median"])
-        cells.append(found[f"queries, {threshold}, auto, all on the gpu"]["median"])
-        table.append([KINDS["queries"] if threshold == "0.8" else "", threshold, *map(seconds, cells)])
+        names = ["one core of the cpu", *ways, "auto, all on the gpu"]
+        cells = [seconds(found[f"queries, {threshold}, {name}"]["median"]) for name in names]
+        table.append([KINDS["queries"] if threshold == "0.8" else "", threshold, *cells])
     return table
 
 
@@ -77,7 +78,9 @@ def algorithms(run: Found) -> Rows:
             row = next(r for r in runs if r["data"] == name and r["threshold"] == told["threshold"])
             others = ", ".join(f"{k} {v:.1f}" for k, v in row["ratio"].items() if k != row["winner"])
             cells.append(f"{row['winner']}; {others}")
-        best = [", ".join(str(told[key][k]) for k in ("ALL", "PPJ", "GRP")) for key in ("published", "best of")]
+        best = [
+            ", ".join(str(told[key][k]) for k in ("ALL", "PPJ", "GRP")) for key in ("published", "best of")
+        ]
         table.append([told["threshold"], *best, *cells])
     return table
 
