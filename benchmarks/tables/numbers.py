@@ -7,13 +7,14 @@ Marks are HTML comments, which no reader sees, behind the numbers that they stan
     published: 2.9 to 7.4 times<!-- published 2 -->
     workers of 700 MB<!-- fixed -->
 
-``=`` names a file of benchmarks/results and an expression for each number, which must round to what the page
-shows.  An expression is Python: names are keys of the file; ``rows(eps=0.1)`` takes the entries of a list with
-such values; a key of a list gives that of each entry; ``file("...")`` is another result; `FUNCTIONS` are known.
+``=`` names a file of benchmarks/results and an expression for each number, which must round to what the
+page shows.  An expression is Python: names are keys of the file; ``rows(eps=0.1)`` takes the entries of a
+list with such values; a key of a list gives that of each entry; ``file("...")`` is another result;
+`FUNCTIONS` are known.
 
-``published`` stands for numbers of other people's papers, ``fixed`` for definitions, limits and settings; both
-for one number, or as many as they say, or on a line of their own for the table or paragraph that follows.  A
-number with a unit of measurement and no mark is an error.
+``published`` stands for numbers of other people's papers, ``fixed`` for definitions, limits and settings;
+both for one number, or as many as they say, or on a line of their own for the table or paragraph that
+follows.  A number with a unit of measurement and no mark is an error.
 """
 
 from __future__ import annotations
