@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.repeats import summary
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
@@ -27,7 +28,7 @@ import pandas as pd
 from scipy.spatial import cKDTree
 
 import dask_simjoin  # noqa: F401
-from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.ours import VERSION
 from benchmarks.harness.points import SEED
 from benchmarks.harness.report import environment, write
 
@@ -88,15 +89,15 @@ def radii(sizes: list[int]) -> Iterator[Case]:
                 yield what, (lambda t=table, on=on: t.simjoin.neighbor_counts("radius", on=on)), peer
 
 
-def least(run: Callable[[], Any], repeat: int) -> float:
-    """CPU seconds of the fastest run."""
+def measured(run: Callable[[], Any], repeat: int) -> dict[str, Any]:
+    """CPU seconds of some runs."""
     found = []
     for _ in range(repeat):
         gc.collect()
         began = time.process_time()
         run()
         found.append(time.process_time() - began)
-    return round(min(found), 4)
+    return summary(found)
 
 
 def main() -> None:
@@ -114,15 +115,15 @@ def main() -> None:
     rows = []
     for cliff in (equal, dense, radii):
         for what, ours, peer in cliff(options.rows):
-            found = what | {"seconds": least(ours, options.repeat)}
+            found = what | measured(ours, options.repeat)
             if peer is not None and not options.no_peer:
-                found["scipy"] = least(peer, 1)
+                found["scipy"] = measured(peer, 1)["seconds"]
                 found["ratio"] = round(found["scipy"] / found["seconds"], 2)
             rows.append(found)
             print(*(f"{key}={value}" for key, value in found.items()), file=sys.stderr, flush=True)
     report = {
-        "environment": environment([], VERSION) | {"source": source_digest()},
-        "unit": "CPU seconds of a plain frame's verb, one core, least of some runs",
+        "environment": environment([], VERSION),
+        "unit": "CPU seconds of a plain frame's verb, one core, medians",
         "rows": rows,
     }
     write(report, options.output)

@@ -33,7 +33,7 @@ from scipy.spatial import cKDTree
 
 import dask_simjoin  # noqa: F401  (verbs of frames)
 from benchmarks.harness.columns import ROWS, Columns, tables
-from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 from benchmarks.peers.joins import PEERS
 
@@ -166,7 +166,7 @@ def main() -> int:
     known = ROWS | tables(options.data)
     chosen = options.rows or list(known)
     report: dict[str, Any] = {
-        "environment": environment([PEERS["scipy"], PEERS["faiss"]], VERSION) | {"source": source_digest()},
+        "environment": environment([PEERS["scipy"], PEERS["faiss"]], VERSION),
         "unit": "CPU seconds of one core, medians; peers build their index anew",
         "rows": {},
     }

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.repeats import summaries
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__" and "--threads" not in sys.argv:
@@ -39,7 +40,7 @@ import pandas as pd
 
 import dask_simjoin
 from benchmarks.harness.growing import copied, directions, eps_for, rows, size_of
-from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 
 WITHIN = 0.5
@@ -69,11 +70,6 @@ def timed(work: Callable[[], Any]) -> tuple[dict[str, float], Any]:
     cpu, wall = time.process_time(), time.perf_counter()
     found = work()
     return {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}, found
-
-
-def least(runs: list[dict[str, float]]) -> dict[str, float]:
-    """The least of each number."""
-    return {name: round(min(run[name] for run in runs), 4) for name in runs[0]}
 
 
 class Bench:
@@ -138,7 +134,11 @@ class Bench:
             if len(pairs) != found["pairs"]:
                 raise AssertionError(f"{len(pairs)} pairs in memory, {found['pairs']} through Dask")
             del pairs
-        return found | {"dask": least(lazily), "pandas": least(in_memory), "bytes": size_of(self.parts)}
+        return found | {
+            "dask": summaries(lazily),
+            "pandas": summaries(in_memory),
+            "bytes": size_of(self.parts),
+        }
 
     def read(self) -> Any:
         """All rows that are joined anew, in memory."""
@@ -170,7 +170,7 @@ class Bench:
         if len(numbers) > 1:
             raise AssertionError(f"pairs that came and went from disk and from memory: {numbers}")
         added, removed = numbers.pop()
-        return {name: least(times) for name, times in found.items()} | {
+        return {name: summaries(times) for name, times in found.items()} | {
             "added": added, "removed": removed, "bytes_held": memory,
             "row_groups_read": work["row_groups_read"], "row_groups": work["row_groups"],
             "bytes_read": work["bytes_read"], "bytes_written": report.bytes_written,
@@ -235,7 +235,7 @@ class Bench:
                 updates.append(timed(lambda copy=copy: len(copy.update(last).added.compute()))[0])  # type: ignore[misc]
                 pairs.append(timed(lambda one=one: len(one.pairs().compute()))[0])  # type: ignore[misc]
                 shutil.rmtree(copy.path)
-            found[name] |= {"update": least(updates), "pairs": least(pairs)}
+            found[name] |= {"update": summaries(updates), "pairs": summaries(pairs)}
         found["ratios"] = {
             "bytes": round(found["worn"]["bytes"] / found["anew"]["bytes"], 3),
             "update": round(found["worn"]["update"]["cpu"] / found["anew"]["update"]["cpu"], 3),
@@ -268,7 +268,7 @@ def main() -> None:
         if asked.threads == 1
         else {"scheduler": "threads", "num_workers": asked.threads}
     )
-    machine = environment([], VERSION) | {"source": source_digest()}
+    machine = environment([], VERSION)
     if asked.backend == "cudf":
         machine |= importlib.import_module("benchmarks.harness.gpu_report").environment()
     report: dict[str, Any] = {

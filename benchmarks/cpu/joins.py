@@ -8,9 +8,10 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.harness.ours import OURS, VERSION, source_digest
+from benchmarks.harness.ours import OURS, VERSION
 from benchmarks.harness.points import ROWS, Row
 from benchmarks.harness.report import Results, best_peer, disagreements, environment, tables
+from benchmarks.harness.source import source_digest
 from benchmarks.harness.timing import Tool
 from benchmarks.harness.worker import measure_apart
 from benchmarks.peers.joins import PEERS, installed
@@ -60,7 +61,7 @@ def main() -> int:
     options = arguments()
     rows = {name: ROWS[name].quick() if options.quick else ROWS[name] for name in options.rows}
     tools = [*OURS.values(), *installed(options.peers)]
-    known = environment(tools, VERSION) | {"source": source_digest()}
+    known = environment(tools, VERSION)
     results = measure_all(rows, tools, options.repeat, options.quick)
     changed = source_digest() != known["source"]
     if changed:

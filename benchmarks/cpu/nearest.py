@@ -27,7 +27,7 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.ours import VERSION
 from benchmarks.harness.points import SEED, Maker, _clusters, _exponential, _uniform
 from benchmarks.harness.report import environment, write
 from dask_simjoin.engine.cpu.nearest import build, fresh, nearest
@@ -212,7 +212,7 @@ def main() -> None:
     options = arguments()
     peers = {name: PEERS[name] for name in options.peers if importlib.util.find_spec(PEERS[name].module)}
     report: dict[str, Any] = {
-        "environment": environment(peers.values(), VERSION) | {"source": source_digest()},
+        "environment": environment(peers.values(), VERSION),
         "unit": "CPU seconds of one core, index and search",
         "k": options.k,
         "rows": {},

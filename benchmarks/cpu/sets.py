@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import statistics
 import subprocess
 import sys
 import sysconfig
@@ -27,6 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.repeats import rounded
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
@@ -37,7 +39,7 @@ if __name__ == "__main__":
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 from dask_simjoin.sets.algorithms.cpu.joiner import JOINER
 from dask_simjoin.sets.algorithms.cpu.search import Search
@@ -102,26 +104,28 @@ def measure(frame: pd.DataFrame, how: dict[str, Any], threshold: float, methods:
     """Measure one set of sets at one threshold."""
     asked = {name: CountSetPairs("sets", threshold, method=name, **how) for name in methods}
     specs = {name: one.spec(frame.iloc[:0]) for name, one in asked.items()}
-    best: dict[str, float] = dict.fromkeys([*methods, "encode"], math.inf)
+    runs: dict[str, list[float]] = {}
     pairs: dict[str, int] = {}
     for turn in range(repeat + 1):  # the first compiles
         for program in programs:
             for name, (seconds, found) in _reference(program, path, threshold).items():
-                best[f"reference {name}"] = min(best.get(f"reference {name}", math.inf), seconds)
+                runs.setdefault(f"reference {name}", []).append(rounded(seconds))
                 pairs[f"reference {name}"] = found
         for name, spec in specs.items():
             encoding, chunks = _seconds(lambda spec=spec: whole_sets([frame], spec, False))
             meeting = whole_meeting(chunks, spec)
             finding, pairs[name] = _seconds(lambda meeting=meeting: count_block_pairs(meeting))
             if turn:
-                best[name], best["encode"] = min(best[name], finding), min(best["encode"], encoding)
+                runs.setdefault(name, []).append(rounded(finding))
+                runs.setdefault("encode", []).append(rounded(encoding))
     chunk, spec = chunks[0], specs["auto"]
-    found = {"seconds": {name: round(seconds, 5) for name, seconds in best.items()}, "pairs": pairs}
+    medians = {name: statistics.median(some) for name, some in runs.items()}
+    found = {"seconds": medians, "runs": runs, "pairs": pairs}
     found["chosen"] = Search(chunk, None, spec.rule, "auto").choice._asdict()
     found["counters"] = {name: JOINER.counters(chunk, None, spec.rule, name)._asdict() for name in methods}
-    peers = [seconds for name, seconds in best.items() if name.startswith("reference")]
+    peers = [seconds for name, seconds in medians.items() if name.startswith("reference")]
     if peers:
-        found["ratio"] = round(best["auto"] / min(peers), 3)
+        found["ratio"] = round(medians["auto"] / min(peers), 3)
     return found
 
 
@@ -188,7 +192,7 @@ def main() -> None:
         one["ratio"] for some in found.values() for one in some["thresholds"].values() if "ratio" in one
     ]
     report: dict[str, Any] = {
-        "environment": environment([], VERSION) | {"source": source_digest()},
+        "environment": environment([], VERSION),
         "unit": "CPU seconds of one core, the least of several; `threads`: seconds by the clock",
         "sets": found,
     }

@@ -4,7 +4,7 @@ FOLDER has kosarak36k.parquet and retail.parquet (columns of lists, "tokens") an
 texts, "name"), of which the first 20,000 are taken as 2-grams.  Every row and threshold is joined by this
 package's accessor, counted and written, from lists of numbers and from texts (numbers with spaces between
 them, or names), and by SetSimilaritySearch, py_stringsimjoin, datasketch (MinHash LSH) and DuckDB.  Numbers
-are CPU seconds, the least of up to three runs; pairs that a peer finds are told beside the exact number.  A
+are CPU seconds, medians of up to three runs; pairs that a peer finds are told beside the exact number.  A
 peer may need `--patience` CPU seconds: after them it is ended, and its ratio is a lower bound.
 
 ``--python TOOL=INTERPRETER`` runs a peer with another interpreter, such as one that it still installs with.
@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.cpu.sets import SETS, THRESHOLDS
-from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 from benchmarks.harness.worker import THREADS
 from benchmarks.peers.sets import OURS, TOOLS, split
@@ -72,7 +72,7 @@ def run(tool: str, python: str, path: Path, threshold: float, patience: float) -
         if "begun" in line:
             found[line["begun"]] = {"more_than": patience}
         elif "name" in line:
-            found[line["name"]] = {"seconds": round(line["seconds"], 4), "pairs": line["pairs"]}
+            found[line["name"]] = {key: line[key] for key in ("seconds", "runs", "pairs")}
         else:
             found |= line
     ended = done.returncode and done.returncode not in (-24, -9)
@@ -126,8 +126,8 @@ def main() -> int:
     pythons = dict(one.split("=", 1) for one in asked.python)
     results: dict[str, Any] = {}
     report: dict[str, Any] = {
-        "environment": environment([], VERSION) | {"source": source_digest()},
-        "unit": "CPU seconds of one core, the least of several; ratios: a peer's to ours of the same input",
+        "environment": environment([], VERSION),
+        "unit": "CPU seconds of one core, medians of several; ratios: a peer's to ours of the same input",
         "goals": GOALS, "patience": asked.patience, "quick": asked.quick, "sets": results,
     }  # fmt: skip
     wrong = False

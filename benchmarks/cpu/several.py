@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import sys
 import time
 import warnings
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.repeats import rounded
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
@@ -26,7 +28,7 @@ import pandas as pd
 from scipy.spatial import cKDTree
 
 import dask_simjoin  # noqa: F401
-from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 from dask_simjoin.errors import UnitsWarning
 
@@ -93,11 +95,13 @@ def main() -> None:
             if any(found not in (numbers["each"], numbers["each"][-1:]) for found in numbers.values()):
                 raise AssertionError(f"numbers differ: {numbers}")
         row = {"data": kind, "rows": len(x), "dims": dims, "eps": far, "pairs": numbers["each"][-1]}
-        least = {name: round(min(some[1:] or some), 4) for name, some in seconds.items()}
-        rows.append(row | {"seconds": least})
-        print(row, least, file=sys.stderr, flush=True)
+        # a first run may compile
+        runs = {name: [rounded(one) for one in some[1:] or some] for name, some in seconds.items()}
+        medians = {name: statistics.median(some) for name, some in runs.items()}
+        rows.append(row | {"seconds": medians, "runs": runs})
+        print(row, medians, file=sys.stderr, flush=True)
     report = {
-        "environment": environment([], VERSION) | {"source": source_digest()},
+        "environment": environment([], VERSION),
         "unit": f"CPU seconds of one core, {DISTANCES} distances up to eps",
         "rows": rows,
     }

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 
 import dask_simjoin  # noqa: F401
-from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.ours import VERSION
 from benchmarks.harness.points import SEED, Maker, _clusters, _exponential, _uniform
 from benchmarks.harness.report import environment, write
 from dask_simjoin.engine.cpu.joiner import JOINER
@@ -231,7 +231,7 @@ def main() -> None:
     options = arguments()
     peers = {name: PEERS[name] for name in options.peers if importlib.util.find_spec(PEERS[name].module)}
     report: dict[str, Any] = {
-        "environment": environment(peers.values(), VERSION) | {"source": source_digest()},
+        "environment": environment(peers.values(), VERSION),
         "unit": "CPU seconds of one core, index and join",
         "rows": {},
     }

@@ -8,6 +8,7 @@ how much longer it took than the best.
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -61,7 +62,7 @@ def measured(name: str, data: Data, order: str, on: str, repeat: int) -> dict[st
                 plans[way] = lazy.expr.plan
     if len(pairs) > 1:
         raise AssertionError(f"{name}: {sorted(pairs)} pairs")
-    seconds = {way: min(some) for way, some in runs.items()}
+    seconds = {way: statistics.median(some) for way, some in runs.items()}
     best = min(seconds[way] for way in WAYS[1:])
     return {
         "data": name, "order": order, "on": on, "pairs": pairs.pop(), "seconds": seconds, "all": runs,

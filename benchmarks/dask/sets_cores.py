@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import gc
 import heapq
+import statistics
 import sys
 import time
 from collections import defaultdict
@@ -112,7 +113,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
     frame, how = pd.DataFrame({"sets": column}), {"on": "sets"} | how
     found: dict[str, Any] = {"data": name, "rows": len(frame)}
 
-    def best(action: Callable[[], Any], clock: Callable[[], float]) -> float:
+    def median(action: Callable[[], Any], clock: Callable[[], float]) -> float:
         seconds = []
         for _ in range(options.repeat):
             gc.collect()
@@ -120,10 +121,11 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
             pairs = action()
             seconds.append(clock() - began)
             assert found.setdefault("pairs", pairs) == pairs
-        return min(seconds)
+        found.setdefault("runs", []).append(seconds)
+        return statistics.median(seconds)
 
     frame.simjoin.count_set_pairs(**how)  # compiles
-    found["plain"] = best(lambda: frame.simjoin.count_set_pairs(**how), time.process_time)
+    found["plain"] = median(lambda: frame.simjoin.count_set_pairs(**how), time.process_time)
     runs = []
     with dask.config.set(scheduler="sync", num_workers=2):
         for _ in range(options.repeat + 1):
@@ -133,7 +135,9 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
                 assert joined.compute() == found["pairs"]
                 whole = time.process_time() - began
             runs.append((whole, tasks))
-    whole, tasks = min(runs[1:], key=lambda run: run[0])
+    # the run in the middle, whose tasks are told
+    whole, tasks = sorted(runs[1:], key=lambda run: run[0])[options.repeat // 2]
+    found["partitioned_runs"] = [run[0] for run in runs[1:]]
     one = sum(tasks.seconds.values())
     steps: dict[str, list[float]] = defaultdict(list)
     for key, seconds in tasks.seconds.items():
@@ -145,15 +149,16 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "expected": whole / (whole - one + tasks.makespan(2)),
         "steps": {step: [len(each), sum(each), max(each)] for step, each in steps.items()},
     }  # fmt: skip
-    clock = {1: float("inf"), 2: float("inf")}
+    clocks: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(options.repeat):
-        for threads in clock:
+        for threads in clocks:
             joined = lazy(column, options.partitions).simjoin.count_set_pairs(**how)
             with dask.config.set(scheduler="threads", num_workers=threads):
                 began = time.perf_counter()
                 assert joined.compute() == found["pairs"]
-                clock[threads] = min(clock[threads], time.perf_counter() - began)
-    found |= {"clock": clock, "by_clock": clock[1] / clock[2]}
+                clocks[threads].append(time.perf_counter() - began)
+    clock = {threads: statistics.median(some) for threads, some in clocks.items()}
+    found |= {"clock": clock, "clock_runs": clocks, "by_clock": clock[1] / clock[2]}
     return found
 
 

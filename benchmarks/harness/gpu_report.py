@@ -9,7 +9,9 @@ from typing import Any
 
 import cupy
 
-from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.ours import VERSION
+from benchmarks.harness.report import after_colon
+from benchmarks.harness.source import commit, source_digest
 
 
 def environment() -> dict[str, Any]:
@@ -34,9 +36,12 @@ def environment() -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "gpu": runtime.getDeviceProperties(0)["name"].decode(),
+        "gpus": runtime.getDeviceCount(),
+        "cpu": after_colon("/proc/cpuinfo", "model name"),
         "driver": runtime.driverGetVersion(),
         "cuda": runtime.runtimeGetVersion(),
         "python": platform.python_version(),
         "versions": versions,
+        "commit": commit(),
         "source": source_digest(),
     }

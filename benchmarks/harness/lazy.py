@@ -23,8 +23,9 @@ import numpy as np
 import pandas as pd
 from distributed import Client, LocalCluster
 
-from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment
+from benchmarks.harness.source import source_digest
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -139,7 +140,7 @@ def _warm_up() -> None:
 
 def known() -> dict[str, Any]:
     """Hardware, versions, and the state of the source."""
-    found = environment([], VERSION) | {"source": source_digest()}
+    found = environment([], VERSION)
     for name in ("distributed", "scipy"):
         found["versions"][name] = importlib.metadata.version(name)
     return found

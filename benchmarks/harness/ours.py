@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
 from typing import Any
 
 import dask.dataframe as dd
@@ -17,15 +15,6 @@ from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.planning.statistics.moments import moments
 
 VERSION = dask_simjoin.__version__
-
-
-def source_digest() -> str:
-    """A digest of this package's source: versions do not tell what is measured between releases."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(dask_simjoin.__file__).parent.rglob("*.*")):
-        if path.suffix in (".py", ".cu", ".cuh"):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def engine(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:

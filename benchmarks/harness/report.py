@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.points import Row
+from benchmarks.harness.source import commit, source_digest
 from benchmarks.harness.timing import Tool
 
 Results = dict[str, dict[str, dict[str, Any]]]
@@ -31,13 +32,15 @@ def environment(tools: Iterable[Tool], own_version: str) -> dict[str, Any]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "cpu": _after_colon("/proc/cpuinfo", "model name") or platform.processor(),
+        "cpu": after_colon("/proc/cpuinfo", "model name") or platform.processor(),
         "cores": cores,
-        "memory_gib": round(int(_after_colon("/proc/meminfo", "MemTotal").split()[0] or 0) / 2**20, 1),
+        "memory_gib": round(int(after_colon("/proc/meminfo", "MemTotal").split()[0] or 0) / 2**20, 1),
         "huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled").strip(),
         "os": _system(),
         "python": platform.python_version(),
         "versions": versions,
+        "commit": commit(),
+        "source": source_digest(),
     }
 
 
@@ -57,7 +60,7 @@ def _read(path: str) -> str:
         return ""
 
 
-def _after_colon(path: str, name: str) -> str:
+def after_colon(path: str, name: str) -> str:
     """The first value of a name in a file of lines "name : value"; "0" if there is none."""
     lines = (line.partition(":") for line in _read(path).splitlines())
     return next((value.strip() for key, _, value in lines if key.strip() == name), "0")

@@ -1,23 +1,25 @@
 """Runs of figures of LSS and of the k-means thesis, each beside the package's own engine ("auto").
 
 Its pairs must be as many. EGO, GESS and the thesis's code are not built here. On a CPU, seconds are CPU time
-of `count_pairs` (of two tables `join`) on one core, and rows are a tenth of the papers'; on a GPU those of
-the steps that `profile` times.
+of `count_pairs` (of two tables `join`) on one core, its planning included, and rows are a tenth of the
+papers'; on a GPU those of the steps that `profile` times, of which "layout" makes clusters and chooses the
+number of lists. Seconds are medians; "runs" has each run.
 """
 
 from __future__ import annotations
 
 import functools
-import math
+import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 import dask_simjoin  # noqa: F401
+from benchmarks.harness.repeats import repeated, rounded, summary, timed
 from benchmarks.papers.lists_rows import MILLION, RUNS, Run, points
 from dask_simjoin.errors import ApproximateWarning
 from dask_simjoin.methods import NestedLoop
@@ -34,7 +36,8 @@ SLOW, LOOPED = 110_000, 700_000
 TOLD = ("copies", "interval_mean", "compared_ratio", "recall", "lists", "clusters")
 """Numbers that are printed."""
 
-Clock = Callable[[], float]
+HIDDEN = ("numbers", "paper", "runs", "auto runs", "profile")
+"""What is not printed of a row."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -56,39 +59,22 @@ def frames(run: Run, backend: str) -> tuple[Any, Any]:
     return frame, frame_of(run.data, run.other, run.dims, planted, backend, 1) if run.other else None
 
 
-def least(work: Callable[[], float], repeat: int, first: float = math.inf) -> float:
-    """Return the least seconds of some runs, each of which tells its own."""
-    found = first
-    for _ in range(repeat):
-        if found > LONG and found < math.inf:
-            break
-        found = min(found, work())
-    return found
-
-
-def timed(work: Callable[[], Any], clock: Clock) -> float:
-    """Return the seconds that something takes."""
-    began = clock()
-    work()
-    return clock() - began
-
-
-def seconds_of(run: Run, method: Any, backend: str, repeat: int, first: float = math.inf) -> float:
-    """Measure a run as the first lines say."""
+def seconds_of(run: Run, method: Any, backend: str, repeat: int) -> list[float]:
+    """Measure a run as the first lines say; kernels are compiled."""
     frame, other = frames(run, backend)
     clock = time.process_time if backend == "cpu" else time.perf_counter
     if other is not None:
-        return least(
-            lambda: timed(lambda: len(frame.simjoin.join(other, run.eps, method=method)), clock), repeat
+        return repeated(
+            lambda: timed(lambda: len(frame.simjoin.join(other, run.eps, method=method)), clock), repeat, LONG
         )
     how: dict[str, Any] = {"method": method} | ({"approximate": True} if run.approximate else {})
     if backend == "cpu":
-        return least(lambda: timed(lambda: frame.simjoin.count_pairs(run.eps, **how), clock), repeat)
-    return least(lambda: sum(frame.simjoin.profile(run.eps, **how).seconds.values()), repeat, first)
+        return repeated(lambda: timed(lambda: frame.simjoin.count_pairs(run.eps, **how), clock), repeat, LONG)
+    return repeated(lambda: sum(frame.simjoin.profile(run.eps, **how).seconds.values()), repeat, LONG)
 
 
 @functools.lru_cache(maxsize=2)
-def own_engine(bare: Run, backend: str, repeat: int) -> tuple[int, float]:
+def own_engine(bare: Run, backend: str, repeat: int) -> tuple[int, list[float]]:
     """Count and time the package's own engine on the points of a run; `bare`: the run without its setting."""
     frame, other = frames(bare, backend)
     pairs = frame.simjoin.count_pairs(bare.eps) if other is None else len(frame.simjoin.join(other, bare.eps))
@@ -100,18 +86,19 @@ def result(run: Run, repeat: int, backend: str) -> dict[str, Any]:
     frame, other = frames(run, backend)
     bare = Run("", "", run.data, run.rows, run.dims, run.eps, "", "auto", other=run.other)
     pairs, own = own_engine(bare, backend, repeat)
-    numbers, first = dict[str, float](), math.inf
+    numbers, steps = dict[str, float](), dict[str, float]()
     if other is None:
         told = frame.simjoin.profile(run.eps, method=run.method, approximate=run.approximate)
-        numbers, found, first = told.numbers, told.numbers["pairs"], sum(told.seconds.values())
+        numbers, found, steps = told.numbers, told.numbers["pairs"], told.seconds
     else:
         found = len(frame.simjoin.join(other, run.eps, method=run.method))
     if found > pairs or (found < pairs and not run.approximate):
         raise AssertionError(f"{run}: {found} pairs, and the package's own engine {pairs}")
     names = ("paper", "figure", "data", "rows", "other", "dims", "eps", "setting", "published")
     return {name: getattr(run, name) for name in names} | {
-        "pairs": pairs, "found": found, "auto": round(own, 5),
-        "seconds": round(seconds_of(run, run.method, backend, repeat, first), 5), "numbers": numbers,
+        "pairs": pairs, "found": found, "auto": summary(own)["seconds"], "auto runs": summary(own)["runs"],
+        **summary(seconds_of(run, run.method, backend, repeat)),
+        "profile": {step: rounded(one) for step, one in steps.items()}, "numbers": numbers,
     }  # fmt: skip
 
 
@@ -132,7 +119,7 @@ def rate(backend: str, rows: int, repeat: int) -> dict[str, Any]:
     for name, method in (("nested loops", run.method), ("tiles", "tiles")):
         told = frame.simjoin.profile(run.eps, method=method)
         tested = told.numbers.get("candidates", rows * (rows - 1) / 2)
-        seconds = seconds_of(run, method, backend, repeat, sum(told.seconds.values()))
+        seconds = statistics.median(seconds_of(run, method, backend, repeat))
         found |= {f"{name}, seconds": seconds, f"{name}, pairs a second": tested / seconds}
     found["ratio"] = found["nested loops, pairs a second"] / found["tiles, pairs a second"]
     return found
@@ -173,7 +160,7 @@ def results(papers: Sequence[str], figures: Sequence[str] | None, data: Sequence
 def told(row: dict[str, Any]) -> str:
     """What is printed of a row."""
     numbers = {name: row["numbers"][name] for name in TOLD if name in row.get("numbers", {})}
-    words = {name: value for name, value in row.items() if name not in ("numbers", "paper")} | numbers
+    words = {name: value for name, value in row.items() if name not in HIDDEN} | numbers
     return " ".join(
         f"{name}={f'{value:.4g}' if isinstance(value, float) else value}" for name, value in words.items()
     )

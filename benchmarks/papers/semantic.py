@@ -7,7 +7,7 @@ largest with a row before it; a row is a duplicate if that is at least 1 - eps (
 is scikit-learn's, or on a GPU cuML's, which is theirs.  There are also as many clusters as have 1,000 rows.
 
 Ours is `self_join` by cosine distance, exact, and with ``method=KMeans(...), approximate=True``.  Seconds are
-of the CPU, on one core, or with ``--backend gpu`` of the clock; the least of ``--repeat`` runs.  Pairs that
+of the CPU, on one core, or with ``--backend gpu`` of the clock; medians of ``--repeat`` runs.  Pairs that
 only theirs has must be within rounding of eps, or this program fails.
 """
 
@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.repeats import summary
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__" and "gpu" not in sys.argv:
@@ -34,7 +35,7 @@ if __name__ == "__main__" and "gpu" not in sys.argv:
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness.ours import VERSION, source_digest
+from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 from dask_simjoin.errors import ApproximateWarning
 from dask_simjoin.methods import KMeans
@@ -119,8 +120,8 @@ class Theirs:
         return keys if self.xp is np else keys.get()
 
 
-def least(run: Callable[[], Any], repeat: int, backend: str) -> tuple[float, Any]:
-    """Seconds of the fastest of some runs, and what it returned."""
+def measured(run: Callable[[], Any], repeat: int, backend: str) -> tuple[dict[str, Any], Any]:
+    """Seconds of some runs, and what the last one returned."""
     clock, seconds = time.process_time if backend == "cpu" else time.perf_counter, []
     for _ in range(repeat):
         began = clock()
@@ -130,7 +131,7 @@ def least(run: Callable[[], Any], repeat: int, backend: str) -> tuple[float, Any
 
             cupy.cuda.Device().synchronize()
         seconds.append(clock() - began)
-    return round(min(seconds), 4), found
+    return summary(seconds), found
 
 
 def keys_of(pairs: Any, rows: int) -> np.ndarray:
@@ -153,11 +154,13 @@ def measure(x: np.ndarray, clusters: list[int], distances: list[float], repeat: 
     fitted = []
     for number in clusters:
         theirs = Theirs(xp, x, number)
-        fit, _ = least(theirs.fit, 1, backend)
-        fitted.append((number, theirs, fit, *least(theirs.within, repeat, backend)))
+        fit, _ = measured(theirs.fit, 1, backend)
+        fitted.append((number, theirs, fit, *measured(theirs.within, repeat, backend)))
     frame.iloc[:2000].simjoin.self_join(0.01, metric="cosine")  # everything is compiled
     for eps in distances:
-        exact, pairs = least(lambda eps=eps: frame.simjoin.self_join(eps, metric="cosine"), repeat, backend)
+        exact, pairs = measured(
+            lambda eps=eps: frame.simjoin.self_join(eps, metric="cosine"), repeat, backend
+        )
         true = keys_of(pairs, n)
         for number, theirs, fit, within, best in fitted:
             found = theirs.pairs(eps)
@@ -167,20 +170,21 @@ def measure(x: np.ndarray, clusters: list[int], distances: list[float], repeat: 
             if (np.abs(1 - cosine - eps) > ROUNDING).any():
                 raise AssertionError(f"theirs has pairs that are none: {more[:5]}")
             method = {"metric": "cosine", "method": KMeans(clusters=min(number, n // 4)), "approximate": True}
-            ours, some = least(
+            ours, some = measured(
                 lambda eps=eps, how=method: frame.simjoin.self_join(eps, **how), repeat, backend
             )
             plan = frame.simjoin.plan(eps, **method)
             expected = (1 - share for share in (plan.recall, plan.recall_high, plan.recall_low))
             yield {
                 "clusters": number, "eps": eps, "pairs": len(true), "duplicates": len(np.unique(true % n)),
-                "exact": exact, "theirs": {
-                    "k-means": fit, "products": within, "pairs": len(found),
+                "exact": exact["seconds"], "exact runs": exact["runs"], "theirs": {
+                    "k-means": fit["seconds"], "products": within["seconds"],
+                    "product runs": within["runs"], "pairs": len(found),
                     "duplicates": int((best >= np.float32(1 - eps)).sum()),
                     "lost": round(1 - len(np.intersect1d(found, true)) / max(1, len(true)), 5),
                 },
                 "approximate": {
-                    "seconds": ours, "lost": round(1 - len(some) / max(1, len(true)), 5),
+                    **ours, "lost": round(1 - len(some) / max(1, len(true)), 5),
                     "expected": [None if math.isnan(share) else round(share, 5) for share in expected],
                 },
             }  # fmt: skip
@@ -207,7 +211,7 @@ def main() -> None:
     }
     if asked.data is not None:
         makers = {"packages": lambda: read(asked.data), **makers}
-    machine = environment([], VERSION) | {"source": source_digest()}
+    machine = environment([], VERSION)
     if asked.backend == "gpu":
         from benchmarks.harness.gpu_report import environment as of_gpu  # only where there is one
 

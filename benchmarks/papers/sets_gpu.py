@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,9 @@ from dask_simjoin.sets.algorithms.gpu.verify import verify_grouped
 from dask_simjoin.sets.methods import AllPairs, GroupJoin, PPJoin, SetMethod
 from dask_simjoin.sets.types import SetBlock
 from dask_simjoin.sets.verification import Filtered
+
+Runs = tuple[list[float], int]
+"""Seconds of each run of something, and what it found."""
 
 KINDS: dict[str, type[Filtered]] = {"ALL": AllPairs, "PPJ": PPJoin, "GRP": GroupJoin}
 WAYS = ("A", "B", "C")
@@ -53,23 +57,29 @@ def hybrid(name: str, way: str, block: int = 32, memory: int = LARGE, **options:
     return KINDS[name](filter="cpu", verify=way, block=block, chunk_bytes=size, **options)
 
 
-def seconds_of(block: SetBlock, threshold: str, method: str | SetMethod, repeat: int) -> tuple[float, int]:
-    """Median seconds of a count of a block that is on the GPU, and the pairs."""
+def seconds_of(block: SetBlock, threshold: str, method: str | SetMethod, repeat: int) -> Runs:
+    """Seconds of each count of a block that is on the GPU, and the pairs."""
     rule = rule_of(threshold)
     found = timed(lambda: JOINER.count(block, None, rule, method), repeat, int)
-    return found["median"], found["found"]
+    return found["seconds"], found["found"]
 
 
-def compared(runs: dict[str, tuple[float, int]], first: str | None = None) -> dict[str, Any]:
+def median(runs: Runs) -> float:
+    """Median seconds."""
+    return statistics.median(runs[0])
+
+
+def compared(runs: dict[str, Runs], first: str | None = None) -> dict[str, Any]:
     """Seconds, the winner, and ratios to it (or to another run); all must find the same pairs."""
     pairs = {found for _, found in runs.values()}
     if len(pairs) > 1:
         raise AssertionError(f"{sorted(runs)} find {sorted(pairs)} pairs")
-    seconds = {name: took for name, (took, _) in runs.items()}
+    seconds = {name: median(some) for name, some in runs.items()}
     winner = min(seconds, key=seconds.__getitem__)
     base = seconds[first or winner]
     return {
-        "pairs": pairs.pop(), "seconds": seconds, "winner": winner,
+        "pairs": pairs.pop(), "seconds": seconds, "runs": {name: some for name, (some, _) in runs.items()},
+        "winner": winner,
         "ratio": {name: round(took / base, 3) for name, took in seconds.items()},
     }  # fmt: skip
 
@@ -83,15 +93,15 @@ def joins(data: str, host: SetBlock, threshold: str, repeat: int, figure: str) -
         for name in KINDS for way in ways
     }  # fmt: skip
     cpu = {name: cpu_seconds(host, threshold, method, repeat) for name, method in METHODS.items()}
-    best, core = min(gpu, key=gpu.__getitem__), min(cpu, key=cpu.__getitem__)
+    best, core = min(gpu, key=lambda name: median(gpu[name])), min(cpu, key=lambda name: median(cpu[name]))
     told = compared(
         {"cpu": cpu[core], "gpu": gpu[best], "all on the gpu": seconds_of(block, threshold, "auto", repeat)}
     )
     return {
         "figure": figure, "data": data, "rows": int(host["weights"].sum()), "threshold": threshold, **told,
         "best on the cpu": core, "best on the gpu": best,
-        "cpu/gpu": round(cpu[core][0] / gpu[best][0], 2),
-        "settings": {name: took for name, (took, _) in gpu.items()},
+        "cpu/gpu": round(median(cpu[core]) / median(gpu[best]), 2),
+        "settings": {name: median(some) for name, some in gpu.items()},
         "paper's winner": "gpu" if figure == "fig11" else winner_of_fig10(data, threshold),
         "published": f"cpu/gpu of {MOST} at most" if figure == "fig11" else None,
     }  # fmt: skip
@@ -115,7 +125,7 @@ def decomposed(data: str, block: SetBlock, threshold: str, repeat: int) -> dict[
         verify_grouped(join, chunk.found, "C", 128, sink)
         cupy.cuda.Device().synchronize()
         verifying += time.perf_counter() - begin
-    took, _ = seconds_of(block, threshold, hybrid("PPJ", "C", 128, CHUNKS[1]), repeat)
+    took = median(seconds_of(block, threshold, hybrid("PPJ", "C", 128, CHUNKS[1]), repeat))
     total, filtered, serialized, verified = TABLE4[threshold]
     return {
         "figure": "tab4", "data": data, "threshold": threshold, "candidates": candidates,
@@ -141,7 +151,7 @@ def verified(data: str, block: SetBlock, threshold: str, repeat: int, runs: dict
         return sink.totals()[0]
 
     took = {name: timed(lambda how=how: count(*how), repeat, int) for name, how in runs.items()}
-    told = compared({name: (one["median"], one["found"]) for name, one in took.items()})
+    told = compared({name: (one["seconds"], one["found"]) for name, one in took.items()})
     return {"data": data, "threshold": threshold, "candidates": len(found.candidates), **told}
 
 

@@ -12,7 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import cpu, gpu, growing, list_figures, lists, sets, summary
+from benchmarks.tables import (
+    cpu,
+    gpu,
+    grids,
+    growing,
+    list_figures,
+    lists,
+    roads,
+    sets,
+    sets_gpu,
+    summary,
+)
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -22,7 +33,7 @@ Table = Callable[..., list[list[str]]]
 
 TABLES: dict[str, Table] = {
     name: table
-    for module in (cpu, gpu, growing, list_figures, lists, sets, summary)
+    for module in (cpu, gpu, grids, growing, list_figures, lists, roads, sets, sets_gpu, summary)
     for name, table in module.TABLES.items()
 }
 """Name -> rows of cells, the head first, from the contents of the files that a page names."""

@@ -1,10 +1,24 @@
-"""``python -m benchmarks.tables``: write the tables of README.md and docs/ anew."""
+"""``python -m benchmarks.tables``: write the tables of README.md and docs/ anew, and check their numbers.
 
-from benchmarks.tables import PAGES, written
+With ``--check`` nothing is written, and the exit status is 1 if a table or a number is not its result's.
+"""
+
+import sys
+
+from benchmarks.tables import PAGES, ROOT, numbers, written
 
 if __name__ == "__main__":
+    check = "--check" in sys.argv[1:]
+    wrong = 0
     for page in PAGES:
         text = page.read_text()
+        name = page.relative_to(ROOT)
         if (new := written(text)) != text:
-            page.write_text(new)
-            print(page)
+            print(f"{name}: {'its tables are not those of their results' if check else 'written'}")
+            wrong += check
+            if not check:
+                page.write_text(new)
+        for problem in numbers.problems(text):
+            print(f"{name}:{problem}")
+            wrong += 1
+    sys.exit(wrong > 0)

@@ -28,41 +28,43 @@ COLUMNS = {
 """What the rows of `cpu.columns` are."""
 
 
-def joins(now: Found, before: Found) -> Rows:
-    """Self-joins beside the best peer."""
+def joins(run: Found) -> Rows:
+    """Self-joins beside the best peer: medians, and the spread of runs."""
+    ways = ("engine", "pandas", "dask")
     table = [
-        ["data, eps", "pairs", "best peer", "engine", "before", "pandas", "dask, one partition",
-         "engine against best peer", "goal"]
+        ["data, eps", "pairs", "best peer", "engine", "pandas", "dask, one partition",
+         "engine against best peer"]
     ]  # fmt: skip
-    for name, found in now["rows"].items():
-        tools, old = found["tools"], before["rows"][name]["tools"]
-        own = [seconds(median(*one)) for one in ((tools, "engine"), (old, "engine"), (tools, "pandas"))]
+    for name, found in run["rows"].items():
+        tools = found["tools"]
         best = median(tools, found["best_peer"]) / median(tools, "engine")
         table.append(
             [f"{points(name, found['dims'])}, {rows(found['n'])}, {found['eps']:g}", count(found["pairs"]),
-             peer(found), *own, seconds(median(tools, "dask")), times(best), f"{found['goal']}x"]
+             f"{peer(found)}{spread(tools[found['best_peer']])}",
+             *(f"{seconds(median(tools, way))}{spread(tools[way])}" for way in ways), times(best)]
         )  # fmt: skip
     return table
 
 
+def spread(found: Found) -> str:
+    """The least and the most of several runs, in brackets."""
+    runs = found.get("seconds", [])
+    return f" ({seconds(min(runs))} to {seconds(max(runs))})" if len(runs) > 1 else ""
+
+
 def columns(*runs: Found) -> Rows:
-    """Joins of columns of unlike scales: the last two are from before, the others from now."""
-    *now, one, two = runs
-    before = {**two["rows"], **one["rows"]}
-    table = [["data; rows", "pairs", "before", "now", "best peer", "times"]]
+    """Joins of columns of unlike scales; a row is of the first run that has it."""
+    table = [["data; rows", "pairs", "here", "best peer", "times"]]
     found: Found = {}
-    for run in reversed(now):
+    for run in reversed(runs):
         found.update(run["rows"])
     for name, text in COLUMNS.items():
         row = found[name]
         verb = "knn_join" if row["k"] else "count_pairs"
         own = median(row["tools"], verb)
-        old = median(before.get(name, {}).get("tools", {}), verb)
         pairs = None if row["k"] else row["tools"][verb]["found"][0]
         best = median(row["tools"], row["best_peer"]) / own
-        table.append(
-            [f"{text}; {count(row['n'])}", count(pairs), seconds(old), seconds(own), peer(row), times(best)]
-        )
+        table.append([f"{text}; {count(row['n'])}", count(pairs), seconds(own), peer(row), times(best)])
     return table
 
 
@@ -143,7 +145,21 @@ def hdbscan(*runs: Found) -> Rows:
     return table
 
 
+def first_use(quiet: Found, busy: Found) -> Rows:
+    """Seconds of first calls by the clock; where other work ran, CPU seconds."""
+    table = [["verb", *(f"{dims} columns" for dims in (2, 6, 16))]]
+    for verb, found in {**busy["seconds"], **quiet["seconds"]}.items():
+        clock = "wall" if verb in quiet["seconds"] else "cpu"
+        cells = [
+            f"{found[dims]['nothing compiled'][clock]:.1f}" if dims in found else ""
+            for dims in ("2", "6", "16")
+        ]
+        table.append([f"`{verb}`", *cells])
+    return table
+
+
 TABLES = {
+    "first-use": first_use,
     "joins": joins,
     "columns": columns,
     "two-tables": two_tables,

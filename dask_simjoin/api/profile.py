@@ -7,6 +7,7 @@ from dataclasses import replace
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import joiner_of_library, profiler_of_library
+from dask_simjoin.engine.profile import Counters
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.calls import verb
 from dask_simjoin.options.frames import example_of
@@ -18,7 +19,7 @@ from dask_simjoin.planning.statistics.recall import ALL, measured_recall
 from dask_simjoin.planning.statistics.recall_nearest import measured_neighbors
 from dask_simjoin.tasks.chunks import read_points
 from dask_simjoin.tasks.profile_nearest import profile_search
-from dask_simjoin.tasks.whole import plan_whole
+from dask_simjoin.tasks.whole import layout_seconds, plan_whole
 
 
 @verb(Profile)
@@ -27,6 +28,9 @@ def profile(frame: Frame, asked: Profile) -> ProfileReport:
 
     It runs at the call, on one core or one GPU, with all rows as one chunk.  Of a Dask DataFrame the
     columns that it needs are computed first, and must fit memory: take a sample of a larger one.
+
+    ``seconds`` begin with the step "layout": the method's choice of its clusters, number of lists or indexed
+    dimensions from a sample of the rows.  Reading the frame and estimating the result are not timed.
 
     Parameters are those of `self_join`, or with `k` those of `knn_join` without another table, whose
     `max_distance` is `eps`; counters are made by a run of their own, so that seconds are those
@@ -59,12 +63,13 @@ def profile(frame: Frame, asked: Profile) -> ProfileReport:
         frame = frame[spec.columns].compute()
     plan = plan_whole([frame], spec, COUNTS)
     read = read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))
+    chosen = {"layout": layout_seconds(frame, spec, COUNTS)}
     counters = profiler_of_library(spec.library).profile(read["x"], plan.layout)
     told = ALL
     if spec.approximate:
         exact = plan_whole([frame], replace(spec, method="auto", approximate=False), COUNTS)
         told = measured_recall(read["x"], plan.layout, exact.layout, joiner_of_library(spec.library))
-    counters.numbers.update(told.numbers())
+    counters = Counters(counters.numbers | told.numbers(), chosen | counters.seconds)
     return ProfileReport(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
 
 
@@ -74,10 +79,12 @@ def _nearest(frame: Frame, asked: ProfiledKnnJoin) -> ProfileReport:
     most = asked.most(spec)
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
-    plan = plan_whole([frame], spec, nearest_goal(number))
+    goal = nearest_goal(number)
+    plan = plan_whole([frame], spec, goal)
+    chosen = {"layout": layout_seconds(frame, spec, goal)}
     x = read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))["x"]
     counters, told = profile_search(x, plan.layout, number, most, spec.library), ALL
     if spec.approximate:
         told = measured_neighbors(x, x, plan.layout, number, spec.library, most)
-    counters.numbers.update(told.numbers())
+    counters = Counters(counters.numbers | told.numbers(), chosen | counters.seconds)
     return NearestProfile(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)

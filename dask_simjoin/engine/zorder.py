@@ -30,7 +30,8 @@ class ZOrder:
     lists : int or {"auto", "d+1", "log"}
         How many.  "d+1": as many as dimensions and one more (an odd number), with which the theory bounds
         the work of small `eps`; "log": as the logarithm of the dimensions and one more; "auto": as many as
-        cost least on a sample, on GPUs "log".
+        cost least on a sample.  On GPUs "auto" is "log" where walking its intervals takes less time than
+        looking at a sample would.
     shifts : {"even", "random"}
         Parts of the widest column's extent by which lists are shifted: 0, 1/lists, 2/lists, ..., or drawn.
     seed : int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -64,6 +65,20 @@ def plan_whole(frames: Sequence[Frame], spec: JoinSpec, goal: Goal, sampled: boo
     _check_ids(tables, frames, spec)
     raise_doubts(plan.doubts, None)
     return plan
+
+
+def layout_seconds(frame: Frame, spec: JoinSpec, goal: Goal) -> float:
+    """Return the seconds that a method takes to choose clusters, lists or dimensions from a sample.
+
+    A plan does so once; a second time everything it needs is compiled.
+    """
+    tables, _ = _tables([frame], spec, goal, goal.k is not None)
+    began = time.perf_counter()
+    if goal.k is None:
+        tables.layout()
+    else:
+        tables.search_layout()
+    return time.perf_counter() - began
 
 
 def _tables(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,

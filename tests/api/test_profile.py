@@ -1,6 +1,7 @@
 """Profiles tell what joins do: of every method, by counts of their own."""
 
 import itertools
+import time
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin import methods
+from dask_simjoin.engine.index import clusters
 from dask_simjoin.engine.index.grid_model import warp_efficiency
 from dask_simjoin.engine.methods import METHODS
 from dask_simjoin.engine.profile import ABOUT
@@ -41,9 +43,26 @@ def test_every_method_tells_what_it_finds(method, metric, how):
     assert found.rows == 1500 and numbers["pairs"] == pairs
     assert numbers["selectivity"] == 2 * pairs / 1500
     assert pairs <= numbers["candidates"] < 1500 * 1500
-    assert list(found.seconds) == ["index", "join"] and min(found.seconds.values()) > 0
+    assert list(found.seconds) == ["layout", "index", "join"] and min(found.seconds.values()) > 0
     assert set(numbers) <= set(ABOUT)
     assert found.method == (method if isinstance(method, str) else "grid")
+
+
+def test_seconds_have_what_a_method_does_before_it_builds(monkeypatch):
+    """Clusters are made while a join is planned: their seconds are the method's."""
+    lloyd, slept = clusters.lloyd, 0.2
+
+    def slow(*given):
+        time.sleep(slept)
+        return lloyd(*given)
+
+    frame = frame_of(X)
+    frame.simjoin.profile(0.3, method="kmeans")
+    monkeypatch.setattr(clusters, "lloyd", slow)
+    assert frame.simjoin.profile(0.3, method=methods.KMeans(clusters=5)).seconds["layout"] >= slept
+    assert frame.simjoin.profile(0.3).seconds["layout"] < slept
+    near = frame.simjoin.profile(k=3, method="zorder").seconds
+    assert list(near) == ["layout", "index", "search"] and near["layout"] > 0
 
 
 def test_windows_and_boxes_are_counted_as_numpy_does():

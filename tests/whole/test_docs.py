@@ -193,7 +193,7 @@ def test_tables_of_measurements_are_made():
     text = (ROOT / "docs" / "benchmarks.md").read_text()
     names = {name for page in tables.PAGES for name, _, _ in tables.MARKED.findall(page.read_text())}
     assert names == set(tables.TABLES)
-    assert tables.written(text.replace("| 6x |", "| 60x |")) == text
+    assert "| 34x |" in text and tables.written(text.replace("| 34x |", "| 340x |")) == text
     with pytest.raises(FileNotFoundError):
         tables.written(text.replace("joins/2026", "joins/1026"))
 

@@ -1,0 +1,45 @@
+"""Which state of the package was measured."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+RUNNING = ("dask_simjoin", "benchmarks", ":!benchmarks/results", ":!benchmarks/tables")
+"""What is part of a measurement; pages and tables are not."""
+
+COMMIT = "SIMJOIN_COMMIT"
+"""The environment variable with the commit, on a machine whose copy of the source has no history."""
+
+
+def commit() -> str:
+    """Return the commit of the source, with "-dirty" behind it if what runs was changed since."""
+    if os.environ.get(COMMIT):
+        return os.environ[COMMIT]
+    try:
+        found = _git("rev-parse", "--short=12", "HEAD")
+        changed = _git("status", "--porcelain", "--", *RUNNING)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return f"{found}-dirty" if changed else found
+
+
+def _git(*command: str) -> str:
+    done = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
+    return done.stdout.strip()
+
+
+def source_digest() -> str:
+    """Return a digest of the package's source, which identifies it between commits."""
+    found = importlib.util.find_spec("dask_simjoin")
+    assert found is not None and found.origin is not None
+    digest = hashlib.sha256()
+    for path in sorted(Path(found.origin).parent.rglob("*.*")):
+        if path.suffix in (".py", ".cu", ".cuh"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

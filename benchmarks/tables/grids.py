@@ -1,0 +1,161 @@
+"""Tables of the grid joins of two papers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.tables.cells import count, seconds
+
+Found = dict[str, Any]
+Rows = list[list[str]]
+
+REAL = "1.10 to 2.63"
+"""Published in table VI: final configuration against plain, least and most of five real sets."""
+
+
+def of(run: Found, *figures: str) -> list[Found]:
+    """The rows of some figures."""
+    return [row for row in run["runs"] if row["figure"] in figures]
+
+
+def share(value: float | None) -> str:
+    """Of a hundred."""
+    return "" if value is None else f"{value:.1f}"
+
+
+def ratio(value: float | None) -> str:
+    """How many times, as papers print it."""
+    return "" if value is None else f"{value:.2f}"
+
+
+def _named(rows: list[Found]) -> Iterator[tuple[str, Found]]:
+    """Rows with the set and the distance before the first of each."""
+    last = None
+    for row in rows:
+        head = f"{row['data']}, {row['eps']:g}"
+        yield "" if head == last else head, row
+        last = head
+
+
+def settings(run: Found, figure: str) -> Rows:
+    """Settings beside the first one of each set, on a GPU."""
+    table = [
+        ["set, eps", "setting", "lanes at work in the candidate loop, %", "nvprof's WEE, published, %",
+         "s", "times as fast", "published", "tiles, s"]
+    ]  # fmt: skip
+    for head, row in _named(of(run, figure)):
+        table.append([
+            head, row["setting"], share(100 * row["warp_efficiency"]), share(row["published wee"]),
+            seconds(row["total"]), ratio(row["ratio"]), ratio(row["published"]),
+            seconds(row["tiles"]) if head else "",
+        ])  # fmt: skip
+    return table
+
+
+def patterns(run: Found) -> Rows:
+    """Table III."""
+    return settings(run, "tab3")
+
+
+def threads(run: Found) -> Rows:
+    """Table IV."""
+    return settings(run, "tab4")
+
+
+def orders(run: Found) -> Rows:
+    """Table V."""
+    return settings(run, "tab5")
+
+
+def balanced(run: Found) -> Rows:
+    """Figure 13 and table VI: the final configuration beside the plain one."""
+    table = [["set, eps", "plain, s", "balanced, s", "times as fast", "published", "tiles, s"]]
+    for figure, published in (("fig13", ""), ("tab6", REAL)):
+        rows = of(run, figure)
+        plain = {row["data"]: row for row in rows if row["setting"] == "plain"}
+        for row in rows:
+            if row["setting"] == "balanced":
+                first = plain[row["data"]]["total"]
+                table.append([
+                    f"{row['data']}, {row['eps']:g}", seconds(first), seconds(row["total"]),
+                    ratio(row["ratio"]), published, seconds(row["tiles"]),
+                ])  # fmt: skip
+    return table
+
+
+def columns(run: Found, more: Found, joins: Found) -> Rows:
+    """Figure 9, beside the first paper's group's own code."""
+    table = [
+        ["points, eps", "pairs", "six dimensions, s", "as many as the model takes, s", "tiles, s",
+         "GDS-Join, pairs to the host, s"]
+    ]  # fmt: skip
+    theirs = {
+        (f"Syn{row['dims']}D", row["n"], row["eps"]): row["GDS-Join"]
+        for name, row in joins["rows"].items()
+        if name.startswith("syn")
+    }
+    found: dict[tuple[str, int, float], dict[str, Found]] = {}
+    for row in of(run, "fig9") + of(more, "fig9"):
+        found.setdefault((row["data"], row["rows"], row["eps"]), {})[row["setting"]] = row
+    for key, each in found.items():
+        six, chosen = each["k=6"], each.get("k=auto")
+        model = f"{seconds(chosen['total'])} ({chosen['indexed']})" if chosen else ""
+        table.append([
+            f"{count(key[1])} of {key[0]}, {key[2]:g}", count(six["pairs"]), seconds(six["total"]), model,
+            seconds(six["tiles"]), seconds(theirs.get(key)),
+        ])  # fmt: skip
+    return table
+
+
+def model(run: Found) -> Rows:
+    """Tables III to V as the model of warps has them."""
+    table = [
+        ["set, eps", "setting", "comparisons", "lanes at work, %", "nvprof's WEE, published, %",
+         "steps, times fewer", "times as fast, published"]
+    ]  # fmt: skip
+    kept = [
+        row for row in of(run, "tab3", "tab4", "tab5")
+        if row["setting"] in ("full", "unicomp", "lid", "8 threads", "workload", "queue")
+    ]  # fmt: skip
+    for head, row in _named(sorted(kept, key=lambda row: row["data"])):
+        table.append([
+            head, row["setting"], f"{row['comparisons']:.3g}", share(100 * row["warp_efficiency_model"]),
+            share(row["published wee"]), ratio(row["ratio"]), ratio(row["published"]),
+        ])  # fmt: skip
+    return table
+
+
+def counted(run: Found) -> Rows:
+    """Figures 6 and 7: numbers by indexed dimensions, without a clock."""
+    found: dict[str, dict[str, Found]] = {}
+    for row in of(run, "fig6", "fig7"):
+        k, _, how = row["setting"].partition(", ")
+        name = f"{row['data']}, {how}" if how else f"{row['data']}, {row['eps']:g}"
+        found.setdefault(name, {})[k] = row
+    ks = [f"k={k}" for k in (1, 2, 3, 4, 6, 8)]
+    table = [["points", "", *ks]]
+    for name, each in found.items():
+        for what, key in (("comparisons", "comparisons"), ("reads to find cells", "search_ops")):
+            cells = [f"{each[k][key]:.2g}" if k in each else "" for k in ks]
+            table.append([name if key == "comparisons" else "", what, *cells])
+    return table
+
+
+def optimizations(run: Found) -> Rows:
+    """Figure 8: coordinates read to compare and to search."""
+    found: dict[tuple[str, float], dict[str, Found]] = {}
+    for row in of(run, "fig8"):
+        found.setdefault((row["data"], row["eps"]), {})[row["setting"]] = row
+    names = ("none", "reorder", "reorder, sort", "reorder, short circuit", "all")
+    table = [["points, eps", *names]]
+    for (data, eps), each in found.items():
+        table.append([f"{data}, {eps:.3g}", *(f"{each[name]['total']:.2g}" for name in names)])
+    return table
+
+
+TABLES = {
+    "grid-patterns": patterns, "grid-threads": threads, "grid-orders": orders, "grid-balanced": balanced,
+    "grid-columns": columns, "grid-model": model, "grid-counted": counted,
+    "grid-optimizations": optimizations,
+}  # fmt: skip

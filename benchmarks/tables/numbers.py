@@ -1,0 +1,222 @@
+"""Numbers in sentences, checked against the results that they come from.
+
+Marks are HTML comments, which no reader sees, behind the numbers that they stand for::
+
+    takes 0.043 s<!-- = joins/2026-11-22-epyc: rows.unif2d.tools.engine.median -->
+    4 to 8 times as fast<!-- = joins/2026-11-22-epyc: low, high -->
+    published: 2.9 to 7.4 times<!-- published 2 -->
+    workers of 700 MB<!-- fixed -->
+
+``=`` names a file of benchmarks/results and an expression for each number, which must round to what the
+page shows.  An expression is Python: names are keys of the file; ``rows(eps=0.1)`` takes the entries of a
+list with such values; a key of a list gives that of each entry; ``file("...")`` is another result;
+`FUNCTIONS` are known.
+
+``published`` stands for numbers of other people's papers, ``fixed`` for definitions, limits and settings;
+both for one number, or as many as they say, or on a line of their own for the table or paragraph that
+follows.  A number with a unit of measurement and no mark is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+NUMBER = r"(?<![\w.,])(?:\d[\d,]*\d|\d)?(?:\.\d+)?(?<=\d)"
+BETWEEN = r"(?:,? and |,? to |,? or |, | \+ |/)"
+UNITS = r"(?:s|ms|us|ns|x|times|%|seconds?|minutes?|hours?|[kMGT]i?B(?:/s)?|[TG]FLOP/s|Gbit/s)"
+
+CHAIN = rf"{NUMBER}(?:{BETWEEN}{NUMBER})*"
+MEASURED = re.compile(rf"{CHAIN}[ ]?{UNITS}(?![\w/-])")
+"""What looks like a measurement: a number, or several, and a unit."""
+
+BEFORE = re.compile(rf"({CHAIN})(?:[ ]?{UNITS})?\W*$")
+"""Numbers right before a mark, with or without a unit."""
+
+CELL = re.compile(rf"(?<=\|) *(?:{CHAIN}[ ]?{UNITS}?|\.\d+) *(?=\|)")
+"""A cell of a table that is nothing but numbers."""
+
+MARK = re.compile(
+    r"<!-- (?:= (?P<file>[\w./-]+): (?P<expression>.+?)|(?P<kind>published|fixed)(?: (?P<number>\d+))?) -->",
+    re.DOTALL,
+)
+
+HIDDEN = re.compile(
+    r"(?P<mark><!-- (?:= |published|fixed).*?-->)"
+    r"|^```.*?^```|`[^`\n]+`"  # code
+    r"|^<!-- table: .*?-->\n(?:\|[^\n]*\n)*|<!--.*?-->"  # tables that are made, other comments
+    r"|(?<=\])\([^)\s]+\)|(?<=\])\[[^\]]*\]"  # targets of links
+    r"|'\d+ [kMGT]i?B'",  # values of options
+    re.DOTALL | re.MULTILINE,
+)
+"""What is no prose: code, tables that are made, targets of links, other comments."""
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "min": np.min, "max": np.max, "mean": np.mean, "median": np.median, "sum": np.sum, "round": np.round,
+    "len": len, "array": np.array,
+}  # fmt: skip
+
+
+class Found:
+    """A part of a result: keys as attributes, entries of lists by their values."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __getattr__(self, key: str) -> Any:
+        if key.startswith("__"):
+            raise AttributeError(key)
+        return self[key]
+
+    def __getitem__(self, key: Any) -> Any:
+        value = self._value
+        if isinstance(value, list) and isinstance(key, str):
+            found = [one[key] for one in value if key in one]
+            if value and not found:
+                raise KeyError(f"no entry has {key!r}")
+            return shown(found)
+        if isinstance(value, dict) and key not in value:
+            raise KeyError(f"{key!r} is none of {list(value)[:20]}")
+        return shown(value[key])
+
+    def __call__(self, **having: Any) -> Any:
+        found = [one for one in self._value if all(one.get(key) == value for key, value in having.items())]
+        if not found:
+            raise KeyError(f"no entry has {having}")
+        return Found(found)
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+    def values(self) -> Found:
+        """The values of a part with keys, as a list."""
+        return Found(list(self._value.values()))
+
+    def each(self) -> list[Any]:
+        """The same one by one, for loops."""
+        found = self._value.values() if isinstance(self._value, dict) else self._value
+        return [shown(one) for one in found]
+
+
+def shown(value: Any) -> Any:
+    """Return numbers as they are, lists of numbers as arrays, and all else as `Found`."""
+    if isinstance(value, list) and value and all(isinstance(one, int | float | None) for one in value):
+        return np.array([one for one in value if one is not None], float)
+    return Found(value) if isinstance(value, dict | list) else value
+
+
+@cache
+def read(name: str) -> Any:
+    """Read a file of benchmarks/results."""
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def file(name: str) -> Found:
+    """Return another result within an expression."""
+    return Found(read(name))
+
+
+def evaluated(name: str, expression: str) -> list[float]:
+    """Return the numbers that an expression gives of a result."""
+    found = read(name)
+    names = {key: shown(value) for key, value in found.items() if key.isidentifier()}
+    known = names | FUNCTIONS | {"it": Found(found), "file": file, "__builtins__": {}}
+    told = eval(expression, known)
+    each = told if isinstance(told, tuple) else (told,)
+    return [float(value) for one in each for value in np.ravel(one)]
+
+
+def agrees(text: str, value: float) -> bool:
+    """Tell whether a number is what a text shows of it."""
+    digits = len(text.partition(".")[2])
+    half = 0.5 * 10.0**-digits
+    return abs(float(text.replace(",", "")) - value) <= half * (1 + 1e-9)
+
+
+def problems(text: str) -> Iterator[str]:
+    """Tell of numbers of a page that differ from their results, or that have no mark."""
+    text = HIDDEN.sub(lambda match: match["mark"] or re.sub(r"[^\n|]", " ", match[0]), text)
+    for start, part in paragraphs(text):
+        line = text.count("\n", 0, start) + 1
+        for problem in _of_paragraph(part):
+            yield f"{line}: {problem}"
+
+
+def paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """Split at empty lines, and before a mark on a line of its own."""
+    for match in re.finditer(r"(?:^(?!\s*$).*\n?)+", text, re.MULTILINE):
+        yield match.start(), match[0]
+
+
+def _of_paragraph(text: str) -> Iterator[str]:
+    alone = re.match(r"<!-- (?:published|fixed) -->\n", text)
+    if alone:
+        return
+    bare = MARK.sub(lambda match: " " * len(match[0]), text)
+    measured = [
+        (match.start() + number.start(), number[0])
+        for kind in (MEASURED, CELL)
+        for match in kind.finditer(bare)
+        for number in re.finditer(NUMBER, match[0])
+        if number[0]
+    ]
+    done = 0
+    for mark in MARK.finditer(text):
+        before = BEFORE.search(bare, done, mark.start())
+        near = [
+            (before.start(1) + number.start(), number[0])
+            for number in (re.finditer(NUMBER, before[1]) if before else ())
+            if number[0]
+        ]
+        known = sorted({one for one in (*measured, *near) if done <= one[0] < mark.start()})
+        yield from _checked(mark, [number for _, number in known])
+        wanted = _number_of(mark)
+        taken = {place for place, _ in known[len(known) - wanted :]} if wanted else set()
+        measured = [one for one in measured if one[0] not in taken]
+        for place, number in [one for one in measured if done <= one[0] < mark.start()]:
+            yield f"{number} has no mark: {_around(bare, place)}"
+        measured = [one for one in measured if one[0] >= mark.start()]
+        done = mark.end()
+    for place, number in sorted(set(measured)):
+        yield f"{number} has no mark: {_around(bare, place)}"
+
+
+def _number_of(mark: re.Match[str]) -> int:
+    if mark["kind"]:
+        return int(mark["number"] or 1)
+    try:
+        return len(evaluated(mark["file"], mark["expression"]))
+    except Exception:
+        return 0  # which is told by `_checked`
+
+
+def _checked(mark: re.Match[str], numbers: list[str]) -> Iterator[str]:
+    if mark["kind"]:
+        if len(numbers) < _number_of(mark):
+            yield f"{mark[0]} stands for {_number_of(mark)} numbers, and there are {len(numbers)}"
+        return
+    try:
+        values = evaluated(mark["file"], mark["expression"])
+    except Exception as error:
+        yield f"{mark[0]}: {type(error).__name__}: {error}"
+        return
+    if not values:
+        yield f"{mark[0]} has no value"
+    if len(values) > len(numbers):
+        yield f"{mark[0]} has {len(values)} values, and there are {len(numbers)} numbers"
+        return
+    for text, value in zip(numbers[len(numbers) - len(values) :], values, strict=True):
+        if not agrees(text, value):
+            yield f"{text} is {value:.6g} in {mark['file']}: {mark['expression']}"
+
+
+def _around(text: str, place: int) -> str:
+    return " ".join(text[max(0, place - 40) : place + 40].split())

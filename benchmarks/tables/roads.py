@@ -1,0 +1,71 @@
+"""Tables of what Dask adds, on threads, processes and GPUs."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from benchmarks.tables.cells import rows, seconds, times
+
+Found = dict[str, Any]
+Rows = list[list[str]]
+
+GPU_JOBS = {
+    "count 16-D": "`count_pairs`, exponential 16-D", "count 2-D": "`count_pairs`, uniform 2-D",
+    "dbscan 2-D": "`dbscan`, uniform 2-D", "pairs 16-D": "`self_join`, exponential 16-D",
+}  # fmt: skip
+
+
+def road(run: Found) -> Rows:
+    """A plain frame on one core beside threads and processes: medians, and the spread of runs."""
+    ways = list(dict.fromkeys(row["on"] for row in run["rows"]))
+    table = [["rows and columns, job", *ways, *(f"share of {way}" for way in ways[1:])]]
+    found: dict[tuple[str, str], dict[str, Found]] = {}
+    for row in run["rows"]:
+        found.setdefault((row["data"], row["job"]), {})[row["on"]] = row
+    for (data, job), each in found.items():
+        middle = {way: statistics.median(each[way]["all"]) for way in ways}
+        plain = middle[ways[0]]
+        cells = [f"{seconds(middle[way])} ({_range(each[way]['all'])})" for way in ways]
+        shares = [f"{each[way]['cores'] * middle[way] / plain:.2f}" for way in ways[1:]]
+        table.append([f"{data.replace('x', ' x ')}, `{job}`", *cells, *shares])
+    return table
+
+
+def _range(runs: list[float]) -> str:
+    return f"{seconds(min(runs))} to {seconds(max(runs))}"
+
+
+def gpu_road(run: Found) -> Rows:
+    """A plain frame on a GPU beside a cluster of one and of two GPUs."""
+    table = [
+        ["job", "rows", "plain frame", "cluster of one GPU", "twice the rows, one GPU", "two GPUs", "",
+         "once more", ""]
+    ]  # fmt: skip
+    for name, text in GPU_JOBS.items():
+        job = run["jobs"][name]
+        one = job["twice the rows, one GPU"]["median"]
+        two = [job[f"twice the rows, two GPUs{more}"]["median"] for more in ("", ", once more")]
+        cells = [cell for took in two for cell in (seconds(took), f"{one / took:.2f}x")]
+        table.append([
+            text, rows(job["plain frame"]["rows"]), seconds(job["plain frame"]["median"]),
+            seconds(job["one GPU"]["median"]), seconds(one), *cells,
+        ])  # fmt: skip
+    return table
+
+
+def hdbscan_workers(*runs: Found) -> Rows:
+    """HDBSCAN by threads and processes: the least of some runs."""
+    table = [["points", "plain frame", "one thread", "two", "", "one process", "two", ""]]
+    for run in runs:
+        for row in run["results"]:
+            least = {way: min(some) for way, some in row["seconds"].items()}
+            cells = [seconds(least["plain"])]
+            for way in ("threads", "cluster"):
+                one, two = least[f"{way}-1"], least[f"{way}-2"]
+                cells += [seconds(one), seconds(two), times(one / two)]
+            table.append([f"{rows(row['rows'])} x {row['dims']}", *cells])
+    return table
+
+
+TABLES = {"road": road, "gpu-road": gpu_road, "hdbscan-workers": hdbscan_workers}
