@@ -161,6 +161,12 @@ class ApproximateWarning(SimJoinWarning):
     """
 
 
+LARGER_DISK = (
+    "Give workers a larger disk (local_directory= of the cluster, or Dask's configuration "
+    "temporary-directory), more memory, or use more workers."
+)
+"""What helps where workers cannot write what does not fit their memory, in messages."""
+
 TABLES = ("left", "right")
 
 
