@@ -19,6 +19,7 @@ from dask_simjoin.expressions.dask_private import Task, TaskRef
 from dask_simjoin.expressions.known import KNOWN, Known, asked_of
 from dask_simjoin.expressions.records import RUNS, Named
 from dask_simjoin.expressions.source import FrozenSource, gather, map_frozen, pick
+from dask_simjoin.expressions.worker_disks import check_worker_disks
 from dask_simjoin.expressions.worker_memory import end_without_workers
 from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.options.settings import current_client
@@ -104,6 +105,7 @@ def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: Froze
         held = all(held_by_workers(table) is not None for table, _, _ in tables)
         shuffle = BY_WORKER if held else shuffle
     plan = make_plan(tables_of(summaries, spec), goal, have, shuffle)
+    check_worker_disks(plan.disk.needed, current_client())
     if goal.with_ids:
         if goal.k is not None and goal.max_total == math.inf:
             check_nearest(plan.rows_found(goal.k), plan.pair_bytes, goal.k, plan.budget)

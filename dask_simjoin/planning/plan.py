@@ -24,7 +24,7 @@ from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.chunking.base import Chunking, JoinChunks, Sources
 from dask_simjoin.planning.chunking.entity import serpentine
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.disk import Disk, expect_disk
+from dask_simjoin.planning.disk import Disk, expect_disk, needed_of_chunks
 from dask_simjoin.planning.doubts import Doubt
 from dask_simjoin.planning.goal import PAIRS, Goal
 from dask_simjoin.planning.moving import check_moving, sent_rows
@@ -236,6 +236,9 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
     result = found.total * directions(spec) * pair_bytes if goal.materialise else 0.0
     alone = bytes_alone(tables.left, goal, len(chunks), have)
     disk = Disk() if alone else expect_disk(chunks, row_bytes, result, goal.joins, have)
+    own_bytes = [table.row_bytes for table in tables.each]
+    if goal.k is None and not alone:
+        disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, goal, have))
     plan = Plan(
         layout,
         tables.dims,
@@ -291,12 +294,17 @@ def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float)
     parts = np.ones(len(searches), np.int64)
     if not costs.have.gpu:  # one search fills a GPU
         parts = costs.pieces(seconds, rows[: len(searches)], None)
-    copies, sharing = 1, ALONE
+    disk, copies, sharing = plan.disk, 1, ALONE
+    if not plan.alone:
+        own_bytes = [table.row_bytes for table in tables.each]
+        met_in_turn = np.array([(c, d) for c, some in enumerate(searches) for d in some.tolist()])
+        needed = needed_of_chunks(plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, goal, costs.have)
+        disk = replace(disk, needed=needed)
     if goal.spanning:
         copies = costs.copies(plan.chunks, costs.have.workers)
         sharing = find_sharing(tables, plan.chunks, seconds, copies, costs.have)
     return replace(
         plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, joined=joined,
-        parts=parts, seconds=seconds, copies=copies, sharing=sharing,
+        parts=parts, seconds=seconds, copies=copies, sharing=sharing, disk=disk,
         expected=costs.expected(made, seconds) + plan.disk.seconds,
     )  # fmt: skip

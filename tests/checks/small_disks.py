@@ -87,7 +87,7 @@ def verbs(data, rows, folder):
         "optics forest": lambda: length(points.simjoin.optics(near(5), 5, mode="forest", **ON)),
         "hdbscan": lambda: length(points.simjoin.hdbscan(50, **ON)),
         "spanning_tree": lambda: length(points.simjoin.spanning_tree(**ON)),
-        "neighbor_graph": lambda: points.simjoin.neighbor_graph(near(5), **ON).nnz,
+        "neighbor_graph": lambda: points.simjoin.neighbor_graph(near(5), **ON).compute().nnz,
         "connected_components": lambda: length(
             dask_simjoin.connected_components(pairs(near(0.5), **NAMED)).to_frame()
         ),
@@ -176,6 +176,7 @@ def main():
     if options.one:
         run_one(options.one, options.data, options.at, options.rows, options.memory)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that disks are unmounted
     bad = 0
     with tempfile.TemporaryDirectory() as data:
         write_data(data, options.rows)
