@@ -8,11 +8,45 @@ docs/reference/errors.md too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change that lets a refused call go on, for programs; the message says the same in words.
+
+    Attributes
+    ----------
+    options : dict
+        Options of the verb, and their values; None: leave the option out.
+    config : dict
+        Dask's configuration to set.
+    npartitions : int or None
+        Partitions that the frame should have; of a plain frame: as a Dask DataFrame.
+    verb : str
+        The verb to use instead; "": the same one.
+    """
+
+    options: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    npartitions: int | None = None
+    verb: str = ""
 
 
 class SimJoinError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package.
+
+    Attributes
+    ----------
+    remedies : tuple of Remedy
+        Changes each of which lets the call go on; not all that the message says can be one.
+    """
+
+    def __init__(self, *args: object, remedies: Iterable[Remedy] = ()) -> None:
+        super().__init__(*args)
+        self.remedies = tuple(remedies)
 
 
 class OptionError(SimJoinError, ValueError):
@@ -174,6 +208,12 @@ class ApproximateWarning(SimJoinWarning):
     Remedy: Leave ``approximate=True`` out where every pair matters; else this is as it should be.
     """
 
+
+LARGER_DISK = (
+    "Give workers a larger disk (local_directory= of the cluster, or Dask's configuration "
+    "temporary-directory), more memory, or use more workers."
+)
+"""What helps where workers cannot write what does not fit their memory, in messages."""
 
 TABLES = ("left", "right")
 

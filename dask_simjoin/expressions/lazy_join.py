@@ -16,11 +16,13 @@ from dask_simjoin.expressions.source import FrozenSource
 from dask_simjoin.expressions.work import DISTANCES, Work
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.block_report import BlockReport
+from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.chunking.base import Chunking, Sources
 from dask_simjoin.planning.goal import COUNTS, Goal
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.report import PlanReport
 from dask_simjoin.planning.resources import check_shuffle
+from dask_simjoin.planning.tables import Tables
 
 
 class LazyJoin(LabelledExpr):
@@ -57,7 +59,12 @@ class LazyJoin(LabelledExpr):
     @property
     def plan(self) -> Plan:
         """The plan; made at the first call, which computes one pass over the columns."""
-        return plan_for(self._source, self.operand("spec"), self.goal, self._other, self.named)
+        return plan_for(
+            self._source, self.operand("spec"), self.goal, self._other, self.named, self._check_tables
+        )
+
+    def _check_tables(self, tables: Tables, have: Resources) -> None:
+        """Refuse tables of which one task cannot hold what it must, whatever their chunks are."""
 
     @property
     def would_plan(self) -> bool:

@@ -74,8 +74,8 @@ def fitting_for(spec: JoinSpec, rows: int, example: Frame, have: Resources, piec
     gpu = have.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)
-    where = "the configuration's simjoin.result-limit is"
-    limits = [Limit(spec.settings.result, *result, where, "a higher limit there")]
+    name = "simjoin.result-limit"
+    limits = [Limit(spec.settings.result, *result, f"the configuration's {name} is", "", name)]
     if gpu and have.memory is not None:
         whole = have.memory if have.cluster else have.memory * have.threads
         limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))

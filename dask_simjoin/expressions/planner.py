@@ -19,10 +19,12 @@ from dask_simjoin.expressions.dask_private import Task, TaskRef
 from dask_simjoin.expressions.known import KNOWN, Known, asked_of
 from dask_simjoin.expressions.records import RUNS, Named
 from dask_simjoin.expressions.source import FrozenSource, gather, map_frozen, pick
+from dask_simjoin.expressions.worker_disks import check_worker_disks
 from dask_simjoin.expressions.worker_memory import end_without_workers
 from dask_simjoin.metrics.types import Array, Frame
 from dask_simjoin.options.settings import current_client
 from dask_simjoin.options.spec import JoinSpec, RowSpec
+from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.chunking.base import BY_WORKER
 from dask_simjoin.planning.doubts import raise_doubts
@@ -38,10 +40,13 @@ from dask_simjoin.planning.statistics.unique_ids import (
     repeated_keys,
     suspected,
 )
-from dask_simjoin.planning.tables import tables_of
+from dask_simjoin.planning.tables import Tables, tables_of
 
 KEY_BYTES = 16
 """Of each id while its key is sorted."""
+
+Check = Callable[[Tables, Resources], None]
+"""Refuses tables that what computes has no room for."""
 
 
 def plan_for(
@@ -50,6 +55,7 @@ def plan_for(
     goal: Goal,
     other: FrozenSource | None = None,
     run: Named | None = None,
+    check: Check | None = None,
 ) -> Plan:
     """Plan a join of a source with itself, or with `other`, the right table.
 
@@ -57,10 +63,10 @@ def plan_for(
     and then computed is planned once.  Dask gives out an equal join as long as it is alive, whose
     divisions it keeps: so that is not planned anew either, and refused if its source changed.
 
-    `run`: what tasks are recorded for.
+    `run`: what tasks are recorded for; `check`: refuses tables that no chunks can help, before any are made.
     """
     key = plan_key(spec, goal, other)
-    made: Plan = planned_once(source, key, lambda: _compute_plan(source, spec, goal, other), run)
+    made: Plan = planned_once(source, key, lambda: _compute_plan(source, spec, goal, other, check), run)
     return made
 
 
@@ -88,7 +94,8 @@ def planned_once(source: FrozenSource, key: Hashable, compute: Callable[[], Any]
         return source.plans[key]
 
 
-def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSource | None) -> Plan:
+def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: FrozenSource | None,
+                  check: Check | None) -> Plan:  # fmt: skip
     end_without_workers(current_client())
     tables = [(source, spec, passed_over(source, spec, goal.with_ids))]
     if other is not None:
@@ -103,7 +110,11 @@ def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: Froze
     if shuffle != "p2p" and sends_by_worker(goal, have, spec.settings.shuffle):
         held = all(held_by_workers(table) is not None for table, _, _ in tables)
         shuffle = BY_WORKER if held else shuffle
-    plan = make_plan(tables_of(summaries, spec), goal, have, shuffle)
+    joined = tables_of(summaries, spec)
+    if check is not None:
+        check(joined, have)
+    plan = make_plan(joined, goal, have, shuffle)
+    check_worker_disks(plan.disk.needed, current_client())
     if goal.with_ids:
         if goal.k is not None and goal.max_total == math.inf:
             check_nearest(plan.rows_found(goal.k), plan.pair_bytes, goal.k, plan.budget)

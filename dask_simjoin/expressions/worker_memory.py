@@ -15,6 +15,7 @@ import pyarrow as pa
 from distributed import Client, LocalCluster, Status, Worker, get_worker
 
 from dask_simjoin.errors import PlanningError
+from dask_simjoin.expressions.standstill import Standstill, watch
 
 NO_WORKERS = 300.0
 """Seconds for which a task waits for a worker that runs."""
@@ -108,7 +109,7 @@ def _keep_free(worker: weakref.ref[Worker], much: float) -> None:
     told to: workers held 90 MB in these where partitions were sent to 79 blocks.  A worker that has paused
     for them runs no task that could tell it, so a thread does.
     """
-    process, idle, before = psutil.Process(), 0, 0
+    process, idle, before, standstill = psutil.Process(), 0, 0, Standstill()
     while (there := worker()) is not None and there.status not in (Status.closed, Status.failed):
         used = process.memory_info().rss
         if used > much:
@@ -118,6 +119,7 @@ def _keep_free(worker: weakref.ref[Worker], much: float) -> None:
         if idle >= PATIENCE:
             let_go_on(there, process.memory_info().rss)
             idle = 0
+        standstill.look(there, used)
         before = used
         del there
         time.sleep(EVERY)
@@ -152,13 +154,15 @@ def let_go_on(worker: Worker, used: int) -> None:
 
 
 def end_without_workers(client: Client | None) -> None:
-    """Let tasks fail for which a cluster of this process has had no worker that runs for long.
+    """Let tasks fail for which a cluster has had no worker that runs for long: of this process, see below.
 
     It gives up a worker that dies and is not back in time (`distributed.deploy.lost-worker-timeout`, 15 s, in
     which a busy machine starts none), and starts no other: once all were given up, a program waited for ever.
     Clusters elsewhere may get workers at any time, so they are left alone; so is what Dask's configuration
-    says of `distributed.scheduler.no-workers-timeout`.
+    says of `distributed.scheduler.no-workers-timeout`.  Of any cluster whose workers all stand still tasks
+    fail too.
     """
+    watch(client)
     cluster = getattr(client, "cluster", None)
     if isinstance(cluster, LocalCluster) and cluster.scheduler.no_workers_timeout is None:
         cluster.scheduler.no_workers_timeout = NO_WORKERS

@@ -10,11 +10,11 @@ import numpy as np
 from dask.utils import format_bytes
 
 from dask_simjoin.engine.lists import A_NUMBER
-from dask_simjoin.errors import BudgetError, CoordinateError, PartitionSizeError
+from dask_simjoin.errors import BudgetError, CoordinateError, PartitionSizeError, Remedy
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.spec import JoinSpec, check_dims
 from dask_simjoin.planning.budget import SHARE, Budget, Resources
-from dask_simjoin.planning.free_memory import fewer_pairs
+from dask_simjoin.planning.free_memory import fewer_pairs, verbs_without_pairs
 from dask_simjoin.planning.statistics.moments import moments
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 
@@ -23,6 +23,9 @@ WHERE_EDGES_GO = (
     "smaller max_eps, or mode='forest', which writes no files."
 )
 """What helps where edges of OPTICS cannot be written, in messages."""
+
+NO_FILES = Remedy({"mode": "forest"})
+"""The same, for programs."""
 
 MAX_ROWS = 2**31 - 2**10
 """Rows of a chunk: positions are int32, and arrays are padded."""
@@ -61,27 +64,50 @@ def check_rows(rows: int, number: int) -> None:
         )
 
 
+MARGIN = 1.25
+"""How much more than what is just enough a message recommends."""
+
+GRAIN = 2
+"""The same of chunks: partitions that are cut give chunks of half of what is asked for."""
+
+
+def fits_task(size: float, have: Resources) -> bool:
+    """Tell whether a task has room for what it does with chunks of so many bytes."""
+    return have.memory is None or NEED * size <= have.memory
+
+
 def check_chunks(
-    rows: np.ndarray, row_bytes: float | np.ndarray, budget: Budget, resources: Resources
+    rows: np.ndarray, row_bytes: float | np.ndarray, budget: Budget, resources: Resources, blocks: int
 ) -> None:
-    """Refuse chunks of which a task cannot hold what it must; `row_bytes`: of all, or of each chunk's."""
+    """Refuse chunks of which a task cannot hold what it must.
+
+    `row_bytes`: of all, or of each chunk's; `blocks`: block pairs, which smaller chunks make more of.
+    """
     if not len(rows) or resources.memory is None:
         return
     own = np.broadcast_to(row_bytes, rows.shape)
     largest = int(np.argmax(rows * own))
     need = int(NEED * float(rows[largest]) * own[largest])
     if need > resources.memory:
+        smaller = max(1, resources.memory // SHARE)
+        more = blocks * (need / NEED / smaller) ** 2
+        remedies = [Remedy({"blocksize": format_bytes(smaller)})] if more <= MAX_TASKS else []
+        use = f"a smaller blocksize=, such as blocksize={format_bytes(smaller)!r}, or " if remedies else ""
         raise BudgetError(
             f"Chunk {largest} has about {int(rows[largest]):,} rows of {own[largest]:.0f} bytes, so a task "
             f"needs about {format_bytes(need)}, and each thread of the smallest worker has "
-            f"{format_bytes(resources.memory)} (chunks are made by {budget.origin}). Use a smaller "
-            f"blocksize=, such as blocksize={format_bytes(max(1, resources.memory // SHARE))!r}, or "
-            "workers with more memory or fewer threads."
+            f"{format_bytes(resources.memory)} (chunks are made by {budget.origin}). Use {use}workers with "
+            "more memory or fewer threads.",
+            remedies=remedies,
         )
 
 
-def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget) -> None:
-    """Refuse more block pairs than Dask can see to, or than is worth it; `rows` (chunks,): of chunks."""
+def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget, have: Resources,
+                 by_region: Callable[[], int | None] = lambda: None) -> None:  # fmt: skip
+    """Refuse more block pairs than Dask can see to, or than is worth it.
+
+    `rows` (chunks,): of chunks; `by_region`: counts block pairs of chunks of regions, None: there are none.
+    """
     chunks, all_rows = len(rows), float(rows.sum())
     if blocks > MAX_SMALL_TASKS and all_rows < SMALL * chunks and budget.chosen:
         enough = max(1.0, min(SMALL, all_rows)) * row_bytes
@@ -89,31 +115,45 @@ def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget
             f"{budget.origin} makes {chunks:,} chunks of {all_rows / chunks:,.1f} rows on average, as each "
             f"takes {row_bytes:,.0f} bytes with what is found of it, and {blocks:,} block pairs of so few; "
             f"at most {MAX_SMALL_TASKS:,} are allowed. Leave blocksize= out, or use at least "
-            f"blocksize={format_bytes(math.ceil(enough))!r}."
+            f"blocksize={format_bytes(math.ceil(enough))!r}.",
+            remedies=[Remedy({"blocksize": None}), Remedy({"blocksize": format_bytes(math.ceil(enough))})],
         )
     if blocks > MAX_TASKS:
+        # of chunks that all meet, block pairs go by the square of how many there are
+        size = GRAIN * math.sqrt(blocks / MAX_TASKS) * max(budget.chunk, all_rows * row_bytes / chunks)
+        remedies = [Remedy({"blocksize": format_bytes(math.ceil(size))})] if fits_task(size, have) else []
+        fewer = by_region()
+        remedies += [Remedy({"partitioning": "spatial"})] if fewer is not None and fewer <= MAX_TASKS else []
+        use = [f"{name}={value!r}" for one in remedies for name, value in one.options.items()]
+        use += ["workers with more memory"] if have.cluster or not use else []
         raise BudgetError(
             f"{chunks:,} chunks of at most {format_bytes(budget.chunk)} ({budget.origin}) make {blocks:,} "
-            f"block pairs, and at most {MAX_TASKS:,} are allowed; use a larger blocksize=, or "
-            "partitioning='spatial'."
+            f"block pairs, and at most {MAX_TASKS:,} are allowed; use {', or '.join(use)}.",
+            remedies=remedies,
         )
 
 
-def check_outputs(outputs: float, budget: Budget, cause: str) -> None:
-    """Refuse more partitions of the result than Dask can see to; `cause`: what gives them, for people."""
+def check_outputs(outputs: float, budget: Budget, cause: str, have: Resources, two: bool = False) -> None:
+    """Refuse more partitions of the result than Dask can see to.
+
+    `cause`: what gives them, for people; `two`: whether there are two tables.
+    """
     if outputs > MAX_TASKS:
-        less = fewer_pairs(cause).partition(",")[0]
+        size = math.ceil(MARGIN * budget.output * outputs / MAX_TASKS)
+        fits = fits_task(size, have)
+        config = {"simjoin.output-size": format_bytes(size)}
+        larger = f"larger ones, dask.config.set({config}), or " if fits else ""
         raise BudgetError(
             f"The result would have {outputs:,.0f} partitions of at most {format_bytes(budget.output)}, and "
-            f"at most {MAX_TASKS:,} are allowed; use a larger blocksize= or the configuration's "
-            f"simjoin.output-size, or {less}."
+            f"at most {MAX_TASKS:,} are allowed; use {larger}{fewer_pairs(cause, two)}.",
+            remedies=[*([Remedy(config=config)] if fits else []), *verbs_without_pairs(cause, two)],
         )
 
 
-def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str) -> None:
+def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str, two: bool = False) -> None:
     """Refuse a result that is larger than the configuration allows, as far as is certain.
 
-    `cause`: what gives it, for people.
+    `cause`: what gives it, for people; `two`: whether there are two tables.
     """
     need = rows * pair_bytes
     if need <= budget.result:
@@ -121,9 +161,15 @@ def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str) -> 
     raise BudgetError(
         f"{cause} gives at least {rows:,.0f} pairs, estimated from a sample, which take "
         f"{format_bytes(int(need))}, and the limit is {format_bytes(budget.result)} (the configuration's "
-        f"simjoin.result-limit). Use {fewer_pairs(cause)}, or raise the limit: "
-        "dask.config.set({'simjoin.result-limit': '10 TiB'})."
+        f"simjoin.result-limit). Use {fewer_pairs(cause, two)}, or raise the limit: "
+        f"dask.config.set({(limit := enough_result(need))}).",
+        remedies=[Remedy(config=limit), *verbs_without_pairs(cause, two)],
     )
+
+
+def enough_result(need: float) -> dict[str, str]:
+    """Give the configuration that allows a result of so many bytes."""
+    return {"simjoin.result-limit": format_bytes(math.ceil(MARGIN * need))}
 
 
 def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
@@ -134,7 +180,8 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
             f"k={shown(k)} gives {rows:,} rows, which take {format_bytes(int(need))}, and the limit is "
             f"{format_bytes(budget.result)} (the configuration's simjoin.result-limit). Use a smaller k, "
             "max_distance=, k_distances(), which gives one number a row, or raise the limit: "
-            "dask.config.set({'simjoin.result-limit': '10 TiB'})."
+            f"dask.config.set({(limit := enough_result(need))}).",
+            remedies=[Remedy(config=limit), Remedy(verb="k_distances")],
         )
 
 
@@ -149,7 +196,8 @@ def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
         raise BudgetError(
             f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a sample, whose edges "
             f"take {format_bytes(int(need))}, and {format_bytes(free)} are free to be written at "
-            f"{directory!r}. {WHERE_EDGES_GO}"
+            f"{directory!r}. {WHERE_EDGES_GO}",
+            remedies=[NO_FILES],
         )
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from dask.utils import format_bytes
 
-from dask_simjoin.errors import BudgetError
+from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.planning.budget import Budget, Resources
-from dask_simjoin.planning.checks import MAX_ROWS
+from dask_simjoin.planning.checks import MARGIN, MAX_ROWS, fits_task
 from dask_simjoin.planning.chunking.base import BY_WORKER
 from dask_simjoin.planning.chunking.entity import EntityChunks, ReplicatedChunks, entity_chunks
 from dask_simjoin.planning.goal import Goal
@@ -107,11 +107,17 @@ class ChunkLimits:
             whole = max(rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold, ReplicatedChunks)
         if asked == "replicated":
+            larger = format_bytes(int(MARGIN * size))
+            fits = rows <= MAX_ROWS and fits_task(MARGIN * size, self.have)
+            use = f"blocksize={larger!r}, or " if fits else ""
             raise BudgetError(
                 f"partitioning='replicated' makes one chunk of all {rows:,} rows of {each:.0f} bytes, "
                 f"{format_bytes(int(size))}, and a chunk may have {format_bytes(self.budget.chunk)} "
-                f"({self.budget.origin}) and {MAX_ROWS:,} rows; use a larger blocksize=, or "
-                "partitioning='auto'."
+                f"({self.budget.origin}) and {MAX_ROWS:,} rows; use {use}partitioning='auto'.",
+                remedies=[
+                    *([Remedy({"blocksize": larger})] if fits else []),
+                    Remedy({"partitioning": "auto"}),
+                ],
             )
         return None
 

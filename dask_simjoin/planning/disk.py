@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import NEED
 from dask_simjoin.planning.chunking.base import JoinChunks
+from dask_simjoin.planning.goal import Goal
+from dask_simjoin.planning.moving import MOVE_BYTES
 
 NANO = 1e-9
 
@@ -18,6 +23,12 @@ SPILL_FROM = 0.7
 
 INDEXED = 1.4
 """Bytes of a chunk with its index, in units of those of its rows."""
+
+PAUSE_FROM = 0.8
+"""Share of its limit up to which a worker of Dask holds data in memory."""
+
+LEAST_ITSELF = 200 * 2**20
+"""Bytes that a worker that has loaded everything needs without any data, at least."""
 
 PARCEL = 1.8
 """Bytes of rows on their way to chunks, with their regions and places, in units of those of the rows."""
@@ -41,6 +52,8 @@ class Disk:
         Bytes of chunks that are written and read again, in all, and of rows on their way to chunks.
     spilling, shuffling, writing : float
         Seconds that these take, and those to write the pairs as parquet.
+    needed : float
+        Bytes that lie on the disks of all workers at a time, at least.
     """
 
     spilled: float = 0.0
@@ -48,6 +61,7 @@ class Disk:
     shuffled: float = 0.0
     shuffling: float = 0.0
     writing: float = 0.0
+    needed: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -85,3 +99,43 @@ def _away(chunks: JoinChunks, row_bytes: float, have: Resources) -> float:
     # each worker has its share of block pairs: of many, about all chunks are in some
     held = INDEXED * row_bytes * min(rows, chunks.visits[1] / have.workers)
     return 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
+
+
+def bytes_needed(held: float, written: float, have: Resources) -> float:
+    """Return what lies on the disks of all workers at a time, at least.
+
+    `held`: bytes of all workers that are held at a time; `written`: those that go through files anyway.
+    """
+    if have.limit is None or have.gpu:
+        return 0.0
+    room = have.workers * max(PAUSE_FROM * have.limit - LEAST_ITSELF, 0.0)
+    return max(written, held - room, 0.0)
+
+
+def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence[float], goal: Goal,
+                     have: Resources) -> float:  # fmt: skip
+    """Return the same of chunks that meet in this order; `row_bytes`: of a row of each table's chunks."""
+    each = np.concatenate([side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)])
+    whole = goal.joins > 1 or goal.spanning  # all chunks are needed again
+    held = INDEXED * (float(each.sum()) if whole else held_at_once(blocks, each))
+    sent = float(each.sum() + MOVE_BYTES * chunks.rows.sum()) if chunks.method is not None else 0.0
+    if chunks.method == "p2p":
+        return bytes_needed(held, sent, have)
+    return bytes_needed(max(held, sent), 0.0, have)
+
+
+def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
+    """Return the most bytes of chunks that are held at a time where blocks (n, 2) are joined in their order.
+
+    A chunk is held from the first block that it is in to the last one.
+    """
+    number = len(blocks)
+    first, last = np.full(len(sizes), number), np.full(len(sizes), -1)
+    for side in blocks.T:
+        np.minimum.at(first, side, np.arange(number))
+        np.maximum.at(last, side, np.arange(number))
+    used = last >= 0
+    change = np.zeros(number + 1)
+    np.add.at(change, first[used], sizes[used])
+    np.add.at(change, last[used] + 1, -sizes[used])
+    return float(np.cumsum(change).max(initial=0.0))

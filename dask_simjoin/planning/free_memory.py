@@ -10,12 +10,14 @@ import psutil
 from dask.utils import format_bytes
 from distributed.system import MEMORY_LIMIT
 
-from dask_simjoin.errors import BudgetError
+from dask_simjoin.errors import BudgetError, Remedy
 
 SURE = 1 << 26
 """Bytes that are not asked for."""
 
-LAZY = "or a Dask DataFrame, dd.from_pandas(df, npartitions=8), whose result comes in parts"
+PARTS = 8
+
+LAZY = f"or a Dask DataFrame, dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts"
 
 
 def free_memory() -> int:
@@ -43,7 +45,8 @@ def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device:
         told = ", estimated from a sample," if sampled else ","
         raise BudgetError(
             f"{cause} gives at least {rows:,.0f} rows{told} which take {format_bytes(int(need))}, and "
-            f"{format_bytes(free)} are {where}. {_remedy(cause)}"
+            f"{format_bytes(free)} are {where}. {_remedy(cause)}",
+            remedies=_remedies(cause),
         )
 
 
@@ -54,7 +57,8 @@ def within_memory(cause: str) -> Iterator[None]:
         yield
     except MemoryError as error:
         raise BudgetError(
-            f"{cause} gives a result that does not fit memory: {error}. {_remedy(cause)}"
+            f"{cause} gives a result that does not fit memory: {error}. {_remedy(cause)}",
+            remedies=_remedies(cause),
         ) from error
 
 
@@ -64,8 +68,24 @@ def _remedy(cause: str) -> str:
     return f"Use {fewer_pairs(cause)}, {LAZY}."
 
 
-def fewer_pairs(cause: str) -> str:
-    """What gives fewer pairs than `cause`, such as "eps=1", or materialises none."""
+def _remedies(cause: str) -> list[Remedy]:
+    return [Remedy(npartitions=PARTS), *([] if cause.startswith("k=") else verbs_without_pairs(cause))]
+
+
+def verbs_without_pairs(cause: str, two: bool = False) -> list[Remedy]:
+    """Verbs that tell of the same pairs and make none, of which there are none for `two` tables."""
+    if two:
+        return []
+    of_sets = cause.startswith("threshold=")
+    names = ("count_set_pairs", "set_neighbor_counts") if of_sets else ("count_pairs", "neighbor_counts")
+    return [Remedy(verb=name) for name in names]
+
+
+def fewer_pairs(cause: str, two: bool = False) -> str:
+    """What gives fewer pairs than `cause`, such as "eps=1", or materialises none; `two`: of two tables."""
+    if two:
+        name = cause.partition("=")[0]
+        return f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
     if cause.startswith("threshold="):
         return "a larger threshold, count_set_pairs() or set_neighbor_counts(), which materialise no pairs"
     name = cause.partition("=")[0]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dask.utils import format_bytes
 
-from dask_simjoin.errors import BudgetError
+from dask_simjoin.errors import BudgetError, Remedy
+from dask_simjoin.planning.checks import MARGIN
 
 ENTRY, DEVICE_ENTRY = 16, 12
 """Bytes of an entry: a number, and a column."""
@@ -32,6 +34,8 @@ class Limit:
         Bytes that an entry and a row take there.
     where, remedy : str
         What it is, and what helps, for people.
+    config : str
+        The name of the configuration that sets it; "": none does.
     """
 
     bytes: int
@@ -39,6 +43,7 @@ class Limit:
     row: int
     where: str
     remedy: str
+    config: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,11 @@ class Fitting:
         for limit in self.limits:
             need = entries * limit.entry + self.rows * limit.row
             if need > limit.bytes:
+                config = {limit.config: format_bytes(math.ceil(MARGIN * need))} if limit.config else {}
+                helps = f"dask.config.set({config})" if config else limit.remedy
                 raise BudgetError(
                     f"{about}, which take {format_bytes(int(need))}, and {limit.where} "
-                    f"{format_bytes(limit.bytes)}. Use a smaller eps, {limit.remedy}, or self_join(), whose "
-                    "pairs are lazy and may exceed memory."
+                    f"{format_bytes(limit.bytes)}. Use a smaller eps, {helps}, or self_join(), whose pairs "
+                    "are lazy and may exceed memory.",
+                    remedies=[*([Remedy(config=config)] if config else []), Remedy(verb="self_join")],
                 )

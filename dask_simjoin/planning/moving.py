@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dask.utils import format_bytes
 
-from dask_simjoin.errors import BudgetError
+from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.planning.table import TableSummary
@@ -32,6 +32,9 @@ Reading one and telling its rows apart takes about 3.7 times its columns, before
 of 700 MB with partitions of an eighth of that memory shuffles went well, and with those of a quarter
 workers died."""
 
+BY_ORDER = Remedy({"partitioning": "entity"})
+"""What moves no rows."""
+
 
 def sent_rows(method: str | None, have: Resources, row_bytes: float) -> int:
     """Tell how many rows of a partition are shuffled at a time, of so many bytes each in their chunk."""
@@ -52,19 +55,22 @@ def check_moving(method: str, have: Resources, tables: Sequence[TableSummary]) -
         raise BudgetError(
             f"Rows would be shuffled between workers of {format_bytes(have.limit)}, and at least "
             f"{format_bytes(LEAST_WORKER)} are needed, most of them for what a worker loads; use fewer, "
-            "larger workers, or partitioning='entity'."
+            "larger workers, or partitioning='entity'.",
+            remedies=[BY_ORDER],
         )
     most = have.memory // LARGEST
     for table in tables:
         rows, each = max(summary.source_rows for summary in table.summaries), table.row_bytes
         if rows * each > most:
+            parts = _enough(table, most)
             raise BudgetError(
                 f"Rows would be shuffled from partitions of up to {rows:,} rows of {each:.0f} bytes, "
                 f"{format_bytes(int(rows * each))}, and a thread of the smallest worker has "
                 f"{format_bytes(have.memory)}, with room for partitions of at most {format_bytes(most)}. Use "
-                f"smaller ones, such as ddf.repartition(npartitions={_enough(table, most):,}) or "
+                f"smaller ones, such as ddf.repartition(npartitions={parts}) or "
                 "dd.read_parquet(..., split_row_groups=True), workers with more memory or fewer threads, or "
-                "partitioning='entity'."
+                "partitioning='entity'.",
+                remedies=[Remedy(npartitions=parts), BY_ORDER],
             )
 
 

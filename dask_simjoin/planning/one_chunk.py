@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dask.utils import format_bytes
 
-from dask_simjoin.errors import BudgetError
+from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS, TREE_SHARE
 from dask_simjoin.planning.goal import Goal
@@ -112,5 +112,6 @@ def check_one(need: float, budget: Budget, have: Resources) -> None:
         raise BudgetError(
             f"One chunk of all rows ({budget.origin}) takes about {format_bytes(int(need))} with its tree, "
             f"and the smallest worker has {format_bytes(int(room))} for it. Leave blocksize= out, use a "
-            "smaller one, or workers with more memory."
+            "smaller one, or workers with more memory.",
+            remedies=[Remedy({"blocksize": None})],
         )

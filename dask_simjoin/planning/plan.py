@@ -24,7 +24,7 @@ from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.chunking.base import Chunking, JoinChunks, Sources
 from dask_simjoin.planning.chunking.entity import serpentine
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.disk import Disk, expect_disk
+from dask_simjoin.planning.disk import Disk, expect_disk, needed_of_chunks
 from dask_simjoin.planning.doubts import Doubt
 from dask_simjoin.planning.goal import PAIRS, Goal
 from dask_simjoin.planning.moving import check_moving, sent_rows
@@ -206,9 +206,12 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
             return costs.shuffled(shuffle, sum(map(len, sources)))
         return costs.choosing(*how(chunks))
 
-    chunks = min(tables.chunkings(ChunkLimits(goal, budget, have, shuffle), price), key=price)
+    limits = ChunkLimits(goal, budget, have, shuffle)
+    chunks = min(tables.chunkings(limits, price), key=price)
     budget = budget_of(len(chunks), float(chunks.rows.max(initial=0)) * row_bytes, budget, have)
-    check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget)
+    check_blocks(
+        chunks.visits[0], chunks.rows, row_bytes, budget, have, partial(tables.blocks_by_region, limits)
+    )
     made, blocks = costs.made(*how(chunks)), chunks.blocks()
     # searches give as many pairs as are asked for: how many are near is of no use
     found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
@@ -232,10 +235,13 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         even = bool((slices == 1).all())
         slices = np.maximum(slices, parts)
     if goal.materialise:
-        check_outputs(float(slices.sum()), budget, spec.asked)
+        check_outputs(float(slices.sum()), budget, spec.asked, have, len(tables.each) > 1)
     result = found.total * directions(spec) * pair_bytes if goal.materialise else 0.0
     alone = bytes_alone(tables.left, goal, len(chunks), have)
     disk = Disk() if alone else expect_disk(chunks, row_bytes, result, goal.joins, have)
+    own_bytes = [table.row_bytes for table in tables.each]
+    if goal.k is None and not alone:
+        disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, goal, have))
     plan = Plan(
         layout,
         tables.dims,
@@ -264,10 +270,12 @@ def make_plan(tables: Tables, goal: Goal = PAIRS, have: Resources | None = None,
         check_moving(chunks.method, have, tables.each)
     check_one(alone, budget, have)
     for side, row_bytes in zip(() if alone else chunks.sides, tables.chunk_row_bytes(goal), strict=False):
-        check_chunks(side.rows, row_bytes, budget, have)
+        check_chunks(side.rows, row_bytes, budget, have, len(blocks))
     if goal.materialise:
         own = plan.rows if spec.include_self else 0
-        check_result(found.total_low * directions(spec) + own, pair_bytes, budget, spec.asked)
+        check_result(
+            found.total_low * directions(spec) + own, pair_bytes, budget, spec.asked, len(tables.each) > 1
+        )
     return plan if goal.k is None else _searched(plan, tables, goal, costs, made)
 
 
@@ -279,24 +287,29 @@ def _near(tables: Tables, layout: AnyLayout, goal: Goal, have: Resources) -> tup
 def _searched(plan: Plan, tables: Tables, goal: Goal, costs: Costs, made: float) -> Plan:
     """Put searches for nearest neighbours in the place of block pairs."""
     searches = find_searches(tables, goal, plan.chunks)
-    check_blocks(sum(map(len, searches)), plan.chunks.rows, plan.row_bytes, plan.budget)
+    check_blocks(sum(map(len, searches)), plan.chunks.rows, plan.row_bytes, plan.budget, costs.have)
     pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
     slices = np.ones(len(blocks), np.int64)
     joined = find_joined(tables, goal.k or 1, plan.chunks) if goal.spanning else plan.joined
-    check_blocks(len(joined), plan.chunks.rows, plan.row_bytes, plan.budget)
+    check_blocks(len(joined), plan.chunks.rows, plan.row_bytes, plan.budget, costs.have)
     rows = plan.chunks.rows
     met = np.array([float(rows[found].sum()) for found in searches])
     seconds = costs.searches(rows[: len(searches)], met)
     parts = np.ones(len(searches), np.int64)
     if not costs.have.gpu:  # one search fills a GPU
         parts = costs.pieces(seconds, rows[: len(searches)], None)
-    copies, sharing = 1, ALONE
+    disk, copies, sharing = plan.disk, 1, ALONE
+    if not plan.alone:
+        own_bytes = [table.row_bytes for table in tables.each]
+        met_in_turn = np.array([(c, d) for c, some in enumerate(searches) for d in some.tolist()])
+        needed = needed_of_chunks(plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, goal, costs.have)
+        disk = replace(disk, needed=needed)
     if goal.spanning:
         copies = costs.copies(plan.chunks, costs.have.workers)
         sharing = find_sharing(tables, plan.chunks, seconds, copies, costs.have)
     return replace(
         plan, layout=tables.search_layout(), blocks=blocks, slices=slices, searches=searches, joined=joined,
-        parts=parts, seconds=seconds, copies=copies, sharing=sharing,
+        parts=parts, seconds=seconds, copies=copies, sharing=sharing, disk=disk,
         expected=costs.expected(made, seconds) + plan.disk.seconds,
     )  # fmt: skip

@@ -157,6 +157,14 @@ class Tables:
             return entities
         return [*entities, self._spatial(limits, sizes)]
 
+    def blocks_by_region(self, limits: ChunkLimits) -> int | None:
+        """Count the block pairs of chunks of regions; None: rows cannot be moved to them, or are searched."""
+        if limits.goal.k is not None or not all(self.rows) or not limits.can_move(self.each):
+            return None
+        row_bytes = self.chunk_row_bytes(limits.goal)
+        sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
+        return self._spatial(limits, sizes).visits[0]
+
     def _regions(self, target: int) -> Regions:
         every = merge_moments([table.every for table in self.each])
         x = np.concatenate([table.points.x for table in self.each])

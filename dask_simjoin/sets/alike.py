@@ -18,7 +18,7 @@ from dask_simjoin.cluster.algorithms.group_best import Candidates, GroupRows, be
 from dask_simjoin.cluster.algorithms.preference import best_of, preferences
 from dask_simjoin.engine.base import frames_for, joiner_of_library
 from dask_simjoin.engine.compat import tally, to_host
-from dask_simjoin.errors import BudgetError
+from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.sets.chunks import SetChunk
 from dask_simjoin.sets.found import matches_in_parts, matching_groups, rows_of_matches
@@ -110,7 +110,8 @@ def check_pairs(pairs: int, room: int | None, asked: str) -> None:
         raise BudgetError(
             f"grouping='greedy' is told all pairs of distinct sets at once: {asked} gives {pairs:,}, which "
             f"take {format_bytes(pairs * PAIR_BYTES)}, and there are {format_bytes(room)}. Use "
-            "grouping='connected', for which pairs need not fit, or a larger threshold."
+            "grouping='connected', for which pairs need not fit, or a larger threshold.",
+            remedies=[Remedy({"grouping": "connected"})],
         )
 
 

@@ -5,8 +5,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from dask_simjoin.errors import BudgetError
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.disk import PARQUET_BYTE, SPILL_BYTE, expect_disk
+from dask_simjoin.planning.disk import (
+    INDEXED,
+    LEAST_ITSELF,
+    PARQUET_BYTE,
+    PAUSE_FROM,
+    SPILL_BYTE,
+    bytes_needed,
+    expect_disk,
+    held_at_once,
+    needed_of_chunks,
+)
+from dask_simjoin.planning.free_disk import WorkerDisk, check_disks
+from dask_simjoin.planning.goal import COUNTS, Goal
 
 GB = 2**30
 
@@ -79,3 +92,72 @@ def test_pairs_are_written_by_all_threads_and_nothing_is_spilled_without_workers
 def test_nothing_is_said_of_gpus():
     have = Resources(2, 2**30, True, 2**31, gpu=True, workers=2)
     assert expect_disk(all_meet(20, 10**6), 24, 1e9, 1, have).writing == 0
+
+
+def held_by_trying(blocks, sizes):
+    """Go through the blocks one by one."""
+    most = 0
+    for now in range(len(blocks)):
+        done, left = blocks[: now + 1], blocks[now:]
+        most = max(most, sum(sizes[c] for c in {*done.ravel()} & {*left.ravel()}))
+    return most
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_chunks_are_held_from_their_first_block_to_their_last(seed):
+    random = np.random.default_rng(seed)
+    blocks, sizes = random.integers(0, 9, (20, 2)), random.integers(1, 100, 9)
+    assert held_at_once(blocks, sizes) == held_by_trying(blocks, sizes)
+    assert held_at_once(np.zeros((0, 2), int), sizes) == 0
+
+
+def test_all_chunks_are_held_where_each_meets_each_and_few_where_they_meet_neighbors():
+    sizes = np.full(20, 7)
+    pairs = np.array([(i, j) for i in range(20) for j in range(i, 20)])
+    assert held_at_once(pairs, sizes) == 140
+    assert held_at_once(pairs[pairs[:, 1] - pairs[:, 0] < 2], sizes) == 14
+
+
+def test_what_is_held_needs_no_disk_while_it_fits_memory():
+    have = workers(0.6 * GB)
+    room = 2 * (PAUSE_FROM * have.limit - LEAST_ITSELF)
+    assert bytes_needed(room, 0, have) == 0
+    assert bytes_needed(room + GB, 0, have) == pytest.approx(GB)
+    assert bytes_needed(room, 5.0, have) == 5
+    assert bytes_needed(10**15, 10**15, Resources(2)) == 0
+
+
+def several(number, rows, method):
+    """Chunks each of which meets each, of one table."""
+    chunks = all_meet(number, rows)
+    chunks.method, chunks.sides = method, (chunks,)
+    return chunks, np.array([(i, j) for i in range(number) for j in range(i, number)])
+
+
+def test_shuffles_write_all_rows_or_hold_them():
+    have = workers(0.6 * GB)
+    alone = np.array([(i, i) for i in range(50)])
+
+    def needed(method, blocks=alone, goal=COUNTS):
+        return needed_of_chunks(several(50, 10**6, method)[0], blocks, [24], goal, have)
+
+    assert needed("p2p") == 50e6 * (24 + 16)
+    room = 2 * (PAUSE_FROM * have.limit - LEAST_ITSELF)
+    assert needed("tasks") == pytest.approx(needed("p2p") - room)
+    assert needed(None) == 0
+    # each is needed again in the end, or meets all
+    twice = pytest.approx(INDEXED * 50e6 * 24 - room)
+    assert needed(None, goal=Goal(joins=2)) == needed(None, goal=Goal(spanning=True)) == twice
+    assert needed(None, several(50, 10**6, None)[1]) == twice
+
+
+def test_disks_without_room_are_refused_with_their_need():
+    disks = [WorkerDisk("a", "/one", 3, GB), WorkerDisk("b", "/two", 1, GB)]
+    check_disks(0.9 * GB, disks)
+    check_disks(1.3 * GB, disks)
+    check_disks(9 * GB, [])
+    told = r"At least 2.00 GiB .* of 4 workers .* 512.00 MiB for each. At '/one' on a 1.00 GiB are free for 3"
+    with pytest.raises(BudgetError, match=told + r" workers.*local_directory="):
+        check_disks(2 * GB, disks)
+    with pytest.raises(BudgetError, match=r"At '/two' on b 1.00 kiB are free for a worker"):
+        check_disks(GB, [disks[0], WorkerDisk("b", "/two", 1, 1024)])

@@ -18,7 +18,7 @@ from dask.utils import format_bytes
 
 from dask_simjoin.errors import ScratchError
 from dask_simjoin.metrics.types import DType
-from dask_simjoin.planning.checks import WHERE_EDGES_GO
+from dask_simjoin.planning.checks import NO_FILES, WHERE_EDGES_GO
 
 
 def free_at(directory: str) -> int:
@@ -97,7 +97,8 @@ class StoredArray:
                 f"The file {self.path!r}, written on {self.host!r}, is not there on "
                 f"{socket.gethostname()!r}. Set Dask's configuration temporary-directory of the client to a "
                 "folder that all workers share and that nothing else clears, or use mode='forest', which "
-                "writes no files."
+                "writes no files.",
+                remedies=[NO_FILES],
             ) from None
 
     def __getitem__(self, piece: slice) -> np.ndarray:
@@ -160,7 +161,8 @@ class ArrayWriter:
             raise ScratchError(
                 f"A file of edges could not be written to {self._directory!r} on {socket.gethostname()!r}: "
                 f"{error}. It is one of several and needs at least {need}, and "
-                f"{format_bytes(free_at(self._directory))} are free there. {WHERE_EDGES_GO}"
+                f"{format_bytes(free_at(self._directory))} are free there. {WHERE_EDGES_GO}",
+                remedies=[NO_FILES],
             ) from error
 
     def abandon(self) -> None:

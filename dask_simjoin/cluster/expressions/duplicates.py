@@ -29,7 +29,7 @@ from dask_simjoin.cluster.algorithms.preference import FIRST, LAST, order_of, pr
 from dask_simjoin.cluster.expressions.dbscan import add_components, pieces_of
 from dask_simjoin.engine.base import joiner_for
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.errors import BudgetError
+from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.expressions.aligned import add_counts
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.chunks import Chunks
@@ -198,7 +198,8 @@ def check_pairs(plan: Plan, keep: object, asked: str, have: Resources) -> None:
             f"all pairs: {asked} gives at least {pairs:,.0f}, estimated from a sample, which take "
             f"{format_bytes(need)}, and it has {format_bytes(room)}. Use grouping='connected', a smaller "
             "distance, or keep='first' with rows sorted by the column and partitioning='entity', for which "
-            "pairs need not fit."
+            "pairs need not fit.",
+            remedies=[Remedy({"grouping": CONNECTED})],
         )
 
 

@@ -22,11 +22,12 @@ from dask_simjoin.expressions.steps import Steps, blocks_of_chunks
 from dask_simjoin.expressions.work import chunk_ref, meeting_of
 from dask_simjoin.expressions.worker_memory import is_worker
 from dask_simjoin.metrics.types import Array
-from dask_simjoin.planning.budget import SHARE
+from dask_simjoin.planning.budget import SHARE, Resources
 from dask_simjoin.planning.checks import check_edges, check_order
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.tables import Tables
 from dask_simjoin.tasks.chunks import Chunk
 
 IN_MEMORY = 2**30
@@ -57,11 +58,19 @@ class Order(FoundByChunk):
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
         return Goal(False, False, 64, OTHER_BYTES, others, single_home=True)
 
+    @property
+    def _row_bytes(self) -> int:
+        """Bytes of a row in the task that puts all of them in order."""
+        return FOREST_BYTES if self.operand("mode") == FOREST else ORDER_BYTES
+
+    def _check_tables(self, tables: Tables, have: Resources) -> None:
+        check_order(tables.left.rows, self._row_bytes, have)
+
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         samples, max_eps = self.operand("min_samples"), self.operand("max_eps")
         forest = self.operand("mode") == FOREST
         have = resources(self.operand("spec").library)
-        check_order(plan.rows, FOREST_BYTES if forest else ORDER_BYTES, have)
+        check_order(plan.rows, self._row_bytes, have)
         if forest:
             return ForestRows(chunks, plan, self.operand("spec"), max(1, min(samples - 1, plan.rows)))
         limit = None if have.gpu else have.memory

@@ -23,10 +23,12 @@ from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.cluster_requests import Choice
 from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_tree
 from dask_simjoin.planning.goal import Goal, tree_goal
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources
+from dask_simjoin.planning.tables import Tables
 
 
 def prepare(plan: Plan, spec: JoinSpec, least: int | None = None) -> None:
@@ -46,6 +48,9 @@ class Hierarchy(FoundByChunk):
     def goal(self) -> Goal:
         """The nearest rows of each row, and a tree."""
         return tree_goal(sought(self.operand("samples")))
+
+    def _check_tables(self, tables: Tables, have: Resources) -> None:
+        check_tree(tables.left.source_rows, self.operand("min_cluster_size"), have)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         least, spec = self.operand("min_cluster_size"), self.operand("spec")
@@ -109,6 +114,9 @@ class Tree(PartitionsFiltered, LazyJoin):
 
     def _divisions(self) -> tuple[None, None]:
         return None, None
+
+    def _check_tables(self, tables: Tables, have: Resources) -> None:
+        check_tree(tables.left.source_rows, None, have)
 
     def _lower(self) -> Expr:
         prepare(self.plan, self.operand("spec"))

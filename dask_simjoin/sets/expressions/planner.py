@@ -7,6 +7,9 @@ from dask_simjoin.expressions.known import KNOWN, Known
 from dask_simjoin.expressions.planner import check_ids, plan_key, planned_once
 from dask_simjoin.expressions.records import Named
 from dask_simjoin.expressions.source import FrozenSource, gather, map_frozen
+from dask_simjoin.expressions.worker_disks import check_worker_disks
+from dask_simjoin.options.settings import current_client
+from dask_simjoin.planning.disk import bytes_needed
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.resources import resources
 from dask_simjoin.planning.statistics.partition import RIGHT
@@ -35,7 +38,10 @@ def _compute_plan(source: FrozenSource, spec: SetSpec, goal: Goal, other: Frozen
     for which, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
         with in_table(which):
             known.append(_known(table, own, goal.with_ids, first))
-    plan = make_set_plan([one.summaries for one in known], spec, goal, resources(spec.library))
+    have = resources(spec.library)
+    plan = make_set_plan([one.summaries for one in known], spec, goal, have)
+    # blocks are by size, so that none is whole before all rows are encoded
+    check_worker_disks(bytes_needed(float(plan.block_bytes.sum()), 0.0, have), current_client())
     if goal.with_ids:
         for which, one, (table, own) in zip(names, known, tables, strict=True):
             with in_table(which):

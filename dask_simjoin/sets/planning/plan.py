@@ -143,8 +143,10 @@ def make_set_plan(tables: list[list[SetSummary]], spec: SetSpec, goal: Goal, hav
     special = spec.empty_match or spec.allow_missing
     asked = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
-    check_blocks(len(block_rows), block_rows, row_bytes, budget)  # as each is in some pair, but for a few
-    check_blocks(count_meetings(*asked), block_rows, row_bytes, budget)
+    check_blocks(
+        len(block_rows), block_rows, row_bytes, budget, have
+    )  # as each is in some pair, but for a few
+    check_blocks(count_meetings(*asked), block_rows, row_bytes, budget, have)
     blocks = meeting_blocks(*asked)
     candidates = _candidates(blocks, block_rows, len(sides) == 1)
     order = np.argsort(-_magnitude(candidates), kind="stable")
@@ -154,10 +156,10 @@ def make_set_plan(tables: list[list[SetSummary]], spec: SetSpec, goal: Goal, hav
     slices = np.ones(len(blocks), np.int64)
     if goal.materialise:
         slices = whole_slices(found.high, pair_bytes, budget, have).astype(np.int64)
-        check_outputs(float(slices.sum()), budget, spec.asked)
-        check_result(found.total_low, pair_bytes, budget, spec.asked)
+        check_outputs(float(slices.sum()), budget, spec.asked, have, len(sides) > 1)
+        check_result(found.total_low, pair_bytes, budget, spec.asked, len(sides) > 1)
     for side in sides:
-        check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, have)
+        check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, have, len(blocks))
     return SetPlan(
         spec.method,
         tuple(tuple(s.source_rows for s in some) for some in tables),

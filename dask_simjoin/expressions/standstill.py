@@ -1,0 +1,177 @@
+"""End what would wait for ever, as workers have no room left in memory or on disk.
+
+Dask pauses a worker at 80 % of its memory limit.  Data that it cannot write to a full disk stay in memory, so
+it stays paused, and its tasks wait without an error.  Each worker notices when it stands still and logs an
+event.  A plugin of the scheduler fails the tasks once the whole cluster stands still.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import pickle
+import shutil
+import time
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from dask.utils import format_bytes, key_split
+from distributed import Client, Scheduler, Status, Worker
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from dask_simjoin.errors import LARGER_DISK, ScratchError
+
+LOG = logging.getLogger("dask_simjoin")
+
+TOPIC = "simjoin-standstill"
+"""Topic of the events in which workers say that they stand still."""
+
+OURS = "simjoin"
+"""What the names of tasks of this package begin with."""
+
+LOOKS = 10
+"""Looks at a worker that find it paused and unchanged before it counts as standing still."""
+
+FRESH = 15.0
+"""Seconds for which a worker's last event counts."""
+
+WAIT = 20.0
+"""Seconds for which the cluster stands still before its tasks fail."""
+
+
+class Standstill:
+    """Notice that a worker stands still: it is paused, runs nothing, and writes nothing to disk."""
+
+    def __init__(self) -> None:
+        self._looks, self._before = 0, (0, 0)
+
+    def look(self, worker: Worker, used: int) -> bool:
+        """Take one look at a worker; return whether it says now that it stands still."""
+        fast = getattr(worker.data, "fast", ())
+        state = len(worker.data), len(fast)
+        paused = worker.status == Status.paused and not worker.state.executing_count
+        self._looks = self._looks + 1 if paused and state == self._before else 0
+        self._before = state
+        if not self._looks or self._looks % LOOKS:
+            return False
+        worker.log_event(TOPIC, _described(worker, used, len(fast)))
+        return True
+
+
+def _described(worker: Worker, used: int, unwritten: int) -> dict[str, Any]:
+    """Describe a worker that stands still as plain values."""
+    manager = worker.memory_manager
+    return {
+        "worker": worker.address,
+        "used": used,
+        "limit": manager.memory_limit,
+        "unwritten": unwritten,
+        "directory": worker.local_directory,
+        "free": shutil.disk_usage(worker.local_directory).free,
+        "max_spill": manager.max_spill or None,
+    }
+
+
+class StandstillPlugin(SchedulerPlugin):
+    """Fail the tasks of a cluster whose workers all stand still."""
+
+    name = "simjoin-standstill"
+    idempotent = True
+
+    def __init__(self) -> None:
+        self._events: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._since, self._progress = 0.0, -1
+        self._scheduler: Scheduler | None = None
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Remember the scheduler."""
+        self._scheduler = scheduler
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Take in that a worker stands still; fail its tasks if all have for long enough."""
+        scheduler = self._scheduler
+        if topic != TOPIC or scheduler is None:
+            return
+        now = time.monotonic()
+        self._events[msg["worker"]] = now, msg
+        self._events = {
+            worker: event
+            for worker, event in self._events.items()
+            if worker in scheduler.workers and now - event[0] <= FRESH
+        }
+        busy = any(ws.processing and ws.address not in self._events for ws in scheduler.workers.values())
+        if busy or self._progress != scheduler.transition_counter:
+            self._since, self._progress = now, scheduler.transition_counter
+        elif now - self._since >= WAIT:
+            self._since = now
+            # not in the middle of what the scheduler does about this event
+            scheduler.loop.add_callback(fail_tasks, scheduler, [event for _, event in self._events.values()])
+
+
+def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:
+    """Fail tasks that could run, of computations with tasks of this package."""
+    running = itertools.chain.from_iterable(ws.processing for ws in scheduler.workers.values())
+    error = ScratchError(standstill_message(events))
+    how = {"exception": pickle.dumps(error), "exception_text": repr(error)}
+    stimulus = f"simjoin-standstill-{time.time()}"
+    then: dict[Any, Any] = {}
+    for task in _of_this_package([*running, *scheduler.queued, *scheduler.unrunnable]):
+        worker = task.processing_on
+        # names the worker, so that it is told to forget the task
+        own = how if worker is None else {**how, "worker": worker.address}
+        then |= scheduler.transition(task.key, "erred", stimulus, cause=task.key, **own)
+    scheduler.transitions(then, stimulus)
+
+
+def _of_this_package(tasks: Iterable[Any]) -> list[Any]:
+    """Choose tasks that are connected with one of this package, by what depends on what."""
+    chosen, seen = [], set()
+    for task in (tasks := list(tasks)):
+        if task in seen:
+            continue
+        connected, found = [task], {task}
+        while connected:
+            one = connected.pop()
+            more = (one.dependents | one.dependencies) - found
+            found |= more
+            connected.extend(more)
+        seen |= found
+        if any(key_split(one.key).startswith(OURS) for one in found):
+            chosen += [one for one in tasks if one in found]
+    return chosen
+
+
+def standstill_message(events: list[dict[str, Any]]) -> str:
+    """Say which workers stand still, why, and what helps."""
+    return (
+        f"The computation stood still for {WAIT:.0f} s, as workers are paused and have no room: "
+        f"{'; '.join(map(_worker_in_words, events))}. {LARGER_DISK}"
+    )
+
+
+def _worker_in_words(event: dict[str, Any]) -> str:
+    text = f"{event['worker']} uses {format_bytes(event['used'])} of {format_bytes(event['limit'])}"
+    if not event["unwritten"]:
+        return f"{text} and has nothing that it could write to disk"
+    text += (
+        f" and cannot write {event['unwritten']:,} results to {event['directory']!r}, where "
+        f"{format_bytes(event['free'])} are free"
+    )
+    if event["max_spill"] is None:
+        return text
+    return f"{text} and Dask uses {format_bytes(event['max_spill'])} (distributed.worker.memory.max-spill)"
+
+
+_watched: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def watch(client: Client | None) -> None:
+    """Let a cluster's scheduler notice when all of its workers stand still."""
+    if client is None or client.asynchronous or client in _watched:
+        return
+    _watched.add(client)
+    try:
+        client.register_plugin(StandstillPlugin())
+    except Exception:  # the scheduler lacks this package, or takes no plugins: it computes all the same
+        LOG.info("The scheduler takes no plugin that ends computations that stand still", exc_info=True)

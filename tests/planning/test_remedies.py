@@ -1,0 +1,259 @@
+"""What a refusal recommends works, or ends at another cause: nobody is sent in a circle."""
+
+import pickle
+from dataclasses import dataclass, field
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from dask_simjoin.cluster.expressions import duplicates, optics
+from dask_simjoin.cluster.expressions import spanning as trees
+from dask_simjoin.errors import BudgetError, PlanningError, Remedy, ScratchError
+from dask_simjoin.expressions import neighbor_graph, planner
+from dask_simjoin.planning import checks, free_memory, one_chunk
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.sets.expressions import duplicates as set_duplicates
+from dask_simjoin.sets.expressions import planner as set_planner
+
+MOST_STEPS = 6
+
+PLANNED = (
+    "self_join", "join", "knn_join", "count_pairs", "neighbor_counts", "k_distances", "set_self_join",
+    "count_set_pairs", "set_neighbor_counts",
+)  # fmt: skip
+"""Verbs that refuse nothing after they are planned."""
+
+RANDOM = np.random.default_rng(0)
+POINTS = pd.DataFrame(RANDOM.uniform(size=(2000, 2)), columns=["x", "y"]).assign(g=range(2000))
+SETS = pd.DataFrame({"s": [f"{n % 7} {n % 5} {n % 3}" for n in range(600)]})
+ON = {"on": ["x", "y"]}
+WORDS = {"on": "s", "tokenizer": "whitespace"}
+
+
+def workers(limit, memory, number=2):
+    """Workers of one thread each, that have so many bytes for a task."""
+    return Resources(number, int(memory), True, int(limit), workers=number)
+
+
+HERE = Resources(2)
+
+
+@dataclass
+class Case:
+    """A call that is refused.
+
+    Attributes
+    ----------
+    verb, options : str, dict
+    have : Resources
+    config : dict
+        Dask's configuration.
+    constants : dict
+        Limits of the package that are smaller here, so that few rows exceed them.
+    plain : bool
+        Whether the frame is of pandas.
+    left : str
+        The refusal in which it may end, of a cause that no option cures; "": it must go on.
+    """
+
+    verb: str
+    options: dict
+    have: Resources = HERE
+    config: dict = field(default_factory=dict)
+    constants: dict = field(default_factory=dict)
+    plain: bool = False
+    left: str = ""
+    npartitions: int = 10
+
+
+FEW_TASKS = {(checks, "MAX_TASKS"): 100}
+TINY_TREES = {(one_chunk, "WORKING"): 0}
+
+CASES = {
+    "chunks too large": Case(
+        "self_join", {"eps": 0.01, "blocksize": "40 kB", "partitioning": "entity", **ON}, workers(1e9, 1e5)
+    ),
+    "chunks too large, and smaller ones too many": Case(
+        "self_join", {"eps": 0.01, "blocksize": "40 kB", "partitioning": "entity", **ON}, workers(1e9, 1e4),
+        constants=FEW_TASKS, left="check_chunks",
+    ),
+    "one row a chunk": Case(
+        "count_pairs", {"eps": 2.0, "blocksize": "1 B", "partitioning": "entity", **ON},
+        constants={(checks, "MAX_SMALL_TASKS"): 100},
+    ),
+    "many block pairs": Case(
+        "count_pairs", {"eps": 2.0, "blocksize": "2 kB", "partitioning": "entity", **ON}, constants=FEW_TASKS
+    ),
+    "many block pairs, and no room for larger chunks": Case(
+        "count_pairs", {"eps": 2.0, "blocksize": "2 kB", "partitioning": "entity", **ON}, workers(5e8, 2e4),
+        constants=FEW_TASKS, left="check_blocks",
+    ),
+    "many block pairs by rows where regions serve": Case(
+        "count_pairs", {"eps": 0.001, "blocksize": "2 kB", "partitioning": "entity", **ON},
+        workers(2e9, 2e6), constants=FEW_TASKS,
+    ),
+    "many searches": Case(
+        "knn_join", {"k": 3, "blocksize": "2 kB", "partitioning": "entity", **ON}, constants=FEW_TASKS
+    ),
+    "many partitions of the result": Case(
+        "self_join", {"eps": 0.5, **ON}, config={"simjoin.output-size": "1 kB"}, constants=FEW_TASKS
+    ),
+    "many partitions of the result, and no room for larger ones": Case(
+        "self_join", {"eps": 0.9, **ON}, workers(5e8, 6e5), config={"simjoin.output-size": "1 kB"},
+        constants=FEW_TASKS,
+    ),
+    "a large result": Case("self_join", {"eps": 0.5, **ON}, config={"simjoin.result-limit": "1 kB"}),
+    "a large result of two tables": Case(
+        "join", {"eps": 0.5, **ON}, config={"simjoin.result-limit": "1 kB"}
+    ),
+    "many neighbors": Case("knn_join", {"k": 9, **ON}, config={"simjoin.result-limit": "1 kB"}),
+    "a large matrix": Case("neighbor_graph", {"eps": 0.5, **ON}, config={"simjoin.result-limit": "1 kB"}),
+    "a matrix too large for workers": Case(
+        "neighbor_graph", {"eps": 0.5, **ON}, workers(4e6, 1.3e6)
+    ),
+    "one chunk of all rows": Case(
+        "self_join", {"eps": 0.01, "partitioning": "replicated", "blocksize": "1 kB", **ON},
+    ),
+    "one chunk of all rows that fits no task": Case(
+        "self_join", {"eps": 0.01, "partitioning": "replicated", **ON}, workers(5e8, 5e4)
+    ),
+    "workers too small to shuffle": Case(
+        "self_join", {"eps": 0.001, "partitioning": "spatial", "blocksize": "12 kB", **ON}, workers(5e8, 1e5)
+    ),
+    "workers too small to shuffle, and many block pairs": Case(
+        "count_pairs", {"eps": 0.5, "partitioning": "spatial", "blocksize": "2 kB", **ON},
+        workers(5e8, 2e4), constants=FEW_TASKS, left="check_blocks",
+    ),
+    "partitions too large to shuffle": Case(
+        "self_join", {"eps": 0.001, "partitioning": "spatial", "blocksize": "2 kB", **ON}, workers(2e9, 3e4),
+        npartitions=2,
+    ),
+    "one chunk with its tree": Case(
+        "hdbscan", {"min_cluster_size": 20, "blocksize": "1 GB", **ON}, workers(5e5, 5e5, 1),
+        constants=TINY_TREES,
+    ),
+    "a tree too large for a worker": Case(
+        "hdbscan", {"min_cluster_size": 20, **ON}, workers(2e5, 1e5), constants=FEW_TASKS | TINY_TREES,
+        left="check_tree",
+    ),
+    "a tree too large for a worker, of regions": Case(
+        "spanning_tree", {"partitioning": "spatial", **ON}, workers(2e5, 1e5),
+        constants=FEW_TASKS | TINY_TREES, left="check_tree",
+    ),
+    "rows too many for one order": Case(
+        "optics", {"max_eps": 0.1, "min_samples": 5, **ON}, workers(2e5, 1e5), constants=FEW_TASKS,
+        left="check_order",
+    ),
+    "edges without a disk": Case(
+        "optics", {"max_eps": 0.5, "min_samples": 5, **ON}, workers(9e6, 4e5),
+        constants={(optics, "free_space"): lambda directory: 0},
+    ),
+    "pairs told to one task": Case(
+        "near_duplicated", {"eps": 0.5, "keep": "g", "blocksize": "12 kB", **ON}, workers(1e6, 4e5)
+    ),
+    "pairs of sets told to one task": Case(
+        "set_near_duplicated", {"threshold": 0.4, **WORDS, "keep": "first"}, workers(1e4, 1e6)
+    ),
+    "pairs of sets": Case(
+        "set_self_join", {"threshold": 0.4, **WORDS}, config={"simjoin.result-limit": "1 kB"}
+    ),
+    "sets of one row a chunk": Case(
+        "count_set_pairs", {"threshold": 0.4, "blocksize": "1 B", **WORDS},
+        constants={(checks, "MAX_SMALL_TASKS"): 100},
+    ),
+    "blocks of sets too large": Case(
+        "count_set_pairs", {"threshold": 0.4, "blocksize": "1 MB", **WORDS}, workers(1e9, 1e5)
+    ),
+    "pairs of a plain frame": Case(
+        "self_join", {"eps": 2.0, **ON}, plain=True,
+        constants={(free_memory, "free_memory"): lambda: 10**6, (free_memory, "SURE"): 0},
+    ),
+    "neighbors of a plain frame": Case(
+        "knn_join", {"k": 900, **ON}, plain=True,
+        constants={(free_memory, "free_memory"): lambda: 10**6, (free_memory, "SURE"): 0},
+    ),
+}  # fmt: skip
+
+
+def call(case, verb, options, npartitions):
+    """Build and plan, and compute what planning alone does not check."""
+    frame = SETS if "set" in case.verb else POINTS
+    plain = case.plain and npartitions is None
+    if not plain:
+        frame = dd.from_pandas(frame, npartitions=npartitions or case.npartitions, sort=False)
+    made = getattr(frame.simjoin, verb)(*((frame,) if verb == "join" else ()), **options)
+    if plain:
+        return made
+    return made.expr.plan if verb in PLANNED else made.compute()
+
+
+def refusal(case, verb, options, npartitions):
+    """Return what is raised, and who refused; None: nothing is."""
+    try:
+        call(case, verb, options, npartitions)
+    except PlanningError as error:  # planned for a cluster, and computed without one
+        if "whose workers would shuffle its rows with 'p2p'" not in str(error):
+            raise
+    except (BudgetError, ScratchError) as error:
+        frame = error.__traceback__
+        while frame.tb_next is not None:
+            frame = frame.tb_next
+        return error, frame.tb_frame.f_code.co_name
+    return None
+
+
+def follow(case, verb, options, config, npartitions, before):
+    """Follow each remedy to its end; return how many were followed."""
+    with dask.config.set({**config, "scheduler": "sync"}):
+        found = refusal(case, verb, options, npartitions)
+    if found is None:
+        return 0
+    error, who = found
+    assert who not in before, f"in a circle: {[*before, who]}: {error}"
+    assert len(before) < MOST_STEPS
+    if not error.remedies:
+        assert who == case.left, f"{who} recommends nothing: {error}"
+        return 0
+    for remedy in error.remedies:
+        for name, value in [*remedy.options.items(), *remedy.config.items()]:
+            assert value is None or str(value) in str(error), f"{name}={value!r} is not in: {error}"
+        assert not remedy.verb or remedy.verb in str(error)
+    return sum(
+        1
+        + follow(
+            case,
+            remedy.verb or verb,
+            {name: value for name, value in {**options, **remedy.options}.items() if value is not None},
+            {**config, **remedy.config},
+            remedy.npartitions or npartitions,
+            [*before, who],
+        )
+        for remedy in error.remedies
+    )
+
+
+@pytest.mark.filterwarnings("ignore::dask_simjoin.errors.UnitsWarning")
+@pytest.mark.parametrize("name", CASES)
+def test_remedies_are_tried(monkeypatch, name, record_property):
+    case = CASES[name]
+    for module in (planner, set_planner, trees, optics, duplicates, set_duplicates, neighbor_graph):
+        monkeypatch.setattr(module, "resources", lambda library: case.have)
+    # planned for a cluster, and computed without one
+    monkeypatch.setattr(planner, "shuffle_method", lambda *_: "p2p" if case.have.cluster else "tasks")
+    monkeypatch.setattr("dask_simjoin.expressions.lazy_join.check_shuffle", lambda *_: None)
+    for (module, constant), value in case.constants.items():
+        monkeypatch.setattr(module, constant, value)
+    with dask.config.set({**case.config, "scheduler": "sync"}):
+        found = refusal(case, case.verb, case.options, None)
+    assert found is not None, "it is not refused"
+    record_property("remedies", follow(case, case.verb, case.options, case.config, None, []))
+
+
+def test_remedies_travel_with_their_error():
+    for kind in (BudgetError, ScratchError):
+        error = pickle.loads(pickle.dumps(kind("no", remedies=[Remedy({"k": 1})])))
+        assert str(error) == "no" and error.remedies[0].options == {"k": 1}
+    assert BudgetError("no").remedies == ()
