@@ -10,6 +10,7 @@ those of lists in Z-order and of clusters (`--paper lss kmeans`), of a tenth of 
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import json
 import os
@@ -26,6 +27,7 @@ if __name__ == "__main__" and "--model" in sys.argv:
 
 from benchmarks.harness.report import environment
 from benchmarks.papers import lists, rejoin, several
+from benchmarks.papers.figures import CHOICES, MORE, PAPERS, not_there
 from benchmarks.papers.lists_rows import RUNS as LISTS
 from benchmarks.papers.rows import GPU_JOIN, ROWS_OF, Row
 from benchmarks.papers.runs import by_model, eps_of, estimated, on_gpu
@@ -34,19 +36,14 @@ from benchmarks.papers.sets_told import PAPER as SETS
 from benchmarks.papers.sets_told import QUICK_THRESHOLDS, SHAPES, THRESHOLDS
 from dask_simjoin import __version__
 
-PAPERS = (*ROWS_OF, SETS)
-
 QUICK = 3000
 """Points of `--quick`."""
-
-MORE = ("fig10-11", "fig12", "tab2")
-"""Of the first paper: not rows of runs."""
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks papers", description=__doc__)
-    parser.add_argument("--paper", choices=(*PAPERS, *LISTS, rejoin.PAPER), nargs="+", default=list(PAPERS))
+    parser.add_argument("--paper", choices=CHOICES, nargs="+", default=list(PAPERS))
     parser.add_argument("--figure", nargs="+", help="such as tab3 or fig13; all by default")
     parser.add_argument("--data", nargs="+", help="such as Expo2D; all by default")
     parser.add_argument("--model", action="store_true", help="without a GPU")
@@ -56,7 +53,20 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=7.0, help="of lss and kmeans on a GPU, at most")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--output", type=Path, help="JSON, written after each row")
-    return parser.parse_args(given)
+    asked = parser.parse_args(given)
+    if asked.figure and (wrong := not_there(asked.figure, asked.paper)):
+        parser.error(f"--figure {wrong}")
+    if not asked.model and asked.paper != [rejoin.PAPER] and not has_gpu():
+        parser.error("this needs a GPU and CuPy; add --model, which needs none, or --paper rejoin")
+    return asked
+
+
+def has_gpu() -> bool:
+    """Whether CuPy is installed, and finds a GPU."""
+    try:
+        return bool(importlib.import_module("cupy").is_available())
+    except ImportError:
+        return False
 
 
 def chosen(asked: argparse.Namespace) -> Iterator[Row]:
@@ -183,6 +193,11 @@ def main() -> None:
         report["runs"].append(one)
         if asked.output is not None:
             asked.output.write_text(json.dumps(report, indent=1) + "\n")
+    ran = {one["figure"] for one in report["runs"]}
+    why = "as it needs a GPU, or" if asked.model else "as it needs --model, or"
+    for figure in asked.figure or ():
+        if figure not in ran:
+            print(f"{figure}: nothing was run, {why} --data has nothing of it", file=sys.stderr)
 
 
 if __name__ == "__main__":

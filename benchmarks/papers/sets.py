@@ -15,7 +15,7 @@ from benchmarks.harness.repeats import rounded
 from benchmarks.harness.sets import sets_like
 from benchmarks.papers.sets_told import METHODS, PAPER, SHAPES, TABLE5, THRESHOLDS
 from dask_simjoin.sets.algorithms.cpu.joiner import JOINER
-from dask_simjoin.sets.methods import AUTO
+from dask_simjoin.sets.methods import AUTO, CHOICES
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.types import SetBlock, sizes_of
 
@@ -24,6 +24,9 @@ TICKS = 0.1
 
 LONG = 2.0
 """A run of more CPU seconds is the only one."""
+
+MANY = 3000
+"""Sets for which a method is chosen by a sample: their pairs are more than 2**20."""
 
 
 def made(data: str, rows: int | None) -> SetBlock:
@@ -67,10 +70,13 @@ def cpu_seconds(block: SetBlock, threshold: str, method: str, repeat: int) -> tu
 
 
 def compiled() -> None:
-    """Join few sets by every method, which compiles it."""
-    few = made("AOL", 300)
-    for method in (*METHODS.values(), AUTO):
-        JOINER.count(few, None, rule_of("0.5"), method)
+    """Join sets by every method, also by those that "auto" may choose, so that nothing is compiled later.
+
+    Few sets are joined without the sample that chooses a method for many.
+    """
+    for rows in (300, MANY):
+        for method in CHOICES:
+            JOINER.count(made("AOL", rows), None, rule_of("0.5"), method)
 
 
 def algorithms(

@@ -116,15 +116,17 @@ def known_rows(incoming: Incoming, finder: Finder, schema: pa.Schema) -> pd.Data
     each, source = incoming.each, incoming.source.inner
     expr = MapPartition(source, "simjoin_known", _known_rows, (asked, schema), each, None, shared)
     found = _gathered(optimised(expr))
-    return pd.concat(found, ignore_index=True)
+    some = [one for one in found if len(one)] or found[:1]  # ids of no rows may be of any dtype
+    return pd.concat(some, ignore_index=True)
 
 
 def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, asked: Asked,
                 schema: pa.Schema) -> pd.DataFrame:  # fmt: skip
     spec = asked.spec
-    first = with_ids(frame.iloc[:1], asked.id, asked.columns)
     where = f"of partition {known[0]}"
-    check_types(arrow_of(first).schema, schema, where)
+    if len(frame):  # else its dtypes say nothing: pandas makes int64 labels of an empty column of int32
+        first = with_ids(frame.iloc[:1], asked.id, asked.columns)
+        check_types(arrow_of(first).schema, schema, where)
     ids = host_ids(_taking_part(frame, known, spec), spec)
     found = finder.find(ids_as_read(ids, schema, finder.row_id, where))
     found["id"] = ids.take(found.pop("row").to_numpy()).to_numpy()

@@ -116,7 +116,13 @@ def check_path(path: Any) -> Path:
     """A folder as a `Path`; refuses what names none."""
     if not isinstance(path, (str, os.PathLike)):
         raise OptionTypeError(f"path={shown(path)} is not a path; use that of a folder, as a string.")
-    text = str(os.fspath(path))
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise OptionTypeError(f"path={shown(path)} is a path of bytes; use os.fsdecode(path).")
+    if not text or "\0" in text:
+        raise OptionError(
+            f"path={text!r} names no folder; use a path that is not empty and has no null character."
+        )
     if text.startswith("file://"):
         text = str(url_to_fs(text)[1])
     if "://" in text:
@@ -124,7 +130,12 @@ def check_path(path: Any) -> Path:
             f"path={text!r} is on an object store, and an index needs a file system with links, so that of "
             "two writers one wins; use a folder that all workers share."
         )
-    return Path(text).expanduser().absolute()
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise OptionError(
+            f"path={text!r} is in the home of a user who is not known; use a path from '/' on, or './~name'."
+        ) from None
 
 
 def check_version(version: Any, name: str) -> int:

@@ -98,7 +98,10 @@ def ids_in(table: pa.Table, row_id: str) -> pd.Index:
 
 def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd.Index:
     """Ids (n,) as those of row files are read: equal ids of other dtypes have other keys."""
-    read: Any = ids_in(schema.empty_table(), row_id).dtype
+    none = ids_in(schema.empty_table(), row_id)
+    read: Any = none.dtype
+    if not len(ids):
+        return none
     if ids.dtype == read and read.kind != "O":  # objects may be anything
         return ids
     own = pa.schema([schema.field(row_id)], schema.metadata)

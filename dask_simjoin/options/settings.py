@@ -7,7 +7,7 @@ import numbers
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from importlib import resources
 from typing import Any
 
 import dask
@@ -30,7 +30,7 @@ SHUFFLES = ("tasks", "disk", "p2p")
 """Dask's ways to shuffle rows."""
 
 
-GIVEN = yaml.safe_load(Path(__file__).with_name("simjoin.yaml").read_text())
+GIVEN = yaml.safe_load((resources.files("dask_simjoin") / "options/simjoin.yaml").read_text())
 DEFAULTS: dict[str, Any] = GIVEN["simjoin"]
 """Give what is used where Dask's configuration under "simjoin" says nothing."""
 

@@ -14,6 +14,7 @@ import pytest
 from distributed import Client
 
 from dask_simjoin.cluster import verbs
+from dask_simjoin.cluster.algorithms.scratch import ArrayWriter
 from dask_simjoin.cluster.expressions import optics as graph_optics
 from dask_simjoin.errors import BudgetError, ScratchError
 from dask_simjoin.planning.budget import Resources
@@ -208,6 +209,19 @@ def test_a_folder_that_a_cleaner_removed_is_made_again(x, own, on_disk):
         for _ in range(2):
             assert len(one.simjoin.optics(EPS)) == 600
             subprocess.run(["rm", "-r", str(own)], check=True)
+
+
+def test_others_cannot_write_to_folders_of_files(tmp_path):
+    """Nor to those above that are made on the way, whatever the umask is: temporary folders are shared."""
+    before = os.umask(0)
+    try:
+        writer = ArrayWriter(np.float64, str(tmp_path / "simjoin-1" / "local" / "run"), 0)
+        writer.append(np.arange(3.0))
+    finally:
+        os.umask(before)
+    assert writer.finish().array().tolist() == [0, 1, 2]
+    made = list(tmp_path.rglob("*"))
+    assert len(made) == 4 and all(path.stat().st_mode & 0o077 == 0 for path in made)
 
 
 def test_a_read_only_disk(x, on_disk):

@@ -12,6 +12,13 @@ from dask_simjoin import errors
 FRAME = pd.DataFrame({"key": [1, 2, 3], "x": [0.0, 1.0, 5.0], "name": ["a", "b", "c"]})
 
 
+class BytesPath:
+    """A path as some systems give it."""
+
+    def __fspath__(self):
+        return b"index"
+
+
 @pytest.fixture
 def made(tmp_path):
     return FRAME.simjoin.index(1.0, tmp_path / "index", on="x", id="key", keep="name")
@@ -24,6 +31,10 @@ def made(tmp_path):
         ({"eps": -1.0}, "OptionError", r"eps=-1\.0 is not allowed"),
         ({"path": 5}, "OptionTypeError", r"path=5 is not a path; use that of a folder"),
         ({"path": "s3://bucket/index"}, "OptionError", r"on an object store, and an index needs .* links"),
+        ({"path": "~nosuchuser/index"}, "OptionError", r"path='~nosuchuser/index' is in the home of a user"),
+        ({"path": "a\0b"}, "OptionError", r"path='a\\x00b' names no folder; use a path"),
+        ({"path": ""}, "OptionError", r"path='' names no folder"),
+        ({"path": BytesPath()}, "OptionTypeError", r"is a path of bytes; use os\.fsdecode"),
         ({"row_group": 100}, "OptionError", r"row_group=100 is not allowed; use a power of two up to 65,536"),
         (
             {"recluster": "often"},

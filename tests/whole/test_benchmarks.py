@@ -1,5 +1,6 @@
 """The benchmarks run: what they measure is read by hand."""
 
+import importlib.util
 import json
 import runpy
 import subprocess
@@ -150,6 +151,68 @@ def test_lists_and_clusters_are_compared_with_the_packages_own(tmp_path, monkeyp
     lists = {row["setting"]: row["numbers"] for row in rows if row["figure"] == "7b" and row["eps"] == 0.1}
     assert lists["lists=d+1"]["interval_mean"] < lists["lists=log"]["interval_mean"]
     assert all(numbers["pairs"] > 0 for numbers in lists.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("lss", "--figure", "nonsense"),
+            "'nonsense' is not reproduced; there are 3a, 3b, 5a, 5b, 6, 7a, 7b,",
+        ),
+        (("sets", "--figure", "tab3", "8b", "8"), "'8b', '8' are not reproduced; there are tab3, fig10-cpu,"),
+        (("rejoin", "--figure", "T5.1"), "'T5.1' is not reproduced; there are T5.3, T5.4"),
+    ],
+)
+def test_figures_that_are_not_there_are_refused(monkeypatch, capsys, words, said):
+    assert run(monkeypatch, "benchmarks", "papers", "--model", "--quick", "--paper", *words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_figure_of_which_nothing_ran_says_so(monkeypatch, capsys):
+    """What needs a GPU, or other points than were asked for."""
+    words = (
+        "--model",
+        "--quick",
+        "--rows",
+        "300",
+        "--paper",
+        "sets",
+        "--figure",
+        "tab3",
+        "fig12",
+        "--data",
+        "AOL",
+    )
+    assert not run(monkeypatch, "benchmarks", "papers", *words)
+    ran = capsys.readouterr()
+    assert "'figure': 'tab3'" in ran.out and "fig12: nothing was run, as it needs a GPU" in ran.err
+    assert "tab3: nothing" not in ran.err
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="there may be a GPU")
+def test_without_a_gpu_the_way_without_one_is_told(monkeypatch, capsys):
+    assert run(monkeypatch, "benchmarks", "papers", "--paper", "load_imbalance") == 2
+    assert "needs a GPU and CuPy; add --model" in capsys.readouterr().err
+
+
+COMPILED = """
+from dask_simjoin.engine.cpu.kernels import compiled
+from benchmarks.papers import sets
+sets.compiled()
+looked, read = [], compiled.read
+compiled.read = lambda name, *made: (looked.append(name), read(name, *made))[1]
+runs = list(sets.on_cpu(["AOL", "DBLP"], ["fig10-cpu"], ("0.9", "0.5"), 3000, 1))
+print(len(runs), looked)
+"""
+
+
+@pytest.mark.processes
+def test_nothing_is_compiled_while_joins_of_sets_are_timed():
+    ran = subprocess.run(
+        [sys.executable, "-c", COMPILED], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.stdout == "6 []\n", ran.stdout + ran.stderr
 
 
 def test_the_paper_of_sets_is_told_without_a_gpu(tmp_path, monkeypatch, capsys):

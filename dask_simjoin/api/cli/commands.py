@@ -164,7 +164,7 @@ def _compute(run: Run) -> None:
     params, begin = run.params, time.perf_counter()
     table = run.gives.table
     read_from = [*params["tables"], *run.asked.get(TABLE, ())]
-    target = sink(params["output"], params["format"], params["overwrite"], read_from) if table else None
+    target = sink(params, read_from) if table else None
     told: dict[str, Any] = {"command": run.name}
     with contextlib.ExitStack() as stack:
         begun = stack.enter_context(target.made()) if target else ""

@@ -67,8 +67,7 @@ def _update(**params: Any) -> None:
     found = open_index(params["folder"])
     ids = found.rows()._meta.iloc[:, 0].dtype
     delete = pd.Series(params["delete"]).astype(ids) if params["delete"] else None
-    tables = [*params["tables"], params["folder"]]
-    target = sink(params["output"], params["format"], params["overwrite"], tables)
+    target = sink(params, params["tables"], params["folder"])
 
     def update() -> Any:
         new = read(params["tables"], params["input_format"])
@@ -93,7 +92,7 @@ def _changes(**params: Any) -> None:
 
 def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -> None:
     found = open_index(params["folder"])
-    target = sink(params["output"], params["format"], params["overwrite"], [params["folder"]])
+    target = sink(params, [params["folder"]], params["folder"])
     with target.made() as begun:
         _done(params, "joining", lambda: target.write(pairs(found), begun))
         target.finish(begun)
@@ -106,7 +105,8 @@ def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -
 
 def _history(**params: Any) -> None:
     told = open_index(params["folder"]).history()
-    click.echo(told.to_json(orient="records", date_format="iso") if params["json"] else told.to_string())
+    records = told.reset_index().to_json(orient="records", date_format="iso")
+    click.echo(records if params["json"] else told.to_string())
 
 
 def _check(**params: Any) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
 import warnings
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -16,11 +14,13 @@ from distributed.scheduler import KilledWorker
 from dask_simjoin.api.cli.commands import NUMBER, PAIRS, PLAN, ROWS, VALUES, VerbCommand
 from dask_simjoin.api.cli.compiling import compiled
 from dask_simjoin.api.cli.indexes import indexes
+from dask_simjoin.api.cli.stopping import SIGNALS, stoppable
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
 
 LOG = logging.getLogger(__name__)
 
-FAILED, USAGE, REFUSED, TOO_LARGE, DECLINED, STOPPED = 1, 2, 3, 4, 5, 130
+FAILED, USAGE, REFUSED, TOO_LARGE, DECLINED = 1, 2, 3, 4, 5
+STOPPED = 128 + signal.SIGINT
 
 CODES = {
     0: "done",
@@ -29,7 +29,7 @@ CODES = {
     REFUSED: "the data are refused: their values, their ids, or they changed meanwhile",
     TOO_LARGE: "the result or a task needs more memory than there is",
     DECLINED: "a large plan was not agreed to",
-    STOPPED: "stopped by Ctrl-C or a signal",
+    **{128 + number: f"stopped by {number.name}" for number in sorted(SIGNALS)},
 }
 """What the program's exit codes say."""
 
@@ -119,11 +119,5 @@ cli.add_command(indexes)
 
 def main() -> None:
     """Run the program."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _stop)
-    cli(prog_name="dask-simjoin")
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """Stop as Ctrl-C does."""
-    raise KeyboardInterrupt
+    with stoppable():
+        cli(prog_name="dask-simjoin")

@@ -16,7 +16,14 @@ WRITTEN = [
         "partition.",
     ),
     click.Option(["--format"], type=click.Choice(FORMATS), help="Format of the output, if not by its name."),
-    click.Option(["--overwrite"], is_flag=True, help="Replace the output if it is there."),
+    click.Option(
+        ["--overwrite"], is_flag=True,
+        help="Replace the output if it is there: a file, or a folder that this program wrote.",
+    ),
+    click.Option(
+        ["--csv-safe"], is_flag=True,
+        help="Write ' before texts in CSV that a spreadsheet would run as formulas.",
+    ),
 ]  # fmt: skip
 
 SHARED = [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import os
 import posixpath
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,12 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 from dask.base import compute
-from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from dask_simjoin.api.cli.sources import CSV, PACKED, SUFFIXES, files_of, format_of, separator_of
+from dask_simjoin.api.cli import stopping
+from dask_simjoin.api.cli.formulas import defused
+from dask_simjoin.api.cli.outputs import MARK, check_apart, check_replaceable, located
+from dask_simjoin.api.cli.sources import CSV, PACKED, SUFFIXES, format_of, separator_of
 from dask_simjoin.metrics.types import Frame
 
 NOT_WRITTEN = (
@@ -37,27 +40,34 @@ class Sink:
     fs : fsspec.AbstractFileSystem
     path : str
         The final name.
+    output : str
+        How it was named.
     kind : {"parquet", "csv"}
     single : bool
         Whether it is one file, and no folder of a file for each partition.
     overwrite : bool
         Whether what is there is replaced.
+    csv_safe : bool
+        Whether spreadsheets must not take texts for formulas.
     """
 
     fs: Any
     path: str
+    output: str
     kind: str
     single: bool
     overwrite: bool
+    csv_safe: bool
 
     @contextlib.contextmanager
     def made(self) -> Iterator[str]:
         """A new folder beside the final name, which goes away with whatever is in it."""
         begun = posixpath.join(posixpath.dirname(self.path), f".{posixpath.basename(self.path)}.{_unique()}")
-        self.fs.makedirs(begun)
         try:
+            self.fs.makedirs(begun)
             yield begun
         finally:
+            stopping.finish()
             with contextlib.suppress(FileNotFoundError):
                 self.fs.rm(begun, recursive=True)
 
@@ -65,6 +75,8 @@ class Sink:
         """Write all partitions into the folder that was begun; nothing has the final name yet."""
         parts = posixpath.join(begun, "parts")
         self.fs.makedirs(parts)
+        if not self.single:
+            self.fs.pipe_file(posixpath.join(parts, MARK), b"")
         url = self.fs.unstrip_protocol(parts)
         width = len(str(max(frame.npartitions - 1, 1)))
 
@@ -72,7 +84,11 @@ class Sink:
             return f"part.{n:0{width}d}"
 
         if self.kind == CSV:
-            how = {"sep": separator_of(self.path), "name_function": name, "index": False}
+            how: dict[str, Any] = {"sep": separator_of(self.output), "name_function": name, "index": False}
+            if (
+                self.csv_safe
+            ):  # csv leaves a lone carriage return unquoted, which begins a row for many readers
+                frame, how["quoting"] = frame.map_partitions(defused), csv.QUOTE_NONNUMERIC
             compute(*frame.to_csv(f"{url}/*.csv", compute=False, **how))
         else:
             compute(
@@ -90,39 +106,50 @@ class Sink:
         if self.fs.exists(self.path):
             if not self.overwrite:
                 raise click.ClickException(f"{self.path} was made by something else meanwhile.")
+            check_replaceable(self.fs, self.path, self.output, self.single)
+            stopping.finish()
             _rename(self.fs, self.path, posixpath.join(begun, "replaced"))
+        stopping.finish()
         _rename(self.fs, whole, self.path)
 
 
-def sink(output: str, kind: str | None, overwrite: bool, tables: Sequence[str]) -> Sink:
-    """Where `output` says; refuses what is there, unless it may be overwritten, and what `tables` are."""
+def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = None) -> Sink:
+    """Where the options of `WRITTEN` say; refuses to replace what it must not.
+
+    Parameters
+    ----------
+    given : mapping
+        The options.
+    tables : sequence of str
+        What is read.
+    index : str, optional
+        The folder of an index, in which nothing is written.
+    """
+    output, kind, overwrite = given["output"], given["format"], given["overwrite"]
     if kind is None and output.endswith(NOT_WRITTEN):
         ending = posixpath.splitext(output)[1]
         raise click.UsageError(
             f"{output} cannot be written: {ending} is no format of results; end the name in .parquet or "
             ".csv, or in / for a folder of parquet."
         )
+    kind = kind or format_of(output.rstrip("/"))
+    if given["csv_safe"] and kind != CSV:
+        raise click.UsageError(f"--csv-safe is for CSV, and {output} would be {kind}; leave it out.")
+    single = not output.endswith("/") and posixpath.splitext(output)[1] in SUFFIXES
     try:
-        fs, path = url_to_fs(output)
-        path = path.rstrip("/")
+        fs, path = located(output)
         there = fs.exists(path)
+        check_apart(path, output, tables, there, index)
         if there and not overwrite:
             raise click.UsageError(f"{output} is there already; add --overwrite to replace it.")
-        own = posixpath.normpath(path)
-        if there and any(name == own or name.startswith(f"{own}/") for name in _names(tables)):
-            raise click.UsageError(f"{output} is what is read, and would be lost; name another output.")
+        if there:
+            check_replaceable(fs, path, output, single)
         folder = posixpath.dirname(path)
         if folder and not fs.exists(folder):
             fs.makedirs(folder)
     except (OSError, ImportError, ValueError) as error:
         raise click.ClickException(f"{output} cannot be written: {error}") from error
-    single = not output.endswith("/") and posixpath.splitext(path)[1] in SUFFIXES
-    return Sink(fs, path, kind or format_of(path), single, overwrite)
-
-
-def _names(tables: Sequence[str]) -> list[str]:
-    """The files and folders that tables are read from."""
-    return [posixpath.normpath(url_to_fs(each)[1]) for given in tables for each in files_of(given)]
+    return Sink(fs, path, output, kind, single, overwrite, given["csv_safe"])
 
 
 def _unique() -> str:

@@ -107,6 +107,8 @@ def _suffix(path: str) -> str:
 
 def files_of(given: str) -> list[str]:
     """The files of a path; of what is none, as a word that belongs to an option is, it says so."""
+    if not given:
+        raise click.UsageError("A table's name is empty; name a file, a folder or a URL.")
     try:
         return _files(given)
     except FileNotFoundError as error:

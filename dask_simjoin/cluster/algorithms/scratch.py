@@ -11,11 +11,13 @@ import uuid
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from dask.utils import format_bytes
 
+from dask_simjoin.engine.private_files import make_folder
 from dask_simjoin.errors import ScratchError
 from dask_simjoin.metrics.types import DType
 from dask_simjoin.planning.checks import NO_FILES, WHERE_EDGES_GO
@@ -141,7 +143,7 @@ class ArrayWriter:
                 return
             with self._writing():
                 # made here, and not beforehand: most runs write no file, and a cleaner may have come by
-                os.makedirs(self._directory, mode=0o700, exist_ok=True)
+                make_folder(Path(self._directory), 0o700)
                 handle, self._path = tempfile.mkstemp(".edges", "simjoin-", self._directory)
                 self._file = os.fdopen(handle, "wb")
                 for part in self._parts:

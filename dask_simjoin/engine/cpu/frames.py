@@ -73,7 +73,8 @@ class PandasFrames:
         return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
 
     def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
-        return pd.concat(frames, ignore_index=True)
+        # dtypes of frames without rows may be others, and would change those of all
+        return pd.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:
         if isinstance(dtype, np.dtype) and dtype.kind in "iub":

@@ -65,7 +65,8 @@ class CudfFrames:
         return column.values if numeric and not column.has_nulls else None
 
     def stacked(self, frames: list[Frame]) -> Frame:
-        return cudf.concat(frames, ignore_index=True)
+        # as frames of pandas: dtypes of no rows say nothing
+        return cudf.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:
         return dtype

@@ -54,7 +54,22 @@ def test_an_update_writes_the_pairs_that_changed(points):
     assert again["version"] == 2 and written("changes.csv")[1].equals(found)
     run("changes", "grown", "--since", "1", "-o", "since.csv", *QUIET)
     assert written("since.csv")[0] == written("changes.csv")[0]
-    assert len(json.loads(run("history", "grown", "--json").stdout)) == 2
+    told = json.loads(run("history", "grown", "--json").stdout)
+    assert [one["version"] for one in told] == [1, 2] and told[1]["batch"] == "one"
+
+
+def test_an_index_is_no_place_for_outputs(points, tmp_path):
+    """What is in its folder is the index's own, be it replaced or added to."""
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    for words in (
+        ("pairs", "grown"),
+        ("changes", "grown", "--since", "1"),
+        ("update", "grown", "second.csv", "--batch", "one"),
+    ):
+        for output in ("grown", "grown/rows/", "grown/new.csv", "grown/new/"):
+            told = run(*words, *QUIET, "--overwrite", "-o", output, code=2).stderr
+            assert "is what is read, or a part of it" in told
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 def test_what_is_refused(points, tmp_path):

@@ -6,6 +6,7 @@ import functools
 import gc
 import operator
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -17,17 +18,19 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.core.registry import cpu_target
 
+from dask_simjoin.engine import private_files
 from dask_simjoin.engine.collecting import not_collecting
 from dask_simjoin.engine.cpu.kernels import compiled, resolved
 from dask_simjoin.engine.cpu.kernels.components import find, link, roots
 from dask_simjoin.engine.methods import METHODS
 
-PACKAGE = compiled.ENGINE.parent
+PACKAGE = compiled.PACKAGE
 
 OTHERS = {
     Path("errors"),
     Path("engine/base"),
     Path("engine/collecting"),
+    Path("engine/private_files"),
     Path("engine/threads"),
     *(Path(*type(method).__module__.split(".")[1:]) for method in METHODS.values()),
 }
@@ -212,6 +215,105 @@ def test_half_a_file_is_none(places, damage):
     assert compiled.read("a") is None
 
 
+def test_a_file_under_another_name_is_none(places):
+    """Whoever may rename files of this user's could else put an old kernel in the place of a new one."""
+    compiled.write("a", b"one")
+    (places[0] / "a").rename(places[0] / "b")
+    assert compiled.read("b") is None
+    places[0].rename(places[0].with_name("newer"))
+    places[0] = places[0].with_name("newer")
+    assert compiled.read("a") is None
+
+
+def test_what_others_can_write_is_not_unpickled(places):
+    compiled.write("a", b"one")
+    (places[0] / "a").chmod(0o666)
+    assert compiled.read("a") is None
+    compiled.write("a", b"two")
+    assert compiled.read("a") == b"two"
+    places[0].chmod(0o777)
+    assert compiled.read("a") is None
+    compiled.write("a", b"three")  # to the next folder
+    assert compiled.read("a") == b"three" and places[1].exists()
+
+
+@pytest.mark.parametrize(
+    "other", [b"no pickle", pickle.dumps(3), pickle.dumps((1, 2, 3))], ids=["text", "number", "tuple"]
+)
+def test_a_kernel_of_other_content_is_compiled_again(places, other):
+    def more(x):
+        return x + 1
+
+    compiled.kernel(more)(2)
+    (path,) = places[0].iterdir()
+    compiled.write(path.name, other)
+    assert compiled.kernel(more)(2) == 3
+    assert len(path.read_bytes()) > 1000
+
+
+def test_folders_that_are_relative_are_not_looked_in(monkeypatch):
+    """As the specification of XDG's folders says: they would be where the program happens to run."""
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert compiled.folders()[-1].parent == Path("/home/somebody/.cache/dask_simjoin")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert compiled.folders()[-1].parent == Path("/cache/dask_simjoin")
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", "home")
+    assert all(folder.is_absolute() for folder in compiled.folders())
+
+
+SWITCHED_OFF = """
+import pandas as pd
+import dask_simjoin
+frame = pd.DataFrame({"x": [0.0, 1.0], "words": [["a"], ["a"]], "n": [0, 1]})
+for call in (
+    lambda: frame.simjoin.self_join(1.0, on="x"),
+    lambda: frame.simjoin.plan(1.0, on="x"),
+    lambda: frame.simjoin.dbscan(1.0, on="x"),
+    lambda: frame.simjoin.set_self_join("words", 0.5),
+    lambda: dask_simjoin.connected_components(frame.rename(columns={"x": "left", "n": "right"})),
+):
+    try:
+        print("done", call())
+    except dask_simjoin.errors.SimJoinError as error:
+        print(type(error).__name__, str(error)[:22])
+"""
+
+
+@pytest.mark.processes
+def test_without_numbas_compiler_the_remedy_is_told():
+    ran = subprocess.run(
+        [sys.executable, "-c", SWITCHED_OFF], capture_output=True, text=True, timeout=300,
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+    )  # fmt: skip
+    told = ran.stdout.splitlines()
+    assert told and set(told) == {"OptionError NUMBA_DISABLE_JIT=1 is"}, ran.stdout + ran.stderr[-2000:]
+    assert len(told) == 5
+
+
+ZIPPED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import pandas as pd
+import dask_simjoin
+from dask_simjoin.engine.gpu.kernels.sources import NAMES, source
+assert ".zip/" in dask_simjoin.__file__ and all(len(source(name)) > 1000 for name in NAMES)
+print(pd.DataFrame({"x": [0.0, 1.0, 3.0]}).simjoin.count_pairs(1.0, on="x"))
+"""
+
+
+@pytest.mark.processes
+def test_a_zipped_package_finds_what_is_no_module(tmp_path):
+    packed = shutil.make_archive(str(tmp_path / "packed"), "zip", PACKAGE.parent, PACKAGE.name)
+    ran = subprocess.run(
+        [sys.executable, "-c", ZIPPED, packed], capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert ran.stdout == "1\n", ran.stderr[-2000:]
+    assert any(tmp_path.rglob("*.nbc"))
+
+
 def test_kernels_of_other_texts_are_others(tmp_path, monkeypatch):
     text = tmp_path / "text.py"
     text.write_text("one")
@@ -242,11 +344,11 @@ def test_texts_are_told_apart_as_they_are_imported():
 
 
 def test_nothing_is_left_where_there_is_no_room(places, monkeypatch):
-    def full(path, text):
+    def full(path, *_, **__):
         path.touch()
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(private_files, "open", full, raising=False)
     compiled.write("a", b"one")
     assert [list(place.iterdir()) for place in places] == [[], []] and compiled.read("a") is None
 

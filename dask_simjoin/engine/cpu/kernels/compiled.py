@@ -12,14 +12,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import logging
 import os
 import pickle
 import shutil
 import sys
-import uuid
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import llvmlite.binding
 import numba
@@ -32,6 +33,10 @@ from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
 from dask_simjoin.engine.cpu.kernels.annotations import Signature, TargetContext
+from dask_simjoin.engine.private_files import make_folder, read_private, write_private
+from dask_simjoin.errors import OptionError
+
+LOG = logging.getLogger(__name__)
 
 FIRST, LAST = (0, 61), (0, 68)
 """Versions of Numba whose insides are known: see `pipeline`.  Any other compiles kernels as it does by
@@ -43,7 +48,7 @@ else:
     ApartCompiler = CalleeCompiler = KernelCompiler = Compiler  # type: ignore[misc]
 
 HERE = Path(__file__).parent
-ENGINE = HERE.parents[1]
+PACKAGE = resources.files("dask_simjoin")  # which may be in a zip file
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 """How kernels are compiled: in most, arrays are neither made nor counted, which is much of the code else."""
@@ -54,17 +59,18 @@ CALLEE = OPTIONS | {"pipeline_class": CalleeCompiler, "no_cpython_wrapper": True
 DIGEST = hashlib.sha256().digest_size
 
 
-def sources() -> list[Path]:
+def sources() -> list[Any]:
     """Return the texts that a kernel may be made of: theirs, of indexes and filters, of norms and sets."""
-    sets = ENGINE.parent / "sets"
     folders = (
-        HERE,
-        ENGINE / "index",
-        ENGINE / "filters",
-        ENGINE.parent / "metrics",
-        sets / "algorithms/cpu/kernels",
+        "engine/cpu/kernels",
+        "engine/index",
+        "engine/filters",
+        "metrics",
+        "sets/algorithms/cpu/kernels",
     )
-    return sorted([*(path for folder in folders for path in folder.glob("*.py")), sets / "kinds.py"])
+    found = [path for folder in folders for path in (PACKAGE / folder).iterdir()]
+    texts = [path for path in found if path.name.endswith(".py")]
+    return sorted([*texts, PACKAGE / "sets/kinds.py"], key=str)
 
 
 @functools.cache
@@ -84,17 +90,29 @@ def folders() -> list[Path]:
     found = [Path(config.CACHE_DIR) / "dask_simjoin"] if config.CACHE_DIR else []
     found.append(HERE / "__pycache__")
     with contextlib.suppress(RuntimeError):  # there is no home
-        found.append(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dask_simjoin")
+        caches = (Path(os.environ.get("XDG_CACHE_HOME", "")), Path.home() / ".cache")
+        # a relative one would be wherever the program runs
+        found += [one / "dask_simjoin" for one in caches if one.is_absolute()][:1]
     return [folder / f"kernels-{stamp()}" for folder in found]
 
 
-def read(name: str) -> bytes | None:
-    """What is kept under a name, wherever that is; None where nothing is, or half of it."""
+def _digest(folder: Path, name: str, text: bytes) -> bytes:
+    """What a file begins with: nothing is found in it if it is damaged, or was given another name."""
+    return hashlib.sha256(f"{folder.name}/{name} ".encode() + text).digest()
+
+
+def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
+    """What `rebuilt` makes of what is kept under a name, wherever that works; else None."""
     for folder in folders():
-        with contextlib.suppress(OSError):
-            text = (folder / name).read_bytes()
-            if hashlib.sha256(text[DIGEST:]).digest() == text[:DIGEST]:
-                return text[DIGEST:]
+        try:
+            text = read_private(folder / name)
+            if _digest(folder, name, text[DIGEST:]) == text[:DIGEST]:
+                return rebuilt(text[DIGEST:])
+            LOG.debug("The kernel %s is damaged, so it is compiled again.", folder / name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except Exception as error:  # whatever a pickle may raise
+            LOG.debug("The kernel %s is not used, but compiled again: %r", folder / name, error)
     return None
 
 
@@ -106,17 +124,12 @@ def write(name: str, text: bytes) -> None:
     if stamp.__wrapped__() != stamp():
         return
     for folder in folders():
-        part = folder / f"{uuid.uuid4().hex}.part"
         with contextlib.suppress(OSError):
             if not folder.exists():
-                folder.mkdir(parents=True)
+                make_folder(folder)
                 if folder.parent.parent == HERE:
                     _forget_others(folder)
-            try:
-                part.write_bytes(hashlib.sha256(text).digest() + text)
-                part.replace(folder / name)
-            finally:  # of a full disk it would take the rest
-                part.unlink(missing_ok=True)
+            write_private(folder / name, _digest(folder, name, text) + text)
             return
 
 
@@ -146,13 +159,15 @@ class KernelCache(NullCache):
     def load_overload(self, sig: Signature | tuple[Any, ...], target_context: TargetContext) -> Any:
         """Return what was compiled for these types and this processor, or None."""
         types, _ = normalize_signature(sig)
-        text = read(self._name(types, target_context.codegen().magic_tuple()))
-        if text is None:
-            return None
-        if self._allocates:
-            rtsys.initialize(target_context)  # of all that Numba may load, what runs needs only this
-        found = CompileResult._rebuild(target_context, *pickle.loads(text))
-        found.library.called_by_kernels = False  # see `_names_of`
+
+        def rebuilt(text: bytes) -> Any:
+            if self._allocates:
+                rtsys.initialize(target_context)  # of all that Numba may load, what runs needs only this
+            return CompileResult._rebuild(target_context, *pickle.loads(text))
+
+        found = read(self._name(types, target_context.codegen().magic_tuple()), rebuilt)
+        if found is not None:
+            found.library.called_by_kernels = False  # see `_names_of`
         return found
 
     def save_overload(self, sig: Signature | tuple[Any, ...], data: Any) -> None:
@@ -180,10 +195,19 @@ def _names_of(library: Any) -> bytes:
 
 def kernel(function: Callable[..., Any], allocates: bool = False) -> Any:
     """Compile a function when it is first called, without Python's lock, and keep what was compiled."""
+    if config.DISABLE_JIT:
+        return _switched_off
     compiled = njit(**OPTIONS | {"_nrt": allocates}, pipeline_class=KernelCompiler)(function)
-    if not config.DISABLE_JIT:
-        compiled._cache = KernelCache(function, allocates)
+    compiled._cache = KernelCache(function, allocates)
     return compiled
+
+
+def _switched_off(*_: object) -> NoReturn:
+    """Refuse to join where Numba compiles nothing: in Python there are none of a processor's vectors."""
+    raise OptionError(
+        "NUMBA_DISABLE_JIT=1 is set in the environment, and without Numba's compiler no join runs on a CPU; "
+        "unset it, or set it to 0, and start Python anew."
+    )
 
 
 def allocating(function: Callable[..., Any]) -> Any:

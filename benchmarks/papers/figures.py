@@ -1,0 +1,43 @@
+"""The figures and tables that are reproduced, by paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from benchmarks.papers import rejoin
+from benchmarks.papers.lists_rows import RUNS as LISTS
+from benchmarks.papers.rows import GPU_JOIN, ROWS_OF
+from benchmarks.papers.sets_told import PAPER as SETS
+
+MORE = ("fig10-11", "fig12", "tab2")
+"""Of the first paper: not rows of runs."""
+
+OF_SETS = ("tab3", "fig10-cpu", "tab5", "fig10", "tab4", "fig11", "fig12", "fig13", "fig14", "fig15")
+
+PAPERS = (*ROWS_OF, SETS)
+"""Papers that run by default."""
+
+CHOICES = (*PAPERS, *LISTS, rejoin.PAPER)
+
+
+def figures_of(papers: Iterable[str]) -> list[str]:
+    """Names of the figures of papers, each once."""
+    return list(dict.fromkeys(figure for paper in papers for figure in _of(paper)))
+
+
+def _of(paper: str) -> Iterable[str]:
+    if paper in ROWS_OF:
+        return [*(row.figure for row in ROWS_OF[paper]()), *(MORE if paper == GPU_JOIN else ())]
+    if paper in LISTS:
+        return [*(run.figure for run in LISTS[paper]()), *(("rate",) if paper == "kmeans" else ())]
+    return [figure for figure, _ in rejoin.PUBLISHED] if paper == rejoin.PAPER else OF_SETS
+
+
+def not_there(asked: Iterable[str], papers: Iterable[str]) -> str | None:
+    """Return what is wrong with figures that were asked for, if something is."""
+    known = figures_of(papers)
+    wrong = [repr(one) for one in asked if one not in known]
+    if not wrong:
+        return None
+    are = "is" if len(wrong) == 1 else "are"
+    return f"{', '.join(wrong)} {are} not reproduced; there are {', '.join(known)}"

@@ -1,0 +1,73 @@
+"""Files that code is loaded from: only those that no other user can have written.
+
+The file is checked after it is opened, and so are its folder and the one above: this package makes both.
+Folders above those may be open to all, as /tmp is, because what another user puts there belongs to that user.
+``__pycache__`` is not checked: whoever can write there can change the package itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import uuid
+from pathlib import Path
+
+FOLDER, FILE = 0o755, 0o644
+"""Modes of what is made, less the umask.  Others may read: root may have built the image that they run."""
+
+
+def check_private(found: os.stat_result, path: Path) -> None:
+    """Refuse what anybody but this user and root can write.
+
+    Raises
+    ------
+    PermissionError
+    """
+    if found.st_uid not in (0, os.geteuid()):
+        raise PermissionError(
+            f"{path} belongs to another user (uid {found.st_uid}), so nothing is loaded of it"
+        )
+    if found.st_mode & 0o022:
+        raise PermissionError(f"other users can write to {path}; run chmod go-w on it")
+
+
+def read_private(path: Path) -> bytes:
+    """Content of a file that only this user or root can have written.
+
+    Raises
+    ------
+    OSError
+        PermissionError where another user could write the file, its folder or the folder above.
+    """
+    _check_folders(path.parent)
+    with open(path, "rb") as file:
+        check_private(os.fstat(file.fileno()), path)
+        return file.read()
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file at once or not at all; refuses folders of which `read_private` would read nothing."""
+    _check_folders(path.parent)
+    part = path.with_name(f"{uuid.uuid4().hex}.part")
+    try:
+        with open(part, "xb", opener=functools.partial(os.open, mode=FILE)) as file:
+            file.write(content)
+        part.replace(path)
+    finally:  # of a full disk it would take the rest
+        part.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path, mode: int = FOLDER) -> None:
+    """Make a folder and all missing ones above, in which others cannot write whatever the umask is.
+
+    `os.makedirs` gives its mode to the last of them only.
+    """
+    if not folder.exists():
+        make_folder(folder.parent, mode)
+        folder.mkdir(mode, exist_ok=True)
+
+
+def _check_folders(folder: Path) -> None:
+    for one in (folder, folder.parent):
+        if one.name != "__pycache__":
+            check_private(one.stat(), one)
