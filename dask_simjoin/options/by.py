@@ -17,7 +17,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.grouped import separation
-from dask_simjoin.metrics.types import DType, Frame
+from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.by_values import MOST, OBJECTS, check_kinds, distinct, group_codes, kind_of
 from dask_simjoin.options.columns import (
     as_names,
@@ -65,7 +65,7 @@ def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[s
     check_names(names, examples)
     keys = _compared(tables, list(names))
     for name in names:
-        check_kinds(name, [one for one in (_dtype_of(key, name) for key in keys) if one is not None])
+        _check_dtypes(name, keys)
     scale = _scale(examples[0], given)
     code = free_name(f"by={','.join(map(str, names))}", examples)
     values = [_distinct_of(key[[name]]) for name in names for key in keys]
@@ -114,7 +114,7 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
         for name in names
         if isinstance(held[name].dtype, pd.StringDtype)
         and not on_gpu(rows[name])
-        and kind_of(rows[name].dtype) == OBJECTS
+        and kind_of(rows[name]) == OBJECTS
     }
     try:
         return rows.astype(texts) if texts else rows
@@ -126,11 +126,14 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
         ) from None
 
 
-def _dtype_of(key: Frame, name: Hashable) -> DType | None:
-    """The dtype of a column; None: of what a lazy one's categories are only the data tell."""
-    lazy = is_dask_collection(key)
-    dtype = (key._meta if lazy else key)[name].dtype
-    return None if lazy and hasattr(dtype, "categories") else dtype
+def _check_dtypes(name: Hashable, keys: list[Frame]) -> None:
+    """Refuse columns by their dtypes; of what lazy categories are only the data tell."""
+    columns = [(key._meta if is_dask_collection(key) else key)[name] for key in keys]
+    if not any(
+        is_dask_collection(key) and hasattr(column.dtype, "categories")
+        for key, column in zip(keys, columns, strict=True)
+    ):
+        check_kinds(name, columns)
 
 
 def _scale(example: Frame, given: Mapping[str, Any]) -> float:

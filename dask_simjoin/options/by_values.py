@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import datetime
+import numbers
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,36 +16,33 @@ from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
 from dask_simjoin.engine.lists import arrow_type
 from dask_simjoin.errors import TABLES, ColumnError
-from dask_simjoin.metrics.types import Array, DType, Frame, Ids, Series
+from dask_simjoin.metrics.types import Array, Frame, Ids, Series
 from dask_simjoin.options.columns import kind_of_number
 from dask_simjoin.options.messages import shown
 
 MOST = 2.0**1000
 """Largest number of a group, as a coordinate: finite, with room to spare."""
 
-NUMBERS, TEXTS, OBJECTS = "numbers", "texts", "objects"
+NUMBERS, DECIMALS, TEXTS, OBJECTS = "numbers", "decimal numbers", "texts", "objects"
 
 OF_ARROW = {
     "bytes": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
     "dates": (pa.types.is_date,),
     "times of day": (pa.types.is_time,),
-    "decimal numbers": (pa.types.is_decimal,),
+    DECIMALS: (pa.types.is_decimal,),
     TEXTS: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
 }
 """Kinds of Arrow's values that are objects in Python."""
 
-ALSO_OBJECTS = {OBJECTS, *OF_ARROW}
-"""Kinds of which an object of Python may be equal to a value."""
+FAMILIES = ((numbers.Number, np.bool_), str, bytes, datetime.datetime, datetime.date, datetime.time,
+            datetime.timedelta, pd.Period, pd.Interval, tuple)  # fmt: skip
+"""Classes of objects: those of two of them are never equal. The first counts of which an object is."""
 
 
-def kind_of(dtype: DType) -> str:
-    """Name what values of a dtype are; values of two kinds are never equal, but for objects."""
-    categories = getattr(dtype, "categories", None)
-    if categories is not None:
-        return kind_of(categories.dtype)
+def kind_of(values: Series | Ids) -> str:
+    """Name what values are; those of two kinds are never equal, but for objects and decimal numbers."""
+    dtype = decoded(values[:0]).dtype
     arrow = arrow_type(dtype)
-    if arrow is not None and pa.types.is_dictionary(arrow):
-        return kind_of(pd.ArrowDtype(arrow.value_type))
     for kind, tests in OF_ARROW.items():
         if arrow is not None and any(is_kind(arrow) for is_kind in tests):
             return kind
@@ -52,42 +51,46 @@ def kind_of(dtype: DType) -> str:
     if isinstance(dtype, pd.StringDtype):
         return TEXTS
     if isinstance(dtype, pd.IntervalDtype):
-        return f"intervals closed on {dtype.closed} of {kind_of(dtype.subtype)}"
+        return f"intervals closed on {dtype.closed}"
     if getattr(dtype, "kind", "") == "M":
         zone = getattr(dtype, "tz", None) if arrow is None else arrow.tz
         return "times without a time zone" if zone is None else "times with a time zone"
     if getattr(dtype, "kind", "") == "m":
         return "time spans"
-    return OBJECTS if isinstance(dtype, np.dtype) and dtype.kind == "O" else str(dtype)
+    if isinstance(dtype, np.dtype) and dtype.kind == "O":
+        return TEXTS if on_gpu(values) else OBJECTS
+    return str(dtype)
 
 
-def check_kinds(name: Hashable, dtypes: list[DType]) -> None:
-    """Refuse columns of two tables whose values are never equal."""
-    kinds = set(map(kind_of, dtypes))
-    if len(kinds) > 1 and not (OBJECTS in kinds and kinds <= ALSO_OBJECTS):
-        raise _never_equal(name, [f"of dtype {dtype}" for dtype in dtypes])
-
-
-def _never_equal(name: Hashable, held: list[str]) -> ColumnError:
-    sides = [f"{what} in the {table} table" for what, table in zip(held, TABLES, strict=True)]
-    return ColumnError(
-        f"by= names {name!r}, which is {' and '.join(sides)}: no value of one is equal to one of the other; "
-        "convert one of them."
-    )
+def check_kinds(name: Hashable, sides: Sequence[Series | Ids]) -> None:
+    """Refuse columns of two tables whose dtypes have no value in common."""
+    kinds = set(map(kind_of, sides))
+    if len(kinds) > 1 and OBJECTS not in kinds and kinds != {NUMBERS, DECIMALS}:
+        raise _never_equal(name, sides, "")
 
 
 def _check_values(name: Hashable, parts: list[Ids]) -> None:
-    """Refuse distinct values of two tables that by their dtypes, or by what objects are, are never equal."""
+    """Refuse distinct values of two tables of which no object of the one can be equal to one of the other."""
     if len(parts) < 2 or not all(map(len, parts)):
         return
-    dtypes = [part.dtype for part in parts]
-    check_kinds(name, dtypes)
-    if set(map(kind_of, dtypes)) != {OBJECTS, TEXTS}:
+    check_kinds(name, parts)
+    if OBJECTS not in map(kind_of, parts):
         return
-    objects = parts[[kind_of(dtype) for dtype in dtypes].index(OBJECTS)]
-    if not any(isinstance(value, str) for value in objects):
-        some = f"objects, such as {shown(objects[0])},"
-        raise _never_equal(name, [some if part is objects else "texts" for part in parts])
+    one, other = ({_family(kind) for kind in set(map(type, part))} for part in parts)
+    if None not in one | other and not one & other:
+        raise _never_equal(name, parts, f" ({shown(parts[0][0])} and {shown(parts[1][0])})")
+
+
+def _family(kind: type) -> object:
+    return next((family for family in FAMILIES if issubclass(kind, family)), None)
+
+
+def _never_equal(name: Hashable, sides: Sequence[Series | Ids], such: str) -> ColumnError:
+    held = [f"of dtype {side.dtype} in the {table} table" for side, table in zip(sides, TABLES, strict=True)]
+    return ColumnError(
+        f"by= names {name!r}, which is {held[0]} and {held[1].replace(' table', ' one')}: no value of one is "
+        f"equal to one of the other{such}; convert one of them."
+    )
 
 
 def distinct(column: Series) -> Series:
@@ -139,8 +142,7 @@ def _keys(column: Series) -> Ids:
 
 def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
     """Tell the place of each value (n,) among those of all parts, -1: it is missing; and their number."""
-    dtypes = {str(some.dtype): some.dtype for some in (own, *parts)}
-    kinds = set(map(kind_of, dtypes.values()))
+    dtypes, kinds = {some.dtype for some in (own, *parts)}, set(map(kind_of, (own, *parts)))
     if len(dtypes) == 1 or (len(kinds) == 1 and kinds <= {NUMBERS, TEXTS} and not rounded_together(*parts)):
         every = joined(parts).drop_duplicates()
         return every.get_indexer(own), len(every)
