@@ -227,13 +227,15 @@ def connected_components(pairs: Frame) -> Frame:
     ----------
     pairs : DataFrame
         With columns ``left`` and ``right``, of pandas, cuDF or Dask: as `self_join` gives them, or any other.
+        A missing value (None, NaN, NaT, NA) is not an id: a row of ``how="left"`` without a partner is a
+        group of its own.
 
     Returns
     -------
     DataFrame
-        One row for each id that occurs: ``id``, and ``component`` (int64), the number of its group. Groups
-        are numbered from 0 by their smallest ids. Of a Dask DataFrame it is lazy and has one partition:
-        what must fit memory is the ids that occur in pairs, not the pairs.
+        One row for each id that occurs in either column: ``id``, and ``component`` (int64), the number of its
+        group. Groups are numbered from 0 by their smallest ids. Of a Dask DataFrame it is lazy and has one
+        partition: what must fit memory is the ids that occur in pairs, not the pairs.
 
     Raises
     ------

@@ -6,7 +6,7 @@ cost of a comparison.  Only partitions whose ranges meet are looked at again, in
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,17 @@ def rounded_together(*parts: Ids) -> bool:
     if len(kinds) < 2 or not kinds.keys() <= set("iufb"):
         return False
     return "b" in kinds or any(kinds[kind].itemsize == 8 for kind in kinds.keys() & {"i", "u"})
+
+
+def joined(parts: Sequence[Ids]) -> Ids:
+    """Put ids one after the other; objects stay what they are, where `append` makes floats of numbers."""
+    if len(parts) == 1:
+        return parts[0]
+    if any(type(part) is pd.Index and part.dtype == object for part in parts):
+        return pd.Index(
+            np.concatenate([part.to_numpy(object) for part in parts]), object, tupleize_cols=False
+        )
+    return parts[0].append(list(parts[1:]))
 
 
 def listed_values(values: Ids) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.ids import joined
 from dask_simjoin.expressions.base import LabelledExpr
 from dask_simjoin.expressions.dask_private import (
     CumulativeAggregations,
@@ -25,7 +26,7 @@ from dask_simjoin.expressions.work import DISTANCES, Work, chunk_ref
 from dask_simjoin.metrics.types import Frame, Ids, Series
 from dask_simjoin.options.spec import JoinSpec, RowSpec
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.tasks.chunks import Chunk, joined
+from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.fingerprints import Groups
 
 SUM_FAN_IN = 16

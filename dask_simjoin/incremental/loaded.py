@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
-from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.ids import joined, row_ids
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.incremental.marks import Marks, mark, near_marks
@@ -20,7 +20,7 @@ from dask_simjoin.metrics.types import Array, Frame, Ids
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.statistics.moments import merge_moments, moments
 from dask_simjoin.planning.statistics.partition import points
-from dask_simjoin.tasks.chunks import Chunk, indexed, joined
+from dask_simjoin.tasks.chunks import Chunk, indexed
 
 DRAWN = 2048
 """Rows of each side from which a layout is chosen."""

@@ -9,26 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+import pandas as pd
 from dask.base import is_dask_collection
 
-from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import on_gpu
-from dask_simjoin.engine.ids import decoded, listed_values, rounded_together
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.grouped import separation
-from dask_simjoin.metrics.types import Array, Columns, Frame, Ids, Series
+from dask_simjoin.metrics.types import Frame
+from dask_simjoin.options.by_values import MOST, OBJECTS, check_kinds, distinct, group_codes, kind_of
 from dask_simjoin.options.columns import (
     as_names,
     check_column_exists,
     check_columns,
+    check_label,
+    free_name,
     has_column,
-    kind_of_number,
 )
 from dask_simjoin.options.frames import example_of
-from dask_simjoin.options.messages import shown
+from dask_simjoin.options.messages import listed, shown
 from dask_simjoin.options.several import several_of
 from dask_simjoin.options.units import without_unit
 from dask_simjoin.options.validate import check_eps, check_metric
@@ -36,18 +36,17 @@ from dask_simjoin.options.validate import check_eps, check_metric
 BOUNDS = ("eps", "max_eps", "max_distance")
 """Options that are the largest distance of a pair."""
 
-MOST = 2.0**1000
-"""Up to which numbers of groups, as coordinates, are finite with room to spare."""
+
+class Groups(NamedTuple):
+    """Hold the columns that `by` names, and what the column with the numbers of groups is called."""
+
+    names: tuple[Hashable, ...]
+    code: str
 
 
-def names_of(by: Columns) -> tuple[Hashable, ...]:
-    """The columns that `by` names."""
-    return () if by is None else tuple(as_names(by))
-
-
-def code_column(by: Columns) -> str:
-    """Name the column of the numbers of groups."""
-    return f"by={','.join(map(str, names_of(by)))}"
+def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
+    """The columns that `by` names, and the one that was added for them."""
+    return ((), ()) if by is None else (by.names, (by.code,))
 
 
 def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[str, Any], list[str]]:
@@ -56,27 +55,34 @@ def with_groups(frame: Frame, options: Mapping[str, Any]) -> tuple[Frame, dict[s
     The names of columns that were added come last.
     """
     given, by = dict(options), options.get("by")
-    if by is None:
+    if by is None or isinstance(by, Groups):  # which the verb that called this one has added
         return frame, given, []
     other = given.get("other")
     tables = [frame] if other is None else [frame, other]
     examples = [example_of(table) for table in tables]
-    if isinstance(by, tuple) and all(has_column(example.columns, by) for example in examples):
-        given["by"] = by = [by]
-    names = names_of(by)
+    whole = isinstance(by, tuple) and all(has_column(example.columns, by) for example in examples)
+    names = (by,) if whole else tuple(as_names(by))
     check_names(names, examples)
-    scale, code = _scale(examples[0], given), code_column(by)
-    values = {name: [_distinct_of(table[name]) for table in tables] for name in names}
+    keys = _compared(tables, list(names))
+    for name in names:
+        _check_dtypes(name, keys)
+    scale = _scale(examples[0], given)
+    code = free_name(f"by={','.join(map(str, names))}", examples)
+    values = [_distinct_of(key[[name]]) for name in names for key in keys]
     if not is_dask_collection(frame):  # at once, as all of it
-        values = {name: [_held(some) for some in each] for name, each in values.items()}
-    coded = [_with_codes(table, list(names), scale, values, code) for table in tables]
+        values = [_held(some) for some in values]
+    coded = [
+        _with_codes(table, key, list(names), scale, values, code)
+        for table, key in zip(tables, keys, strict=True)
+    ]
+    given["by"] = Groups(names, code)
     if other is not None:
         given["other"] = coded[1]
     return coded[0], given, [code]
 
 
 def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
-    """Refuse columns that tables do not have, or that cannot be compared."""
+    """Refuse columns that tables do not have."""
     if not names:
         raise ColumnError("by=[] names no column; name at least one, or leave out by=.")
     for example in examples:
@@ -86,12 +92,48 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
             raise ColumnError(f"by= names {name!r} more than once; name each column once.")
         for example in examples:
             check_column_exists("by", name, [example])
-        numbers = {bool(kind_of_number(example[name].dtype)) for example in examples}
-        if len(numbers) > 1:
-            raise ColumnError(
-                f"by= names {name!r}, which is of dtype {examples[0][name].dtype} in the left table and of "
-                f"{examples[1][name].dtype} in the right one; convert one of them."
-            )
+            check_label("by", name, example.columns)
+
+
+def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:
+    """The columns of each table that are compared; objects as the texts that Dask makes of them.
+
+    Dask makes texts of the objects of a pandas DataFrame: those of a plain one beside it become such, too.
+    """
+    keys = [table[names] for table in tables]
+    lazy = [key for key in keys if is_dask_collection(key)]
+    if len(lazy) != 1 or len(keys) == 1:
+        return keys
+    held = lazy[0]._meta
+    return [key if key is lazy[0] else _as_texts(key, held, names) for key in keys]
+
+
+def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
+    texts = {
+        name: held[name].dtype
+        for name in names
+        if isinstance(held[name].dtype, pd.StringDtype)
+        and not on_gpu(rows[name])
+        and kind_of(rows[name]) == OBJECTS
+    }
+    try:
+        return rows.astype(texts) if texts else rows
+    except UnicodeEncodeError as error:
+        raise ColumnError(
+            f"by= names {listed(texts)}, of objects that are to be texts, as in the Dask DataFrame, and "
+            f"{shown(error.object)} is no Unicode text: replace it, or make the Dask DataFrame within "
+            "dask.config.set({'dataframe.convert-string': False})."
+        ) from None
+
+
+def _check_dtypes(name: Hashable, keys: list[Frame]) -> None:
+    """Refuse columns by their dtypes; of what lazy categories are only the data tell."""
+    columns = [(key._meta if is_dask_collection(key) else key)[name] for key in keys]
+    if not any(
+        is_dask_collection(key) and hasattr(column.dtype, "categories")
+        for key, column in zip(keys, columns, strict=True)
+    ):
+        check_kinds(name, columns)
 
 
 def _scale(example: Frame, given: Mapping[str, Any]) -> float:
@@ -121,89 +163,30 @@ def _scale(example: Frame, given: Mapping[str, Any]) -> float:
     return scale
 
 
-def _with_codes(table: Frame, names: list[Hashable], scale: float, values: dict[Hashable, list[Any]],
+def _with_codes(table: Frame, key: Frame, names: list[Hashable], scale: float, values: list[Any],
                 code: str) -> Frame:  # fmt: skip
-    sides = len(next(iter(values.values())))
-    distinct = [some for name in names for some in values[name]]
+    sides = len(values) // len(names)
     if not is_dask_collection(table):
-        held = map(_held, distinct)
-        return table.assign(**{code: group_codes(table[names], names, scale, sides, *held)})
-    none = [_framed(table._meta[name].iloc[:0]) for name in names for _ in range(sides)]
-    meta = group_codes(table._meta[names], names, scale, sides, *none)
-    codes = table[names].map_partitions(group_codes, names, scale, sides, *distinct, meta=meta)
+        return table.assign(**{code: group_codes(key, names, scale, sides, *map(_held, values))})
+    none = [_framed(key._meta[[name]].iloc[:0]) for name in names for _ in range(sides)]
+    meta = group_codes(key._meta, names, scale, sides, *none)
+    codes = key.map_partitions(group_codes, names, scale, sides, *values, meta=meta)
     return table.assign(**{code: codes})
 
 
-def _distinct_of(column: Series) -> Any:
-    """The distinct values of a column, as a frame of one column: lazily as what Dask takes for one value.
+def _distinct_of(column: Frame) -> Any:
+    """The distinct values of a frame of one column, as another one: lazily as what Dask takes for one value.
 
     Were they rows to it, those of another table would make it shuffle a table to align codes with it.
     """
     if not is_dask_collection(column):
         return _framed(column)
-    steps = {"aggregate": distinct_of_parts, "combine": distinct_of_parts}
-    return column.reduction(_framed, **steps, meta=0)
+    return column.reduction(_framed, aggregate=_framed, combine=_framed, meta=0)
 
 
 def _held(values: Any) -> Any:
     return values.compute() if is_dask_collection(values) else values
 
 
-def distinct(column: Series) -> Series:
-    """The distinct values of a column in their order, where they have one, without missing ones."""
-    try:
-        values = decoded(column).dropna().drop_duplicates()
-        if values.dtype.kind == "O" and not on_gpu(values):
-            values.map(hash)  # which pandas asks for only where it looks for values in no order
-    except (TypeError, NotImplementedError):  # of lists, or of what else cannot be looked up
-        some = f", such as {shown(column.iloc[0])}" if len(column) else ""
-        raise ColumnError(
-            f"by= names {column.name!r}, of dtype {column.dtype}, whose values are no single ones{some}; use "
-            "columns of numbers, texts, dates or categories."
-        ) from None
-    try:
-        return values.sort_values()
-    except TypeError:
-        return values
-
-
-def _framed(column: Series) -> Frame:
-    return distinct(column).to_frame("value")
-
-
-def distinct_of_parts(parts: Frame) -> Frame:
-    """The distinct values of several parts, as a frame of one column."""
-    return _framed(parts["value"])
-
-
-def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *values: Frame) -> Series:
-    """Number the groups of rows, as coordinates (n,) float64; NaN where a value is missing.
-
-    `values`: the distinct ones of each column, of each of so many tables, as frames of one column.
-    """
-    frames = frames_for(rows)
-    xp = frames.xp
-    code, missing, groups = xp.zeros(len(rows), np.int64), xp.zeros(len(rows), bool), 1
-    for k, name in enumerate(names):
-        parts = [frames.index(some["value"]) for some in values[k * sides : (k + 1) * sides]]
-        place, number = _places(frames.index(decoded(rows[name])), parts)
-        place = xp.asarray(place)
-        groups *= max(number, 1)
-        if groups * scale > MOST or groups >= 2**53:
-            raise ColumnError(f"by= names columns that make {groups:,} groups; use a smaller distance.")
-        code, missing = code * number + place, missing | (place < 0)
-    coordinate = code * scale
-    coordinate[missing] = np.nan
-    return frames.series(coordinate, rows.index, None)
-
-
-def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
-    """Tell the place of each value (n,) among those of all parts, -1: it is missing; and their number."""
-    if not rounded_together(*parts):
-        every = (parts[0] if len(parts) == 1 else parts[0].append(parts[1:])).drop_duplicates()
-        return every.get_indexer(own), len(every)
-    places: dict[Any, int] = {}
-    for part in parts:
-        for value in listed_values(part):
-            places.setdefault(value, len(places))
-    return np.array([places.get(value, -1) for value in listed_values(own)], np.int64), len(places)
+def _framed(column: Frame) -> Frame:
+    return distinct(column.iloc[:, 0]).to_frame("value")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.metrics.distances import Metric
@@ -150,6 +153,24 @@ def kind_of_number(dtype: DType) -> str:
     kind = str(getattr(dtype, "kind", ""))
     size = getattr(dtype, "itemsize", 8)
     return kind if kind in "iufb" and size <= 8 else ""
+
+
+def check_label(option: str, name: Hashable, columns: Ids) -> None:
+    """Refuse labels by which pandas takes no column: it takes truth values for a mask, and finds no None."""
+    of_column = next((label for label in columns if label is name or (label == name) is True), name)
+    if isinstance(of_column, (bool, np.bool_)) or (pd.api.types.is_scalar(of_column) and pd.isna(of_column)):
+        raise ColumnError(
+            f"{option}= names the column {of_column!r}, a label by which pandas and Dask do not find columns "
+            f"reliably; rename it first: df.rename(columns={{{of_column!r}: 'name'}})."
+        )
+
+
+def free_name(name: str, tables: Iterable[Frame]) -> str:
+    """Make a name for a new column that none of the tables has."""
+    taken = {label for table in tables for label in table.columns}
+    while name in taken:
+        name += "'"
+    return name
 
 
 def has_column(columns: Ids, name: Hashable) -> bool:

@@ -14,7 +14,7 @@ from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.engine.methods import LOSSY, NEAREST, choices_for, is_method, name_of
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.metrics.types import DType, Frame
-from dask_simjoin.options.by import code_column, names_of
+from dask_simjoin.options.by import groups_of
 from dask_simjoin.options.chosen_columns import integers_among
 from dask_simjoin.options.columns import (
     check_columns,
@@ -52,8 +52,7 @@ def resolve(asked: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     given |= {name: check_flag(name, given[name]) for name in FLAGS if name in given}
     check_columns(meta)
     dtype = id_dtype(meta, asked.id)
-    by = names_of(getattr(asked, "by", None))
-    grouped = (code_column(by),) if by else ()
+    by, grouped = groups_of(getattr(asked, "by", None))
     suggested = meta[[name for name in meta.columns if name not in (*by, *grouped)]] if by else meta
     on = check_on(suggested if asked.on is None else meta, asked.on, asked.id, radius)
     check_columns_of(metric, on, asked.on is None)

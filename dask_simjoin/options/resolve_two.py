@@ -8,7 +8,7 @@ from typing import Any
 
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, in_table
 from dask_simjoin.metrics.types import Columns, Frame
-from dask_simjoin.options.by import code_column, names_of
+from dask_simjoin.options.by import groups_of
 from dask_simjoin.options.chosen_columns import check_chosen, integers_among
 from dask_simjoin.options.columns import ROW_ID, kinds_of, numeric_columns, own_radius
 from dask_simjoin.options.groups import TwoTables
@@ -21,8 +21,8 @@ def resolve_two(asked: TwoTables, left: Frame, right: Frame, eps: object) -> Joi
     """Check the options of a request for two frames like these (empty examples), but for `keep`."""
     ids = [asked.id if own is None else own for own in (asked.left_id, asked.right_id)]
     radius = own_radius(left, eps) if asked.radii else None
-    by = names_of(getattr(asked, "by", None))
-    columns = _coordinates(asked, left, right, [*ids, radius], (*by, code_column(by)) if by else ())
+    by, added = groups_of(getattr(asked, "by", None))
+    columns = _coordinates(asked, left, right, [*ids, radius], (*by, *added))
     sides = zip((left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True)
     specs = []
     for which, (table, on, id, far) in zip(TABLES, sides, strict=True):

@@ -39,22 +39,9 @@ class Vocabulary(TypedDict):
 
 
 def of_strings(offsets: np.ndarray, flat: Any) -> Occurrences:
-    """Number strings of Arrow; empty ones are no tokens."""
+    """Number strings of Arrow."""
     coded = pc.dictionary_encode(flat)
-    tokens = coded.dictionary
-    codes = coded.indices.to_numpy(zero_copy_only=False)
-    empty = pc.index(tokens, pa.scalar("", tokens.type)).as_py()
-    if empty < 0:
-        return Occurrences(offsets, codes, tokens)
-    kept = codes != empty
-    before = np.concatenate([[0], np.cumsum(kept)])
-    last = len(tokens) - 1  # takes the empty one's number
-    codes = codes[kept]
-    codes[codes == last] = empty
-    order = np.arange(last)
-    if empty < last:
-        order[empty] = last
-    return Occurrences(before[offsets], codes, tokens.take(pa.array(order)))
+    return Occurrences(offsets, coded.indices.to_numpy(zero_copy_only=False), coded.dictionary)
 
 
 def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:

@@ -8,12 +8,13 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.ids import joined
 from dask_simjoin.metrics.types import Array, Frame, Ids
 from dask_simjoin.sets.chunks import ReadRows, ReadSets, SetChunk, read_sets, set_chunk
 from dask_simjoin.sets.encode import CodedSets, hashes, ranked, some_sets
 from dask_simjoin.sets.planning.blocks import SizeBlocks
 from dask_simjoin.sets.spec import SetSpec
-from dask_simjoin.tasks.chunks import check_source, joined, stacked
+from dask_simjoin.tasks.chunks import check_source, stacked
 
 
 class Parcel(TypedDict):

@@ -33,13 +33,23 @@ class Tokenizer(Protocol):
 
 
 def _of_lists(lists: Any) -> Occurrences:
-    """Number the strings of an Arrow array of lists, which begins at its first."""
-    return of_strings(np.asarray(lists.offsets).astype(np.int64), lists.values)
+    """Number the strings between separators, in an Arrow array of lists that begins at its first.
+
+    Empty strings lie between two separators in a row, and at the ends of texts: they are left out.
+    """
+    offsets, codes, tokens = of_strings(np.asarray(lists.offsets), lists.values)
+    empty = pc.index(tokens, pa.scalar("", tokens.type)).as_py()
+    kept = codes != empty
+    before = np.concatenate([[0], np.cumsum(kept)])
+    codes = codes[kept]
+    if empty >= 0:
+        codes -= codes > empty
+    return Occurrences(before[offsets], codes, tokens.filter(pc.not_equal(tokens, "")))
 
 
 @dataclass(frozen=True)
 class Whitespace:
-    """Split texts at white space, as ``str.split()`` does."""
+    """Split texts at white space, as ``str.split()`` does: no token is empty."""
 
     def split(self, texts: Any) -> Occurrences:
         """Split texts; see `Tokenizer`."""
@@ -49,6 +59,9 @@ class Whitespace:
 @dataclass(frozen=True)
 class Delimiter:
     """Split texts at a delimiter; what lies between is kept as it is, unless it is empty.
+
+    So ``"a,,b,"`` has the tokens "a" and "b" only.  Use ``Custom(lambda text: text.split(","))`` if the empty
+    string is to be a token.
 
     Attributes
     ----------
@@ -78,7 +91,7 @@ class Delimiter:
 
 @dataclass(frozen=True)
 class Words:
-    """Take words: letters, marks and digits of Unicode that follow each other.
+    """Take words: letters, marks and digits of Unicode that follow each other; no word is empty.
 
     Attributes
     ----------
@@ -140,7 +153,7 @@ class QGrams:
 
 @dataclass(frozen=True)
 class Custom:
-    """Take what a function gives of each text: strings or integers.
+    """Take what a function gives of each text: strings or integers; the empty string is one of them.
 
     Attributes
     ----------

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of
-from dask_simjoin.engine.ids import as_id_keys, row_ids
+from dask_simjoin.engine.ids import as_id_keys, joined, row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.errors import ListError, SourceChangedError
@@ -284,8 +283,3 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
     if "own_limit" in extra:
         chunk["own_limit"] = extra["own_limit"][places]
     return chunk
-
-
-def joined(parts: Sequence[Ids]) -> Ids:
-    """Put ids one after the other."""
-    return parts[0] if len(parts) == 1 else parts[0].append(parts[1:])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import numbers
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +11,7 @@ import pandas as pd
 
 from dask_simjoin.engine.base import frames_for, host_joiner, joiner_for
 from dask_simjoin.engine.compat import on_gpu
-from dask_simjoin.engine.ids import decoded, listed_values, rounded_together
+from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
 from dask_simjoin.engine.protocols import Frames, Joiner
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.types import Array, ArrayModule, Frame, Ids
@@ -107,18 +109,28 @@ def components_of_ids(pairs: Frame) -> Frame:
     frames, joiner = frames_for(pairs), joiner_for(pairs)
     ids, left, right = _coded(pairs, frames)
     xp = frames.xp
-    try:
-        order = xp.asarray(ids.argsort())
-    except TypeError:  # ids that cannot be ordered keep the order in which they were met
-        order = xp.arange(len(ids))
+    order = xp.asarray(_order(ids))
     rank = xp.empty(len(ids), np.int64)
     rank[order] = xp.arange(len(ids))
     root = component_roots(len(ids), rank[left], rank[right], joiner)
     return frames.result({ID: ids.take(order), COMPONENT: joiner.numbers(root)}, len(ids))
 
 
+def _order(ids: Ids) -> Array:
+    """Order ids, in all partitionings alike: first by their kinds where kinds do not compare."""
+    with contextlib.suppress(TypeError):
+        return ids.argsort()
+    kinds = ["" if isinstance(value, numbers.Number) else type(value).__name__ for value in ids]
+    with contextlib.suppress(TypeError):
+        return np.array(sorted(range(len(ids)), key=lambda k: (kinds[k], ids[k])))
+    return np.array(sorted(range(len(ids)), key=lambda k: (kinds[k], repr(ids[k]))))
+
+
 def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
-    """List the ids, each once, and the places among them of both columns."""
+    """List the ids, each once, and the places among them of both ends of pairs.
+
+    Where one end is missing, as in a left join, the other one is an id, but there is no pair.
+    """
     left, right = frames.index(pairs["left"]), frames.index(pairs["right"])
     if left.dtype != right.dtype or not isinstance(left.dtype, (np.dtype, pd.CategoricalDtype)):
         left, right = decoded(left), decoded(right)
@@ -129,10 +141,12 @@ def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
                 "numbers of both; convert one of them."
             )
         left, right = (pd.Index(listed_values(side), dtype=object) for side in (left, right))
-    both = left.append(right)
-    codes, ids = both.factorize()
+    codes, ids = joined([left, right]).factorize()
     codes, n = frames.xp.asarray(codes), len(pairs)
-    return ids, codes[:n], codes[n:]
+    if not left.hasnans and not right.hasnans:
+        return ids, codes[:n], codes[n:]
+    both = (codes[:n] >= 0) & (codes[n:] >= 0)
+    return ids, codes[:n][both], codes[n:][both]
 
 
 def no_components(pairs: Frame) -> Frame:

@@ -11,11 +11,11 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.ids import from_id_keys
+from dask_simjoin.engine.ids import from_id_keys, joined
 from dask_simjoin.engine.protocols import Measured, Rows
 from dask_simjoin.metrics.types import Array, ArrayModule, Values
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.tasks.chunks import Chunk, joined
+from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.meeting import Meeting
 from dask_simjoin.tasks.radii import by_position, visit_radii
 

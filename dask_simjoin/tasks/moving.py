@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for, host_kernels, joiner_for
 from dask_simjoin.engine.compat import module_of, tally, to_host, values_of
-from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.ids import joined, row_ids
 from dask_simjoin.engine.lists import lists_of
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.types import Array, DType, Frame, Ids, Values
@@ -21,7 +21,6 @@ from dask_simjoin.tasks.chunks import (
     Fingerprint,
     ReadRows,
     indexed,
-    joined,
     read_piece,
     read_points,
     some_rows,

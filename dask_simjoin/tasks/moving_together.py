@@ -9,11 +9,12 @@ from typing import Any, cast
 import numpy as np
 
 from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.ids import joined
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.chunking.base import Shuffled
-from dask_simjoin.tasks.chunks import EXTRA, Chunk, Fingerprint, ReadRows, joined, read_points, stacked
+from dask_simjoin.tasks.chunks import EXTRA, Chunk, Fingerprint, ReadRows, read_points, stacked
 from dask_simjoin.tasks.moving import Parcel, Span, joined_of, pack, packed, positions, spans_of, unpacked
 
 ROWS_AT_ONCE = 1 << 19

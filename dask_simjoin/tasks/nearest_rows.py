@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.ids import joined
 from dask_simjoin.metrics.types import Array, Frame, Ids, Values
 from dask_simjoin.options.spec import JoinSpec
-from dask_simjoin.tasks.chunks import Chunk, joined
+from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import kept_values, measured, rank
 from dask_simjoin.tasks.nearest import State
 from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers

@@ -12,7 +12,7 @@ import pytest
 
 from dask_simjoin.errors import ColumnError, DuplicateIdError, SimJoinError
 from dask_simjoin.planning.statistics import unique_ids
-from tests.support.frames import computed, itself, lay
+from tests.support.frames import computed, itself, lay, split
 from tests.support.oracle import as_set, assert_same_pairs
 from tests.support.profiles import pairwise
 
@@ -530,3 +530,16 @@ def test_an_index_of_16_bits_is_refused_where_rows_are_named():
     with pytest.raises(ColumnError, match=r"index labels are of dtype halffloat\[pyarrow\].*astype"):
         frame.simjoin.self_join(1.0)
     assert frame.simjoin.neighbor_counts(1.0).tolist() == [1, 2, 1]
+
+
+def test_numbers_among_objects_stay_what_they_are_in_each_partition():
+    """Put together by pandas, they would all be floats, and the first two the same."""
+    ids = np.array([2**53 + 1, 7, 2.0**53, 0.5, True, 3], object)
+    frame, options = named(ids, "index")
+    for cuts in ([2], [2, 4], [1, 3]):
+        with dask.config.set(scheduler="sync"):
+            pairs = split(frame, cuts).simjoin.self_join(1.0, **options).compute()
+            near = split(frame, cuts).simjoin.knn_join(k=1, max_distance=1.0, **options).compute()
+        assert_same_pairs(as_set(pairs), {(2**53 + 1, 7), (2.0**53, 0.5), (True, 3)})
+        for found in (pairs, near):
+            assert {type(value) for value in [*found["left"], *found["right"]]} == {int, float, bool}

@@ -15,6 +15,7 @@ from dask_simjoin.sets.requests import SetSelfJoin
 from dask_simjoin.sets.whole import whole_meeting, whole_sets
 from tests.support.sets import (
     COMPARISONS,
+    KINDS,
     SIMILARITIES,
     THRESHOLDS,
     as_columns,
@@ -32,7 +33,7 @@ from tests.support.sets import (
     threshold=st.sampled_from(THRESHOLDS),
     empty=st.booleans(),
     missing=st.booleans(),
-    kind=st.sampled_from(["lists", "strings", "arrow", "text"]),
+    kind=st.sampled_from(KINDS),
 )
 def test_all_pairs_of_one_table(rows, similarity, comparison, threshold, empty, missing, kind):
     threshold = 2 if similarity == "overlap" else threshold
@@ -62,7 +63,7 @@ def test_all_pairs_of_one_table(rows, similarity, comparison, threshold, empty, 
     comparison=st.sampled_from(COMPARISONS),
     threshold=st.sampled_from(THRESHOLDS),
     special=st.booleans(),
-    kind=st.sampled_from(["lists", "strings", "arrow", "text"]),
+    kind=st.sampled_from(KINDS),
 )
 def test_all_pairs_of_two_tables(left, right, similarity, comparison, threshold, special, kind):
     threshold = 2 if similarity == "overlap" else threshold

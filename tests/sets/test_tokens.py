@@ -181,6 +181,51 @@ def test_lists_of_python(kind):
     assert rows(found) == [[1, 2], [], [2]]
 
 
+EMPTY = [["a", ""], ["a"], [""], [], ["", ""]]
+ARROW_EMPTY = pa.array(EMPTY, pa.list_(pa.string()))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        *(pd.Series([kind(row) for row in EMPTY], dtype=object) for kind in (list, tuple, frozenset)),
+        pd.Series([np.array(row, dtype=object) for row in EMPTY], dtype=object),
+        pd.Series([np.array(row, dtype="U1") for row in EMPTY], dtype=object),
+        pd.Series(pd.arrays.ArrowExtensionArray(ARROW_EMPTY)),
+        pd.Series(pd.arrays.ArrowExtensionArray(ARROW_EMPTY.cast(pa.list_(pa.string_view())))),
+    ],
+    ids=["list", "tuple", "frozenset", "objects", "fixed", "arrow", "views"],
+)
+def test_the_empty_string_is_a_token(column):
+    _, found = occurrences(column, None)
+    assert [set(row) for row in rows(found)] == [set(row) for row in EMPTY]
+    frame = pd.DataFrame({"sets": column})
+    assert frame.simjoin.set_self_join("sets", 1).to_numpy().tolist() == [[2, 4]]
+
+
+def test_a_function_may_give_the_empty_string():
+    """Tokenizers that leave it out say so; a function decides by itself."""
+    texts = pd.DataFrame({"texts": ["a,", "a", ",", ""]})
+    counts = texts.simjoin.set_neighbor_counts("texts", 1, tokenizer=lambda text: text.split(","))
+    assert counts.tolist() == [0, 0, 1, 1]
+    counts = texts.simjoin.set_neighbor_counts("texts", 1, tokenizer=("delimiter", ","))
+    assert counts.tolist() == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT")])
+@pytest.mark.parametrize("kind", [list, tuple, lambda row: np.array(row, dtype=object)])
+def test_what_is_missing_in_a_list_is_refused(missing, kind):
+    column = pd.Series([kind(["a"]), None, kind(["b", missing])], dtype=object)
+    with pytest.raises(TokenError, match=r"the token .* among others; tokens are all strings or all int"):
+        occurrences(column, None)
+
+
+@pytest.mark.parametrize("token", [b"", b"a", 1.0, True, np.True_, ("a",), np.timedelta64(1)])
+def test_tokens_that_are_neither_strings_nor_integers_are_refused(token):
+    with pytest.raises(TokenError, match=r"the token .* among others; tokens are all strings or all int"):
+        occurrences(pd.Series([[token], [token]], dtype=object), None)
+
+
 def test_fixed_size_lists_and_dictionaries():
     fixed = pa.array([[1, 2], None, [2, 1]], pa.list_(pa.int64(), 2))
     present, found = occurrences(pd.Series(pd.arrays.ArrowExtensionArray(fixed)), None)

@@ -15,6 +15,17 @@ SIMILARITIES = ("jaccard", "dice", "cosine", "overlap")
 COMPARISONS = (">=", ">", "=")
 THRESHOLDS = (0.55, 0.65, 0.8, 0.9, 1, 0.5, 0.25)
 
+WORDS = ["", " ", "a", "A", "é", "e\u0301", "a\x00", "😀", "t8", "t9"]
+"""Tokens by their numbers; the empty one and white space are tokens as all others."""
+
+KINDS = ("lists", "strings", "arrow", "arrow strings", "text", "custom")
+"""What columns of sets are made of."""
+
+
+def commas(text):
+    """Tokens of a text that end in commas, empty ones among them."""
+    return text.split(",")[:-1]
+
 
 def rows_of_sets(most=24, tokens=9, size=7):
     """Rows: lists of few tokens, which repeat, some empty (), some missing (None)."""
@@ -28,7 +39,14 @@ def as_columns(rows, kind):
     if kind == "lists":
         column = pd.Series([None if row is None else list(row) for row in rows], dtype=object)
     elif kind == "strings":
-        column = pd.Series([None if row is None else [f"t{t}" for t in row] for row in rows], dtype=object)
+        column = pd.Series([None if row is None else [WORDS[t] for t in row] for row in rows], dtype=object)
+    elif kind == "arrow strings":
+        words = [None if row is None else [WORDS[t] for t in row] for row in rows]
+        column = pd.Series(pd.array(words, dtype=pd.ArrowDtype(pa.list_(pa.string()))))
+    elif kind == "custom":
+        how = {"tokenizer": commas}
+        texts = [None if row is None else "".join(f"{WORDS[t]}," for t in row) for row in rows]
+        column = pd.Series(texts, dtype="str")
     elif kind == "arrow":
         dtype = pd.ArrowDtype(pa.list_(pa.int32()))
         column = pd.Series(pd.array(rows, dtype=dtype))

@@ -11,7 +11,15 @@ import pandas as pd
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import count_of, module_of, on_gpu, tally, to_host, values_of
-from dask_simjoin.engine.ids import _is_range, _remedy, as_id_keys, check_indexable, decoded, describe_ids
+from dask_simjoin.engine.ids import (
+    _is_range,
+    _remedy,
+    as_id_keys,
+    check_indexable,
+    decoded,
+    describe_ids,
+    joined,
+)
 from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.metrics.types import Array, Ids
 
@@ -152,7 +160,7 @@ def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
 
 def first_repeated(parts: list[pd.Index]) -> tuple[Any] | None:
     """An id that two of the parts hold, as a 1-tuple."""
-    return _first_again(parts[0].append(parts[1:]))
+    return _first_again(joined(parts))
 
 
 def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError:
