@@ -194,14 +194,15 @@ def main() -> int:
         for _ in range(options.repeat):
             told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
             runs.append([int(told[-4]), int(told[-3]), int(told[-2]), float(told[-1])])
-        peak, size = max(run[0] for run in runs), runs[0][1]
+        peaks, (size, rows) = [run[0] for run in runs], runs[0][1:3]
+        factor, cpu = max(peaks) / size, [run[3] for run in runs]
         results.append(
-            {"case": name, "text": CASES[name].text, "rows": CASES[name].rows, "found": runs[0][2], "bytes": size,
-             "peaks": [run[0] for run in runs], "factor": round(peak / size, 3), "cpu_seconds": [run[3] for run in runs]}
+            {
+                "case": name, "text": CASES[name].text, "rows": CASES[name].rows, "found": rows,
+                "bytes": size, "peaks": peaks, "factor": round(factor, 3), "cpu_seconds": cpu,
+            }
         )  # fmt: skip
-        progress(
-            f"{name}: {peak / size:.2f} times {size / 2**30:.2f} GiB, {min(run[3] for run in runs):.2f} s"
-        )
+        progress(f"{name}: {factor:.2f} times {size / 2**30:.2f} GiB, {min(cpu):.2f} s")
     print(table(["join", "GiB", "peak over result"],
                 [[r["text"], r["bytes"] / 2**30, r["factor"]] for r in results]))  # fmt: skip
     save("memory", where, options, {"cases": results}, options.output)

@@ -74,8 +74,10 @@ def fitting_for(spec: JoinSpec, rows: int, example: Frame, have: Resources, piec
     gpu = have.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)
-    where = "the configuration's simjoin.result-limit is"
-    limits = [Limit(spec.settings.result, *result, where, "a higher limit there")]
+    limits = []
+    if spec.settings.result is not None:
+        where = "the configuration's simjoin.result-limit is"
+        limits.append(Limit(spec.settings.result, *result, where, "a higher limit there"))
     if gpu and have.memory is not None:
         whole = have.memory if have.cluster else have.memory * have.threads
         limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import resource
 from collections.abc import Iterator
 
@@ -12,8 +13,17 @@ from distributed.system import MEMORY_LIMIT
 
 from dask_simjoin.errors import BudgetError
 
+UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "kiB"), (1, "B"))
+
 SURE = 1 << 26
 """Bytes that are not asked for."""
+
+PEAK, DEVICE_PEAK = 1.3, 2.0
+"""Memory that a join takes at its peak, in units of its result's: see docs/reference/limits.md.
+
+Columns grow by an eighth at a time; where ids are no numbers their places lie beside them for a while.  On a
+GPU columns that grow are copied.
+"""
 
 LAZY = "or a Dask DataFrame, dd.from_pandas(df, npartitions=8), whose result comes in parts"
 
@@ -28,22 +38,28 @@ def free_memory() -> int:
     return max(0, int(min(free)))
 
 
-def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device: int | None = None) -> None:
-    """Refuse a result of at least so many rows that does not fit.
+def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device: int | None = None,
+               free: int | None = None) -> None:  # fmt: skip
+    """Refuse a result of at least so many rows that does not fit while it is made.
 
     `cause`: what gives it, for people; `sampled`: whether rows are estimated; `device`: memory of the GPU
-    that the result is to be in, if it is.
+    that the result is to be in, if it is; `free`: memory that was free before any of it was made.
     """
-    need = rows * row_bytes
+    size = rows * row_bytes
+    need = size * (PEAK if device is None else DEVICE_PEAK)
     if need <= SURE:
         return
-    free = free_memory() if device is None else device
+    if device is not None:
+        free = device
+    elif free is None:
+        free = free_memory()
     if need > free:
         where = "free in this machine's memory" if device is None else "on the GPU"
         told = ", estimated from a sample," if sampled else ","
         raise BudgetError(
-            f"{cause} gives at least {rows:,.0f} rows{told} which take {format_bytes(int(need))}, and "
-            f"{format_bytes(free)} are {where}. {_remedy(cause)}"
+            f"{cause} gives at least {rows:,.0f} rows{told} which take {format_bytes(int(size))}, and "
+            f"{format_bytes(int(need))} while they are made; {format_bytes(free)} are {where}. "
+            f"{_remedy(cause)}"
         )
 
 
@@ -62,6 +78,12 @@ def _remedy(cause: str) -> str:
     if cause.startswith("k="):
         return f"Use a smaller k, {LAZY}."
     return f"Use {fewer_pairs(cause)}, {LAZY}."
+
+
+def allowing(need: float) -> str:
+    """Return the call that allows results of so many bytes."""
+    unit, name = next((size, name) for size, name in UNITS if need >= size or size == 1)
+    return f"dask.config.set({{'simjoin.result-limit': '{math.ceil(need / unit)} {name}'}})"
 
 
 def fewer_pairs(cause: str) -> str:

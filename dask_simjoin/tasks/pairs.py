@@ -40,7 +40,7 @@ def join_block(meeting: Meeting, columns: list[str], cuts: np.ndarray | int | No
     parts: list[ResultRows] = []
     for each in meeting.comparisons():
         parts += _pairs(each, columns, rows)
-    if spec.include_self and same:
+    if spec.include_self and same and meeting.xp is not np:
         parts.append(_selves(q, spec, columns, rows))
     if alone is not None and like is not None:
         return put_together(parts, columns, frames, like, alone)
@@ -143,6 +143,14 @@ def _filled(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[Res
         number, (left, right) = 2 * number, both_ways(left, right)
         away = None if away is None else twice(away)
         both = False
+    if spec.include_self and same and meeting.xp is np:
+        places = _own_places(q, rows)
+        left, right = (
+            [appended([values, table[places]]) for values, table in zip(found, tables, strict=True)]
+            for found, tables in ((left, one.tables), (right, other.tables))
+        )
+        away = None if away is None else appended([away, np.zeros(len(places))])
+        number += len(places)
     own = one.columns(left, "left") | other.columns(right, "right")
     parts = [own]
     if both:
@@ -168,6 +176,9 @@ def _within_radius(meeting: Meeting, columns: list[str], rows: Rows | None) -> R
         written.add(ranks[0][left], ranks[1][right], *([] if made is None else [made(totals)]))
 
     visit_radii(meeting, show, rows)
+    if spec.include_self and meeting.same:
+        places = _own_places(meeting.q, rows)
+        written.add(places, places, np.zeros(len(places)))
     return written.rows()
 
 
@@ -185,15 +196,19 @@ def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[st
     return part
 
 
+def _own_places(q: Chunk, rows: Rows | None) -> Array:
+    """List places of a chunk's index in the order of the frame."""
+    xp, n = frames_for(q["example"]).xp, len(q["ids"])
+    start, stop = rows or (0, n)
+    return start + xp.argsort(q["order"][:n][start:stop])
+
+
 def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None) -> ResultRows:
     """Pair each row of a chunk with itself."""
-    xp = frames_for(q["example"]).xp
-    start, stop = rows or (0, len(q["ids"]))
-    places = xp.arange(len(q["ids"]))[start:stop]
-    places = places[xp.argsort(q["order"][: len(q["ids"])][start:stop])]  # in the order of the frame
+    places = _own_places(q, rows)
     part = pair_columns(((q,), places), ((q,), places), spec, columns)
     if "distance" in columns:
-        part["distance"] = xp.zeros(len(places))
+        part["distance"] = frames_for(q["example"]).xp.zeros(len(places))
     return len(places), part
 
 

@@ -55,6 +55,11 @@ class SideColumns:
             keys = keys.astype(f"i{chunk['ids'].dtype.itemsize}", copy=False)
         self.labels = keys
 
+    @property
+    def tables(self) -> list[Array]:
+        """List the labels, and what else to keep."""
+        return [self.labels, *self.kept]
+
     def columns(self, arrays: list[Array], id_name: str) -> dict[Any, Values]:
         """Make columns of what was kept of the rows of pairs: labels, and what `kept` lists.
 
@@ -91,7 +96,7 @@ class PairColumns:
     def __init__(self, chunks: Sequence[Chunk], names: Sequence[Mapping[Any, Hashable]],
                  measures: Sequence[str]) -> None:  # fmt: skip
         self._sides = [SideColumns(chunk, own) for chunk, own in zip(chunks, names, strict=True)]
-        self._tables = [[side.labels, *side.kept] for side in self._sides]
+        self._tables = [side.tables for side in self._sides]
         dtypes = [table.dtype for tables in self._tables for table in tables]
         self._measures = measures
         self._columns = GrowingColumns([*dtypes, *[np.float64] * len(measures)], ROOM)
