@@ -26,7 +26,7 @@ from dask_simjoin.planning.whole import WholePlan
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.meeting import Meeting
-from dask_simjoin.tasks.pairs import join_block, unmatched
+from dask_simjoin.tasks.pairs import join_block, unmatched, unmatched_rows
 from dask_simjoin.tasks.whole import whole_chunks
 
 
@@ -103,16 +103,16 @@ def join(frame: Frame, asked: Join) -> Frame:
         source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
         return new_collection(pairs.Join(source, data, spec, asked.how, example))
     (q, d), plan = whole_chunks((frame, other), spec, PAIRS)
-    like = example if asked.how == LEFT else None
-    found = example
-    if plan.meets:
-        with within_memory(spec.asked):
-            found = join_block(Meeting(q, d, False, spec, plan.layout), list(example.columns), like=like)
-        raise_if_none(plan.doubts, len(found))
-    if asked.how != LEFT:
-        return found
-    alone = unmatched(q, _counts(q, d, spec, plan), spec, example)
-    return frames_for(left).stacked([found, alone])
+    if not plan.meets:
+        return unmatched(q, 0, spec, example) if asked.how == LEFT else example
+    like = alone = None
+    if asked.how == LEFT:
+        like, alone = example, unmatched_rows(q, _counts(q, d, spec, plan), spec, example)
+    with within_memory(spec.asked):
+        meeting = Meeting(q, d, False, spec, plan.layout)
+        found = join_block(meeting, list(example.columns), like=like, alone=alone)
+    raise_if_none(plan.doubts, len(found) - (0 if alone is None else alone[0]))
+    return found
 
 
 def _counts(q: Chunk, d: Chunk, spec: JoinSpec, plan: WholePlan) -> Array | int:

@@ -25,7 +25,7 @@ from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.free_memory import check_room
 from dask_simjoin.planning.goal import nearest_goal
 from dask_simjoin.tasks.nearest import kth_distance, search_chunk
-from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows
+from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows, whole_rows
 from dask_simjoin.tasks.whole import whole_chunk, whole_chunks
 
 DISTANCES = "k_distance"
@@ -180,8 +180,11 @@ def _nearest(frame: Frame, asked: KnnJoin) -> Frame:
     if not (len(q["ids"]) and len(d["ids"])):
         return example
     rows, device = plan.rows_found(number), frames_for(left).memory()
-    # what is found is kept, and then told
-    row_bytes = FOUND_BYTES + (plan.pair_bytes + RANK_BYTES if bound == math.inf else 0)
+    row_bytes = plan.pair_bytes + RANK_BYTES if bound == math.inf else 0.0
+    # on the host what is found becomes columns of the result
+    row_bytes = max(FOUND_BYTES, row_bytes) if device is None else FOUND_BYTES + row_bytes
     check_room(rows, row_bytes, f"k={shown(asked.k)}", False, device)
     state = search_chunk(q, d, plan.layout, number, (0, 0), same=other is None, max_total=bound)
+    if device is None:
+        return whole_rows(q, d, state, spec, example)
     return nearest_rows(q, state, spec, example, find_rows(state, d, 0, spec))

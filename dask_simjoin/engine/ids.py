@@ -116,12 +116,15 @@ def as_id_keys(ids: Ids, places: Array) -> Array:
 
 
 def from_id_keys(labels: Array, ids: Ids) -> Values:
-    """What the labels stand for, where those of `ids` are like them: an array or an Index."""
+    """What labels stand for that are like those of `ids`: an array, or of dates on a GPU an Index.
+
+    `labels`: int64, or integers as wide as the ids.
+    """
     dtype = ids.dtype
-    if dtype.kind in "mM":
+    if dtype.kind in "mM" and on_gpu(ids):
         # CuPy has no dates; as numbers they count the unit of `dtype`, as labels do
-        return frames_for(ids).index(labels).astype(dtype) if on_gpu(ids) else pd.Index(labels.view(dtype))
-    return labels.view(dtype) if dtype.itemsize == 8 else labels.astype(dtype)
+        return frames_for(ids).index(labels).astype(dtype)
+    return labels.view(dtype) if dtype.itemsize == labels.dtype.itemsize else labels.astype(dtype)
 
 
 def _is_range(ids: Ids) -> bool:

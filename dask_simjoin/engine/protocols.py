@@ -115,6 +115,9 @@ class Frames(Protocol):
     def values(self, frame: Frame, name: Hashable, places: Array) -> Values:
         """The values of a column at some places, as `result` takes them."""
 
+    def ids(self, ids: Ids, positions: Array) -> Values:
+        """The ids at some positions, as `result` takes them."""
+
     def plain(self, frame: Frame, name: Hashable) -> Array | None:
         """A column as an array (n,) that `Joiner.pairs` can keep, or None if it is no such."""
 
@@ -181,9 +184,9 @@ class Joiner(Protocol):
         """All pairs of two indexes, or of one with itself (`same`: each once, smaller position first).
 
         `distance`: makes distances of totals (pairs,) float64, in their memory if it likes.
-        `labels`: what to name the rows of both sides (n,) int64, in their index's order; None:
-        their positions.  `kept`: with labels, lists of arrays (n,) of which to give the left and the right
-        rows' values, in the order of the left and of the right chunk's index.
+        `labels`: what to name the rows of both sides (n,), in their index's order, int64, on the host any
+        integers; None: their positions.  `kept`: with labels, lists of arrays (n,) of which to give the
+        left and the right rows' values, in the order of the left and of the right chunk's index.
         `rows`: only what `weights` counts for the first side's places start ...
         stop-1, multiples of the layout's `grain` or its end.
         """

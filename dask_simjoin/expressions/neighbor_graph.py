@@ -74,8 +74,9 @@ def fitting_for(spec: JoinSpec, rows: int, example: Frame, have: Resources, piec
     gpu = have.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)
-    name = "simjoin.result-limit"
-    limits = [Limit(spec.settings.result, *result, f"the configuration's {name} is", "", name)]
+    limits, name = [], "simjoin.result-limit"
+    if spec.settings.result is not None:
+        limits.append(Limit(spec.settings.result, *result, f"the configuration's {name} is", "", name))
     if gpu and have.memory is not None:
         whole = have.memory if have.cluster else have.memory * have.threads
         limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))

@@ -44,7 +44,7 @@ class Settings:
     Attributes
     ----------
     blocksize, output, result : int or None
-        Bytes; see `Budget`.
+        Bytes that were set; see `Budget`.
     shuffle : str or None
         How rows are shuffled, where it is set.
     cluster : bool
@@ -53,7 +53,7 @@ class Settings:
 
     blocksize: int | None
     output: int | None
-    result: int
+    result: int | None
     shuffle: str | None
     cluster: bool
 
@@ -70,9 +70,7 @@ def current_settings(cluster: bool = False) -> Settings:
             f"The configuration's dataframe.shuffle.method={shown(shuffle)} is not allowed; use one of "
             f"{', '.join(map(repr, SHUFFLES))}, or leave it out."
         )
-    result = sizes["result-limit"]
-    assert result is not None
-    return Settings(sizes["blocksize"], sizes["output-size"], result, shuffle, cluster)
+    return Settings(sizes["blocksize"], sizes["output-size"], sizes["result-limit"], shuffle, cluster)
 
 
 def parse_size(name: str, value: Any) -> int:

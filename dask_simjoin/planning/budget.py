@@ -26,6 +26,12 @@ MAX_DEVICE_CHUNK = 12 * 2**30
 """The same on GPUs, which balance over the units of their kernels, and waste time on small tasks."""
 
 
+MAX_RESULT = 2**40
+"""Bytes of a result where nothing else limits it."""
+
+SET, FREE = "the configuration's simjoin.result-limit", "what is free on the disk"
+"""Where the limit of results comes from."""
+
 LEAST_CHUNK = 2**20
 
 LOCAL_CHUNK = 128 * 2**20
@@ -54,6 +60,8 @@ class Resources:
         Bytes for each of this process's threads, which share its memory; None: they do not, or are not known.
     together : int
         Threads of the smallest worker, or of this process, that can do one task's work together.
+    disk : int or None
+        Bytes free on the disk that has most of those to which results may go; None: it is not known.
     """
 
     threads: int = 1
@@ -64,6 +72,7 @@ class Resources:
     workers: int = 1
     shared: int | None = None
     together: int = 1
+    disk: int | None = None
 
     @property
     def room(self) -> int | None:
@@ -92,6 +101,8 @@ class Budget:
         One partition of the result.
     result : int
         All pairs together: a join that gives more is refused.
+    limit : str
+        Where `result` comes from, for people.
     chosen : bool
         Whether the caller chose `chunk`: then chunks are about as large, and not only at most.
     origin : str
@@ -103,6 +114,7 @@ class Budget:
     result: int
     chosen: bool
     origin: str
+    limit: str = SET
 
 
 def budget_of(chunks: int, largest: float, budget: Budget, have: Resources) -> Budget:
@@ -140,4 +152,10 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
         output = resources.memory // SHARE  # pairs are written once, and never compared with each other
     else:
         output = min(chunk, MAX_OUTPUT)
-    return Budget(chunk, settings.output or output, settings.result, chosen, origin)
+    if settings.result is not None:
+        result, limit = settings.result, SET
+    elif resources.disk is not None and resources.disk < MAX_RESULT:
+        result, limit = resources.disk, FREE
+    else:
+        result, limit = MAX_RESULT, f"the default of {SET}"
+    return Budget(chunk, settings.output or output, result, chosen, origin, limit)

@@ -13,8 +13,8 @@ from dask_simjoin.engine.lists import A_NUMBER
 from dask_simjoin.errors import BudgetError, CoordinateError, PartitionSizeError, Remedy
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.spec import JoinSpec, check_dims
-from dask_simjoin.planning.budget import SHARE, Budget, Resources
-from dask_simjoin.planning.free_memory import fewer_pairs, verbs_without_pairs
+from dask_simjoin.planning.budget import FREE, SHARE, Budget, Resources
+from dask_simjoin.planning.free_memory import MARGIN, enough_result, fewer_pairs, verbs_without_pairs
 from dask_simjoin.planning.statistics.moments import moments
 from dask_simjoin.planning.statistics.partition import PartitionSummary
 
@@ -63,9 +63,6 @@ def check_rows(rows: int, number: int) -> None:
             "split it, for example with ddf.repartition(partition_size='256MB')."
         )
 
-
-MARGIN = 1.25
-"""How much more than what is just enough a message recommends."""
 
 GRAIN = 2
 """The same of chunks: partitions that are cut give chunks of half of what is asked for."""
@@ -151,38 +148,38 @@ def check_outputs(outputs: float, budget: Budget, cause: str, have: Resources, t
 
 
 def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str, two: bool = False) -> None:
-    """Refuse a result that is larger than the configuration allows, as far as is certain.
+    """Refuse a result that is larger than the configuration or the disk allows, as far as is certain.
 
     `cause`: what gives it, for people; `two`: whether there are two tables.
     """
     need = rows * pair_bytes
-    if need <= budget.result:
-        return
-    raise BudgetError(
-        f"{cause} gives at least {rows:,.0f} pairs, estimated from a sample, which take "
-        f"{format_bytes(int(need))}, and the limit is {format_bytes(budget.result)} (the configuration's "
-        f"simjoin.result-limit). Use {fewer_pairs(cause, two)}, or raise the limit: "
-        f"dask.config.set({(limit := enough_result(need))}).",
-        remedies=[Remedy(config=limit), *verbs_without_pairs(cause, two)],
-    )
-
-
-def enough_result(need: float) -> dict[str, str]:
-    """Give the configuration that allows a result of so many bytes."""
-    return {"simjoin.result-limit": format_bytes(math.ceil(MARGIN * need))}
+    if need > budget.result:
+        raise BudgetError(
+            f"{cause} gives at least {rows:,.0f} pairs, estimated from a sample, which take "
+            f"{format_bytes(int(need))}, and {_limited(need, budget, fewer_pairs(cause, two))}",
+            remedies=[Remedy(config=enough_result(need)), *verbs_without_pairs(cause, two)],
+        )
 
 
 def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
-    """Refuse nearest neighbours of all rows that take more than the configuration allows."""
+    """Refuse nearest neighbours of all rows that take more than the configuration or the disk allows."""
     need = rows * (row_bytes + RANK_BYTES)
     if need > budget.result:
+        less = "a smaller k, max_distance=, or k_distances(), which gives one number a row"
         raise BudgetError(
-            f"k={shown(k)} gives {rows:,} rows, which take {format_bytes(int(need))}, and the limit is "
-            f"{format_bytes(budget.result)} (the configuration's simjoin.result-limit). Use a smaller k, "
-            "max_distance=, k_distances(), which gives one number a row, or raise the limit: "
-            f"dask.config.set({(limit := enough_result(need))}).",
-            remedies=[Remedy(config=limit), Remedy(verb="k_distances")],
+            f"k={shown(k)} gives {rows:,} rows, which take {format_bytes(int(need))}, and "
+            f"{_limited(need, budget, less)}",
+            remedies=[Remedy(config=enough_result(need)), Remedy(verb="k_distances")],
         )
+
+
+def _limited(need: float, budget: Budget, less: str) -> str:
+    """Say what limits a result, and what helps; `less`: what makes it smaller."""
+    where = "it is reduced or goes to a larger disk" if budget.limit == FREE else "there is room for it"
+    return (
+        f"the limit is {format_bytes(budget.result)} ({budget.limit}). Use {less}. If {where}, raise the "
+        f"limit: dask.config.set({enough_result(need)})."
+    )
 
 
 def check_edges(pairs: float, max_eps: float, memory: int, directory: str,

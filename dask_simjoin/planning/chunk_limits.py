@@ -10,9 +10,10 @@ from dask.utils import format_bytes
 
 from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.planning.budget import Budget, Resources
-from dask_simjoin.planning.checks import MARGIN, MAX_ROWS, fits_task
+from dask_simjoin.planning.checks import MAX_ROWS, fits_task
 from dask_simjoin.planning.chunking.base import BY_WORKER
 from dask_simjoin.planning.chunking.entity import EntityChunks, ReplicatedChunks, entity_chunks
+from dask_simjoin.planning.free_memory import MARGIN
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.moving import can_move
 from dask_simjoin.planning.one_chunk import one_is_best

@@ -11,15 +11,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from dask.utils import format_bytes
 
 from dask_simjoin.engine.methods import LOSSY_NEAREST, name_of
-from dask_simjoin.errors import ApproximateWarning, ColumnsWarning, SimJoinWarning, UnitsWarning
+from dask_simjoin.errors import (
+    ApproximateWarning,
+    BudgetError,
+    ColumnsWarning,
+    Remedy,
+    SimJoinWarning,
+    UnitsWarning,
+)
 from dask_simjoin.metrics.distances import Cosine, Haversine
 from dask_simjoin.metrics.norms import add
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.chosen_columns import is_identifier, latitude_and_longitude
 from dask_simjoin.options.messages import listed
 from dask_simjoin.options.spec import JoinSpec
+from dask_simjoin.planning.free_memory import enough_result, fewer_pairs, verbs_without_pairs
 from dask_simjoin.planning.statistics.estimate import Estimate
 from dask_simjoin.planning.statistics.sample_pairs import SamplePoints
 from dask_simjoin.planning.table import TableSummary
@@ -42,6 +51,11 @@ PROBED = 64
 WIDE = 100
 """How many times as wide as all others a column is spread that is none of theirs."""
 
+DEAR = 2 << 30
+"""Bytes of a result from which on most of all pairs are refused."""
+
+ENDS = "; other names of the columns end this warning"
+
 MOST_MISSING = 1000
 """Rows of a column of objects that are looked at for one that is not missing."""
 
@@ -61,6 +75,24 @@ def raise_doubts(doubts: Iterable[Doubt], found: int | None = 0) -> None:
     for doubt in doubts:
         if not doubt.if_none or found == 0:
             warnings.warn(doubt.warning, stacklevel=_outside())
+
+
+def check_share(doubts: Iterable[Doubt], share: float, rows: float, row_bytes: float, spec: JoinSpec) -> None:
+    """Refuse most of all pairs of many rows, unless a limit that was set allows them.
+
+    `share`: of all pairs that rows could be; `rows`: of the result, at least.
+    """
+    size = rows * row_bytes
+    if share < LARGE or size < DEAR or spec.settings.result is not None:
+        return
+    causes = [str(d.warning).replace(ENDS, "") for d in doubts if isinstance(d.warning, UnitsWarning)]
+    likely = " ".join(causes) or f"These are at least {share:.0%} of all pairs of rows."
+    raise BudgetError(
+        f"{spec.asked} gives at least {rows:,.0f} rows, estimated from a sample, which take "
+        f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.asked)}; or, if all of these pairs are "
+        f"wanted, allow them: dask.config.set({enough_result(size)}).",
+        remedies=[Remedy(config=enough_result(size)), *verbs_without_pairs(spec.asked)],
+    )
 
 
 def raise_if_none(doubts: Iterable[Doubt], found: Any) -> None:
@@ -132,7 +164,7 @@ def _degrees(side: TableSummary) -> list[Doubt]:
     return [_units(
         f"{named} are degrees by their names and values, and metric={spec.metric!r} takes those of longitude "
         f"to be as long as those of latitude, with eps= in degrees. metric='haversine' with on=[{named}] "
-        "takes degrees, with eps= in metres; other names of the columns end this warning."
+        f"takes degrees, with eps= in metres{ENDS}."
     )]  # fmt: skip
 
 
@@ -146,7 +178,7 @@ def _swapped(side: TableSummary) -> list[Doubt]:
         return []
     return [_units(
         f"metric={spec.metric!r} takes latitude first, and on= names {first!r} first, which by its name is "
-        f"the longitude: on=[{listed([second, first])}] if so; other names of the columns end this warning."
+        f"the longitude: on=[{listed([second, first])}] if so{ENDS}."
     )]  # fmt: skip
 
 

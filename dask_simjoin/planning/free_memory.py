@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import resource
 from collections.abc import Iterator
 
@@ -17,6 +18,16 @@ SURE = 1 << 26
 
 PARTS = 8
 
+MARGIN = 1.25
+"""How much more than what is just enough a message recommends."""
+
+PEAK, DEVICE_PEAK = 1.3, 2.0
+"""Memory that a join takes at its peak, in units of its result's: see docs/reference/limits.md.
+
+Columns grow by an eighth at a time; where ids are no numbers their places lie beside them for a while.  On a
+GPU columns that grow are copied.
+"""
+
 LAZY = f"or a Dask DataFrame, dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts"
 
 
@@ -30,22 +41,28 @@ def free_memory() -> int:
     return max(0, int(min(free)))
 
 
-def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device: int | None = None) -> None:
-    """Refuse a result of at least so many rows that does not fit.
+def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device: int | None = None,
+               free: int | None = None) -> None:  # fmt: skip
+    """Refuse a result of at least so many rows that does not fit while it is made.
 
     `cause`: what gives it, for people; `sampled`: whether rows are estimated; `device`: memory of the GPU
-    that the result is to be in, if it is.
+    that the result is to be in, if it is; `free`: memory that was free before any of it was made.
     """
-    need = rows * row_bytes
+    size = rows * row_bytes
+    need = size * (PEAK if device is None else DEVICE_PEAK)
     if need <= SURE:
         return
-    free = free_memory() if device is None else device
+    if device is not None:
+        free = device
+    elif free is None:
+        free = free_memory()
     if need > free:
         where = "free in this machine's memory" if device is None else "on the GPU"
         told = ", estimated from a sample," if sampled else ","
         raise BudgetError(
-            f"{cause} gives at least {rows:,.0f} rows{told} which take {format_bytes(int(need))}, and "
-            f"{format_bytes(free)} are {where}. {_remedy(cause)}",
+            f"{cause} gives at least {rows:,.0f} rows{told} which take {format_bytes(int(size))}, and "
+            f"{format_bytes(int(need))} while they are made; {format_bytes(free)} are {where}. "
+            f"{_remedy(cause)}",
             remedies=_remedies(cause),
         )
 
@@ -79,6 +96,11 @@ def verbs_without_pairs(cause: str, two: bool = False) -> list[Remedy]:
     of_sets = cause.startswith("threshold=")
     names = ("count_set_pairs", "set_neighbor_counts") if of_sets else ("count_pairs", "neighbor_counts")
     return [Remedy(verb=name) for name in names]
+
+
+def enough_result(need: float) -> dict[str, str]:
+    """Give the configuration that allows a result of so many bytes."""
+    return {"simjoin.result-limit": format_bytes(math.ceil(MARGIN * need))}
 
 
 def fewer_pairs(cause: str, two: bool = False) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dask.utils import format_bytes
 
 from dask_simjoin.errors import BudgetError, Remedy
-from dask_simjoin.planning.checks import MARGIN
+from dask_simjoin.planning.free_memory import MARGIN
 
 ENTRY, DEVICE_ENTRY = 16, 12
 """Bytes of an entry: a number, and a column."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -38,26 +42,43 @@ def resources(library: str) -> Resources:
     if client is not None and not client.asynchronous:
         workers = client.scheduler_info(n_workers=-1)["workers"]
     local = int(dask.config.get("num_workers", None) or CPU_COUNT)
+    disk = _free_disk(w["local_directory"] for w in workers.values())
     own = frames_of_library(library).memory()
     if own is not None and client is None:
         threads = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
-        return Resources(threads, own // threads, gpu=True)
+        return Resources(threads, own // threads, gpu=True, disk=disk)
     if own is not None:
         each = [(w.get("gpu") or {}).get("memory-total") or own for w in workers.values()]
         threads = sum(w["nthreads"] for w in workers.values())
         many = max((w["nthreads"] for w in workers.values()), default=1)
         memory = min(each, default=own) // many
-        return Resources(max(1, threads), memory, True, gpu=True, workers=max(1, len(workers)))
+        return Resources(max(1, threads), memory, True, gpu=True, workers=max(1, len(workers)), disk=disk)
     if client is None:
         together = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
         shared = None if dask.config.get("scheduler", None) in PROCESSES else MEMORY_LIMIT // local
-        return Resources(threads=local, shared=shared, together=together)
+        return Resources(threads=local, shared=shared, together=together, disk=disk)
     limited = [(w["memory_limit"], w["nthreads"]) for w in workers.values() if w["memory_limit"]]
     memory = min((max(limit - ITSELF, limit // 3) // n for limit, n in limited), default=None)
     threads = sum(w["nthreads"] for w in workers.values())
     limit = min((limit for limit, _ in limited), default=None)
     together = min((w["nthreads"] for w in workers.values()), default=1)
-    return Resources(max(1, threads), memory, True, limit, workers=max(1, len(workers)), together=together)
+    many = max(1, len(workers))
+    return Resources(max(1, threads), memory, True, limit, workers=many, together=together, disk=disk)
+
+
+def _free_disk(of_workers: Iterable[str]) -> int | None:
+    """Bytes free on the disk that has most: of the working directory, of Dask's temporary one, of workers'.
+
+    None: some workers are on other machines, whose disks this one does not see.
+    """
+    scratch = list(of_workers)
+    if not all(Path(folder).exists() for folder in scratch):
+        return None
+    free = []
+    for folder in (".", dask.config.get("temporary-directory", None), *scratch):
+        with contextlib.suppress(OSError):
+            free.append(shutil.disk_usage(folder or ".").free)
+    return max(free, default=None)
 
 
 def shuffle_method(configured: str | None, have: Resources, size: float, partitions: int,

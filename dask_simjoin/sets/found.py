@@ -18,8 +18,8 @@ from dask_simjoin.sets.meeting import SetMeeting
 from dask_simjoin.sets.spec import SetSpec, equal_match
 from dask_simjoin.sets.types import kinds_of, sizes_of
 
-AT_ONCE = 1 << 22
-"""Pairs of sets that are sought before memory is asked for."""
+ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
+"""Pairs of rows that pairs of sets become at a time, on the host and on a GPU."""
 
 
 class SetMatches(NamedTuple):
@@ -53,18 +53,9 @@ def group_rows(chunk: SetChunk) -> Array:
     return chunk["firsts"][1:] - chunk["firsts"][:-1]
 
 
-def set_matches(meeting: SetMeeting, start: int, stop: int, scored: bool,
-                told: Callable[[int], None] | None = None) -> SetMatches:  # fmt: skip
-    """Find what groups start ... stop-1 of the second chunk match in the first, themselves left out.
-
-    `told`: is called, now and then, with how many pairs of rows were found so far.
-    """
-    parts, rows = [], 0
-    for some in matches_in_parts(meeting, start, stop, scored):
-        parts.append(some)
-        if told is not None:
-            rows += int(some.rows.sum())
-            told(rows)
+def set_matches(meeting: SetMeeting, start: int, stop: int, scored: bool) -> SetMatches:
+    """Find what groups start ... stop-1 of the second chunk match in the first, themselves left out."""
+    parts = list(matches_in_parts(meeting, start, stop, scored))
     join = meeting.xp.concatenate
     whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
     return SetMatches(*whole)
@@ -77,10 +68,7 @@ def matches_in_parts(meeting: SetMeeting, start: int, stop: int, scored: bool) -
     sets = len(d["weights"])
     compared = meeting.comparisons(start, min(stop, sets)) if start < sets else ()
     for left, right, left_first, right_first in compared:
-        at: int | None = 0
-        while at is not None:
-            some = joiner.pairs(left, right, rule, meeting.method, limit=AT_ONCE, start=at)
-            at = some.next
+        for some in joiner.batches(left, right, rule, meeting.method):
             one, other = some.left + left_first, some.right + right_first
             score = None
             if scored:
@@ -115,15 +103,22 @@ def rows_of_matches(meeting: SetMeeting, found: SetMatches, scored: bool,
                     some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
     """Make rows of pairs of sets; `some`: only those numbered so, by the second chunk's sets."""
     xp = meeting.xp
-    q_firsts, d_firsts = meeting.q["firsts"], meeting.d["firsts"]
     left, right, score, rows = found
     if some is not None:
         order = xp.lexsort(xp.stack([left, right]))
         left, right, rows = left[order], right[order], rows[order]
         score = None if score is None else score[order]
+    lo, hi = (0, int(rows.sum())) if some is None else some
+    return rows_between(meeting, SetMatches(left, right, score, rows), scored, lo, hi)
+
+
+def rows_between(meeting: SetMeeting, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
+    """Make rows lo ... hi-1 of those of pairs of sets, in their order."""
+    xp = meeting.xp
+    q_firsts, d_firsts = meeting.q["firsts"], meeting.d["firsts"]
+    left, right, score, rows = found
     ends = xp.cumsum(rows)
     total = int(ends[-1]) if len(ends) else 0
-    lo, hi = (0, total) if some is None else some
     if lo == 0 and hi == total == len(rows):  # no set is there twice
         return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
     pair, within = numbered(ends, lo, hi, xp)
@@ -222,13 +217,20 @@ def rows_of_equals(meeting: SetMeeting, own: OwnPairs, scored: bool,
 def row_pairs(
     meeting: SetMeeting, scored: bool, told: Callable[[int], None] | None = None
 ) -> Iterator[RowPairs]:
-    """Find all pairs of rows of two chunks, or of one with itself; `told`: see `set_matches`."""
-    own = own_pairs(meeting)
+    """Find all pairs of rows of two chunks, or of one with itself, some at a time.
+
+    `told`: is called, now and then, with how many were found so far.
+    """
+    own, most = own_pairs(meeting), ROWS if meeting.xp is np else DEVICE_ROWS
+    rows = own.total
     if told is not None:
-        told(own.total)
-    found = set_matches(
-        meeting, 0, all_groups(meeting.d), scored, told and (lambda rows: told(rows + own.total))
-    )
-    if own.total:
-        yield rows_of_equals(meeting, own, scored)
-    yield rows_of_matches(meeting, found, scored)
+        told(rows)
+    for first in range(0, own.total, most):
+        yield rows_of_equals(meeting, own, scored, (first, min(first + most, own.total)))
+    for found in matches_in_parts(meeting, 0, all_groups(meeting.d), scored):
+        number = int(found.rows.sum())
+        rows += number
+        if told is not None:
+            told(rows)
+        for first in range(0, max(number, 1), most):
+            yield rows_between(meeting, found, scored, first, min(first + most, number))

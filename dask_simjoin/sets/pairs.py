@@ -25,6 +25,7 @@ from dask_simjoin.sets.found import (
 from dask_simjoin.sets.meeting import SetMeeting
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.pairs import ResultRows, cast_like, pair_columns, put_together
+from dask_simjoin.tasks.side_columns import PairColumns
 
 
 class SetCuts(TypedDict):
@@ -39,32 +40,59 @@ class SetCuts(TypedDict):
 
 
 def join_block(meeting: SetMeeting, columns: list[str], cuts: SetCuts | None = None, number: int = 0,
-               like: Frame | None = None, told: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
+               like: Frame | None = None, alone: ResultRows | None = None,
+               told: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
     """Find all pairs of two chunks, or of one with itself.
 
     `columns`: of the result.  `cuts`, as `cut_block` gives them, and `number`: only that part.  `like`: an
-    example of what it returns, if dtypes are others than the columns'.  `told`: see `set_matches`.
+    example of what it returns, if dtypes are others than the columns'; `alone`: then also these rows: see
+    `put_together`.  `told`: see `row_pairs`.
     """
     spec, frames = meeting.spec, frames_for(meeting.q["example"])
     scored = spec.score is not None and spec.score in columns
     found = row_pairs(meeting, scored, told) if cuts is None else _part(meeting, scored, cuts, number)
-    parts = [_columns(meeting, rows, columns) for rows in found]
+    if meeting.xp is np and frames.xp is np and (meeting.same or spec.other is not None):
+        parts = [_written(meeting, found, columns)]
+    else:
+        parts = [_columns(meeting, rows, columns) for rows in found]
+    if alone is not None and like is not None:
+        return put_together(parts, columns, frames, like, alone)
     made = put_together(parts, columns, frames)
     return made if like is None else cast_like(made, like)
 
 
+def _written(meeting: SetMeeting, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
+    """Make columns of pairs of rows, each of one chunk, on the host."""
+    spec, chunks = meeting.spec, (meeting.q, meeting.d)
+    names = [
+        {name: column for name, column in kept.items() if name in columns}
+        for kept in (spec.kept_left, spec.kept_right)
+    ]
+    written = PairColumns(chunks, names, [spec.score] if spec.score in columns else [])
+    for rows in found:
+        left, right = rows.left, rows.right
+        if spec.other is None:
+            left, right = _in_order(meeting, left, right)
+        written.add(left, right, *([] if rows.score is None else [rows.score]))
+    return written.rows()
+
+
+def _in_order(meeting: SetMeeting, left: Array, right: Array, behind: int = 0) -> tuple[Array, Array]:
+    """Turn pairs of rows so that the left one comes first in the frame; `behind`: to add to right places."""
+    swap = _numbers(meeting.d)[right] < _numbers(meeting.q)[left]
+    right = right + behind if behind else right
+    return meeting.xp.where(swap, right, left), meeting.xp.where(swap, left, right)
+
+
 def _columns(meeting: SetMeeting, rows: RowPairs, columns: list[str]) -> ResultRows:
     q, d, same, spec = meeting.q, meeting.d, meeting.same, meeting.spec
-    xp, left, right = meeting.xp, rows.left, rows.right
+    left, right = rows.left, rows.right
     left_of: tuple[Chunk, ...] = (q,)
     right_of: tuple[Chunk, ...] = (d,)
     if spec.other is None:  # the row that comes first in the frame is the left one
-        one, other = _numbers(q)[left], _numbers(d)[right]
-        swap = other < one
+        left, right = _in_order(meeting, left, right, 0 if same else len(q["ids"]))
         if not same:
             left_of = right_of = (q, d)
-            right = right + len(q["ids"])
-        left, right = xp.where(swap, right, left), xp.where(swap, left, right)
     part = pair_columns((left_of, left), (right_of, right), spec, columns)
     if spec.score is not None and spec.score in columns:
         part[spec.score] = rows.score

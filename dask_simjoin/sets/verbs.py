@@ -21,7 +21,7 @@ from dask_simjoin.sets.expressions import joins
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
 from dask_simjoin.sets.requests import CountSetPairs, SetJoin, SetNeighborCounts, SetSelfJoin
 from dask_simjoin.sets.whole import room_check, whole_meeting, whole_sets
-from dask_simjoin.tasks.pairs import unmatched
+from dask_simjoin.tasks.pairs import unmatched_rows
 
 Number = Any
 """An int, or a lazy Scalar of Dask."""
@@ -161,13 +161,12 @@ def set_join(frame: Frame, asked: SetJoin) -> Frame:
     if not named:
         counts = count_block(meeting)[0]
         return frame[(counts > 0) if asked.how == SEMI else (counts == 0)]
-    like = example if asked.how == LEFT else None
+    like = alone = None
+    if asked.how == LEFT:
+        like, alone = example, unmatched_rows(chunks[0], count_block(meeting)[0], spec, example)
     with within_memory(spec.asked):
-        found = join_block(meeting, list(example.columns), like=like, told=room_check(chunks, spec))
-    if asked.how != LEFT:
-        return found
-    alone = unmatched(chunks[0], count_block(meeting)[0], spec, example)
-    return frames_for(left).stacked([found, alone])
+        told = room_check(chunks, spec)
+        return join_block(meeting, list(example.columns), like=like, alone=alone, told=told)
 
 
 @series_verb(SetNeighborCounts)

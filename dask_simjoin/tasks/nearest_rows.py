@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of
-from dask_simjoin.engine.ids import joined
+from dask_simjoin.engine.growing import blocks
+from dask_simjoin.engine.ids import as_id_keys, from_id_keys, joined
 from dask_simjoin.metrics.types import Array, Frame, Ids, Values
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import kept_values, measured, rank
 from dask_simjoin.tasks.nearest import State
 from dask_simjoin.tasks.row_numbers import CHUNK, RowNumbers
+
+MAX_POSITION = 2**31
+"""Rows from which on int32 cannot number them."""
 
 
 class FoundRows(NamedTuple):
@@ -97,3 +103,52 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
             parts = [frames.result({name: part.columns[name]}, len(part.places)) for part in found]
             columns[name] = frames.values(frames.stacked(parts), name, order)
     return frames.result(columns, len(places))
+
+
+def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
+    """Make the same rows on the host of a search of one chunk in one, whose state becomes two columns."""
+    frames, (totals, numbers) = frames_for(q["example"]), (state["totals"], state["row_numbers"])
+    rows, ranks = _compressed(totals, numbers)
+    if not len(rows):
+        return like
+    distance = measured(spec, np)
+    for some in blocks(len(rows)):
+        totals[some] = distance(totals[some])
+    columns: dict[str, Values] = {"rank": ranks, "distance": totals}
+    for names, chunk, which in ((spec.kept_left, q, rows), (spec.kept_right, d, numbers)):
+        places = rank(chunk, np) if names else None
+        for called, column in names.items():
+            own = frames.result({column: kept_values((chunk,), column, places)}, len(chunk["ids"]))
+            columns[called] = frames.values(own, column, which)
+    columns["left"] = frames.ids(q["ids"], rows)
+    del rows
+    ids = d["ids"]
+    keys = as_id_keys(ids, np.arange(len(ids))) if getattr(ids.dtype, "itemsize", 0) == 8 else None
+    if keys is None:
+        columns["right"] = frames.ids(ids, numbers)
+    else:
+        for some in blocks(len(numbers)):
+            numbers[some] = keys[numbers[some]]
+        columns["right"] = from_id_keys(numbers, ids)
+    return frames.result({name: columns.pop(name) for name in like.columns}, len(totals))
+
+
+def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Leave out of a state (n, k) in place what was not found; return the row and the rank of all others."""
+    (n, k), kind = numbers.shape, np.int32 if len(numbers) < MAX_POSITION else np.int64
+    found, used = numbers.reshape(-1), 0
+    if not found.size or found.min() >= 0:
+        used, rows, ranks = n * k, np.repeat(np.arange(n, dtype=kind), k), np.tile(np.arange(1, k + 1), n)
+    else:
+        rows, ranks, values = np.empty(n * k, kind), np.empty(n * k, np.int64), totals.reshape(-1)
+        for some in blocks(n * k):
+            there = np.flatnonzero(found[some] >= 0) + some.start
+            to = slice(used, used + len(there))
+            rows[to], ranks[to] = np.divmod(there, k)
+            found[to], values[to], used = found[there], values[there], to.stop
+        ranks += 1
+        del values
+    del found
+    for column in (totals, numbers, rows, ranks):
+        column.resize(used, refcheck=False)
+    return rows, ranks

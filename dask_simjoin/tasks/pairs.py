@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 from typing import Any
 
@@ -9,22 +10,24 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, to_host
-from dask_simjoin.engine.ids import from_id_keys
+from dask_simjoin.engine.growing import appended, longer
 from dask_simjoin.engine.protocols import Frames, Rows
 from dask_simjoin.metrics.types import Array, Frame, Values
 from dask_simjoin.options.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.matches import ids_of, kept_values, matches, measured
+from dask_simjoin.tasks.matches import ids_of, kept_values, matches, measured, rank
 from dask_simjoin.tasks.meeting import Meeting
+from dask_simjoin.tasks.radii import visit_radii
+from dask_simjoin.tasks.side_columns import PairColumns, SideColumns, both_ways, twice
 
 
 def join_block(meeting: Meeting, columns: list[str], cuts: np.ndarray | int | None = None, number: int = 0,
-               like: Frame | None = None) -> Frame:  # fmt: skip
+               like: Frame | None = None, alone: ResultRows | None = None) -> Frame:  # fmt: skip
     """Find all pairs of two chunks, or of one with itself.
 
     `columns`: of the result.  `cuts`, as `cut_block` gives them, or how many parts of about equal work to
     make, and `number`: only the pairs of that part of the first chunk's rows.  `like`: an example of what it
-    returns, if dtypes are others than the columns'.
+    returns, if dtypes are others than the columns'; `alone`: then also these rows: see `put_together`.
     """
     q, _, same, spec = meeting[:4]
     frames = frames_for(q["example"])
@@ -37,16 +40,32 @@ def join_block(meeting: Meeting, columns: list[str], cuts: np.ndarray | int | No
     parts: list[ResultRows] = []
     for each in meeting.comparisons():
         parts += _pairs(each, columns, rows)
-    if spec.include_self and same:
+    if spec.include_self and same and meeting.xp is not np:
         parts.append(_selves(q, spec, columns, rows))
+    if alone is not None and like is not None:
+        return put_together(parts, columns, frames, like, alone)
     found = put_together(parts, columns, frames)
     return found if like is None else cast_like(found, like)
 
 
-def put_together(parts: list[ResultRows], columns: list[str], frames: Frames) -> Frame:
-    """Make a frame of rows of a result, of which there is one part at least."""
+def put_together(parts: list[ResultRows], columns: list[str], frames: Frames, like: Frame | None = None,
+                 alone: ResultRows | None = None) -> Frame:  # fmt: skip
+    """Make a frame of rows of a result, of which there is one part at least; the parts are given up.
+
+    `alone`: rows that come last, whose other columns are missing; `like`: an example that has their dtypes.
+    """
     total = sum(number for number, _ in parts)
-    return frames.result({c: _concat([part[c] for _, part in parts], frames) for c in columns}, total)
+    shared = collections.Counter(id(_owner(values)) for _, part in parts for values in part.values())
+    made: dict[str, Values] = {}
+    for name in columns:
+        values = [part.pop(name) for _, part in parts]
+        own = shared[id(_owner(values[0]))] == 1
+        if alone is not None and name in alone[1]:
+            values.append(alone[1][name])
+        made[name] = values.pop() if len(values) == 1 else _concat(values, frames, own)
+        if alone is not None and like is not None and name not in alone[1]:
+            made[name] = _padded(made[name], alone[0], like[[name]], frames)
+    return frames.result(made, total if alone is None else total + alone[0])
 
 
 def cast_like(found: Frame, like: Frame) -> Frame:
@@ -58,15 +77,19 @@ def cast_like(found: Frame, like: Frame) -> Frame:
 def unmatched(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
     """Make rows of a result of a chunk's rows in no pair; `counts`: of its pairs, by position."""
     frames = frames_for(q["example"])
-    xp, n = frames.xp, len(q["ids"])
+    rows, own = unmatched_rows(q, counts, spec, like)
+    columns = {c: own[c] if c in own else frames.missing(like[c].dtype, rows) for c in like.columns}
+    return cast_like(frames.result(columns, rows), like)
+
+
+def unmatched_rows(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
+    """Give those columns of these rows that are not missing."""
+    xp, n = frames_for(q["example"]).xp, len(q["ids"])
     order = q["order"][:n]
     places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
     places = places[xp.argsort(order[places])]
-    own = pair_columns(
-        ((q,), places), None, spec, [c for c in like.columns if c == "left" or c in spec.kept_left]
-    )
-    columns = {c: own[c] if c in own else frames.missing(like[c].dtype, len(places)) for c in like.columns}
-    return cast_like(frames.result(columns, len(places)), like)
+    names = [c for c in like.columns if c == "left" or c in spec.kept_left]
+    return len(places), pair_columns(((q,), places), None, spec, names)
 
 
 ResultRows = tuple[int, dict[str, Values]]
@@ -80,13 +103,18 @@ def _pairs(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[Resu
     """Give the pairs of two chunks as columns, in both directions if asked for."""
     q, d, _, spec = meeting[:4]
     keyed = q["id_keys"] is not None and d["id_keys"] is not None
-    if keyed and spec.radius is None and not meeting.order_unknown:
-        return _keyed_pairs(meeting, columns, rows)
+    own_radius = spec.radius is not None
+    # of one table with radii a row of either chunk may be the left one
+    in_order = not meeting.order_unknown and not (own_radius and spec.other is None and not meeting.same)
+    if in_order and own_radius and meeting.xp is np:
+        return [_within_radius(meeting, columns, rows)]
+    if in_order and not own_radius and (keyed or meeting.xp is np):
+        return _filled(meeting, columns, rows)
     distance = "distance" in columns
     found = matches(meeting, distance, rows)
     sides = [(found.left_of, found.left), (found.right_of, found.right)]
     directions = [sides]
-    if spec.pairs == "both" and spec.radius is None:
+    if spec.pairs == "both" and not own_radius:
         directions.append(sides[::-1])
     parts = [pair_columns(left, right, spec, columns) for left, right in directions]
     if distance:
@@ -94,50 +122,64 @@ def _pairs(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[Resu
     return [(len(found.left), part) for part in parts]
 
 
-PLACE = object()
-"""What `_keyed_pairs` keeps of rows some of whose columns only a frame can take: their places."""
-
-
-def _arrays(chunk: Chunk, names: dict[str, Any]) -> dict[Any, Any]:
-    """Take what `Joiner.pairs` keeps of a chunk's rows: columns, by their names in the result, and places."""
-    frames = frames_for(chunk["example"])
-    plain = {name: frames.plain(chunk["kept"], column) for name, column in names.items()}
-    found: dict[Any, Array] = {name: values for name, values in plain.items() if values is not None}
-    if len(found) < len(names):
-        found[PLACE] = frames.xp.arange(len(chunk["ids"]), dtype=frames.xp.int32)
-    return found
-
-
-def _keyed_pairs(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Give the pairs as columns where a joiner can fill all columns while it finds them."""
+def _filled(meeting: Meeting, columns: list[str], rows: Rows | None) -> list[ResultRows]:
+    """Give the pairs as columns where all columns are filled while they are found."""
     q, d, same, spec = meeting[:4]
-    joiner = meeting.joiner
-    keys, made = (q["id_keys"], d["id_keys"]), None
-    if "distance" in columns:
-        made = measured(spec, joiner.xp)
+    made = measured(spec, meeting.xp) if "distance" in columns else None
     both = spec.pairs == "both"
-    wanted = [
-        {name: column for name, column in names.items() if name in columns or both}
-        for names in (spec.kept_left, spec.kept_right)
+    names = [
+        {name: column for name, column in of_side.items() if name in columns or both}
+        for of_side in (spec.kept_left, spec.kept_right)
     ]
-    kept_of = [_arrays(chunk, names) for chunk, names in zip((q, d), wanted, strict=True)]
-    arrays = [list(side.values()) for side in kept_of] if any(kept_of) else None
-    found = joiner.pairs(*meeting.operands, same=same, distance=made, labels=keys, rows=rows, kept=arrays)
-    left, right = from_id_keys(found.left, q["ids"]), from_id_keys(found.right, d["ids"])
-    values = iter(found.kept)
-    own: dict[str, Values] = {}
-    for chunk, of_side, side in zip((q, d), wanted, kept_of, strict=True):
-        taken = dict(zip(side, values, strict=False))
-        for name, column in of_side.items():
-            own[name] = taken[name] if name in taken else kept_values((chunk,), column, taken[PLACE])
-    parts = [own | {"left": left, "right": right}]
+    one, other = (SideColumns(chunk, kept) for chunk, kept in zip((q, d), names, strict=True))
+    labels, kept = (one.labels, other.labels), [one.kept, other.kept]
+    operands, wanted = meeting.operands, kept if any(kept) else None
+    found = meeting.joiner.pairs(*operands, same=same, distance=made, labels=labels, rows=rows, kept=wanted)
+    number, away = len(found.left), found.distance
+    left = [found.left, *found.kept[: len(one.kept)]]
+    right = [found.right, *found.kept[len(one.kept) :]]
+    del found
+    if both and same and meeting.xp is np:
+        number, (left, right) = 2 * number, both_ways(left, right)
+        away = None if away is None else twice(away)
+        both = False
+    if spec.include_self and same and meeting.xp is np:
+        places = _own_places(q, rows)
+        left, right = (
+            [appended([values, table[places]]) for values, table in zip(found, tables, strict=True)]
+            for found, tables in ((left, one.tables), (right, other.tables))
+        )
+        away = None if away is None else appended([away, np.zeros(len(places))])
+        number += len(places)
+    own = one.columns(left, "left") | other.columns(right, "right")
+    parts = [own]
     if both:
-        names_of = list(zip(*wanted, strict=True))
-        turned = {a: own[b] for pair in names_of for a, b in (pair, pair[::-1])}
-        parts.append(turned | {"left": right, "right": left})
-    if made is not None:
-        parts = [part | {"distance": found.distance} for part in parts]
-    return [(len(found.left), part) for part in parts]
+        names_of = [("left", "right"), *zip(*names, strict=True)]
+        parts.append({a: own[b] for pair in names_of for a, b in (pair, pair[::-1])})
+    if away is not None:
+        parts = [part | {"distance": away} for part in parts]
+    return [(number, part) for part in parts]
+
+
+def _within_radius(meeting: Meeting, columns: list[str], rows: Rows | None) -> ResultRows:
+    """Give the pairs within the left rows' radii, where one chunk has all left rows, on the host."""
+    spec, chunks = meeting.spec, (meeting.q, meeting.d)
+    names = [
+        {name: column for name, column in kept.items() if name in columns}
+        for kept in (spec.kept_left, spec.kept_right)
+    ]
+    made = measured(spec, meeting.xp) if "distance" in columns else None
+    written = PairColumns(chunks, names, [] if made is None else ["distance"])
+    ranks = [rank(chunk, meeting.xp) for chunk in chunks]
+
+    def show(side: int, left: Array, right: Array, totals: Array) -> None:
+        written.add(ranks[0][left], ranks[1][right], *([] if made is None else [made(totals)]))
+
+    visit_radii(meeting, show, rows)
+    if spec.include_self and meeting.same:
+        places = _own_places(meeting.q, rows)
+        written.add(places, places, np.zeros(len(places)))
+    return written.rows()
 
 
 def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[str]) -> dict[str, Values]:
@@ -154,21 +196,47 @@ def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[st
     return part
 
 
+def _own_places(q: Chunk, rows: Rows | None) -> Array:
+    """List places of a chunk's index in the order of the frame."""
+    xp, n = frames_for(q["example"]).xp, len(q["ids"])
+    start, stop = rows or (0, n)
+    return start + xp.argsort(q["order"][:n][start:stop])
+
+
 def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None) -> ResultRows:
     """Pair each row of a chunk with itself."""
-    xp = frames_for(q["example"]).xp
-    start, stop = rows or (0, len(q["ids"]))
-    places = xp.arange(len(q["ids"]))[start:stop]
-    places = places[xp.argsort(q["order"][: len(q["ids"])][start:stop])]  # in the order of the frame
+    places = _own_places(q, rows)
     part = pair_columns(((q,), places), ((q,), places), spec, columns)
     if "distance" in columns:
-        part["distance"] = xp.zeros(len(places))
+        part["distance"] = frames_for(q["example"]).xp.zeros(len(places))
     return len(places), part
 
 
-def _concat(parts: list[Values], frames: Frames) -> Values:
-    if len(parts) == 1:
-        return parts[0]
+def _owner(values: Values) -> Any:
+    """Whose memory an array is."""
+    base = getattr(values, "base", None)
+    return values if base is None else base
+
+
+def _padded(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
+    """Put missing values behind a column; `like`: an example of it; `values` are given up."""
+    (name, dtype), n = next(iter(like.dtypes.items())), len(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":  # which no missing value is
+        mask = np.zeros(n + rows, np.bool_)
+        mask[n:] = True
+        return dtype.construct_array_type()(longer(values, n + rows), mask)
+    if isinstance(values, np.ndarray) and values.dtype == dtype and dtype.kind in "fmM":
+        whole = longer(values, n + rows)
+        whole[n:] = np.array("NaT" if dtype.kind in "mM" else np.nan, dtype)
+        return whole
+    made = cast_like(frames.result({name: values}, n), like)
+    return frames.stacked([made, frames.result({name: frames.missing(dtype, rows)}, rows)])[name]
+
+
+def _concat(parts: list[Values], frames: Frames, alone: bool) -> Values:
+    """Put values one after the other; `alone`: nobody else has the first ones, which are given up."""
+    if all(isinstance(part, np.ndarray) for part in parts) and alone:
+        return appended(parts)
     if all(isinstance(part, frames.xp.ndarray) for part in parts):
         return frames.xp.concatenate(parts)
     return frames.stacked([frames.result({"part": part}, len(part)) for part in parts])["part"]

@@ -14,7 +14,7 @@ from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.settings import MAX_BYTES
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.checks import check_rows
-from dask_simjoin.planning.doubts import LEAST_ROWS, doubts_of_left_out, raise_doubts
+from dask_simjoin.planning.doubts import LEAST_ROWS, check_share, doubts_of_left_out, raise_doubts
 from dask_simjoin.planning.free_memory import check_room
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.outputs import directions
@@ -36,11 +36,13 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, goal: Goal,
     tables, seen = _tables(frames, spec, goal, sampled)
     plan = make_whole_plan(tables, goal)
     _check_ids(tables, frames, spec)
-    raise_doubts(plan.doubts, None)
     if goal.materialise:
         own = plan.rows if spec.include_self else 0
-        rows = plan.estimate.total_low * directions(spec) + own
+        rows, low = plan.estimate.total_low * directions(spec) + own, plan.estimate.total_low
         device = frames_of_library(spec.library).memory()
+        check_share(plan.doubts, low / max(1.0, tables.candidates), rows, plan.pair_bytes, spec)
+    raise_doubts(plan.doubts, None)
+    if goal.materialise:
         check_room(rows, plan.pair_bytes, spec.asked, True, device)
     chunks = [
         seen_chunk(one, len(frame), replace(own_spec, dims=plan.dims), plan.layout)

@@ -12,7 +12,7 @@ from tests.support.paths import ROOT
 
 def test_dask_lists_the_defaults():
     assert dask.config.get("simjoin") == DEFAULTS
-    assert dask.config.get("simjoin.result-limit") == "1 TiB"
+    assert dask.config.get("simjoin.result-limit") is None
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
     assert all(f"| `simjoin.{name}` |" in page for name in DEFAULTS)
 
@@ -25,9 +25,12 @@ def test_what_users_say_goes_before():
 
 def test_settings_are_those_of_the_configuration():
     with dask.config.set({"simjoin.output-size": "2 MB"}):
-        assert (current_settings().output, current_settings().result) == (2_000_000, 2**40)
+        assert (current_settings().output, current_settings().result) == (2_000_000, None)
     with dask.config.set({"simjoin": {}}):
-        assert current_settings().result == 2**40
+        assert current_settings().result is None
+    for value, size in ((None, None), ("1 TiB", 2**40)):
+        with dask.config.set({"simjoin.result-limit": value}):
+            assert current_settings().result == size
     with (
         dask.config.set({"simjoin.result-limit": "much"}),
         pytest.raises(OptionError, match="result-limit"),

@@ -3,6 +3,7 @@
 import warnings
 from decimal import Decimal
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from dask_simjoin.errors import BudgetError, ColumnError, ColumnsWarning, UnitsW
 from dask_simjoin.options.chosen_columns import is_identifier
 from dask_simjoin.planning.free_memory import check_room, within_memory
 from tests.support.frames import computed
+from tests.support.paths import PLACES as PLACES_FILE
 
 ROWS = 3000
 
@@ -237,14 +239,17 @@ def test_a_result_that_cannot_fit_is_refused_before_it_is_made(call):
 
 def test_free_memory_is_what_counts(monkeypatch):
     """The configuration allows it, and this machine does not."""
-    some = EQUAL[:20_000]
+    some = EQUAL[:10_000]
     monkeypatch.setattr("dask_simjoin.planning.free_memory.free_memory", lambda: 10**9)
-    text = r"eps=0\.5 gives at least 199,\d+,\d+ rows, estimated .* 0\.93 GiB are free .* Use a smaller eps, "
+    text = r"eps=0\.5 gives at least 49,\d+,\d+ rows, estimated .* 0\.93 GiB are free .* Use a smaller eps, "
+    # what the result takes fits, and what is taken while it is made does not
+    with pytest.raises(BudgetError, match=r"which take 76\d.* MiB, and 0\.97 GiB while they are made"):
+        some.simjoin.self_join(0.5)
     with pytest.raises(BudgetError, match=text):
         some.simjoin.self_join(0.5)
-    with pytest.raises(BudgetError, match=r"k=5000 gives at least 100,000,000 rows, .* Use a smaller k"):
+    with pytest.raises(BudgetError, match=r"k=5000 gives at least 50,000,000 rows, .* Use a smaller k"):
         some.simjoin.knn_join(k=5000)
-    assert some.simjoin.count_pairs(0.5) == 20_000 * 19_999 // 2
+    assert some.simjoin.count_pairs(0.5) == 10_000 * 9_999 // 2
 
 
 def test_what_is_small_asks_for_no_memory(monkeypatch):
@@ -258,3 +263,35 @@ def test_memory_that_runs_out_all_the_same():
     text = r"^eps=1 gives a result that does not fit memory: no more\. Use a smaller eps"
     with pytest.raises(BudgetError, match=text), within_memory("eps=1"):
         raise MemoryError("no more")
+
+
+def test_most_of_all_pairs_of_places_are_refused_with_what_is_probably_wrong(monkeypatch):
+    """Degrees compared in a plane, with metres for `eps`: however much memory there is."""
+    monkeypatch.setattr("dask_simjoin.planning.free_memory.free_memory", lambda: 2**45)
+    places = pd.read_parquet(PLACES_FILE)
+    with pytest.raises(BudgetError) as caught:  # and warns of nothing: the refusal says it all
+        places.simjoin.self_join(100, on=["latitude", "longitude"], id="geonameid")
+    said = str(caught.value)
+    assert "gives at least 1,03" in said and "15.3" in said and "100% of all pairs" in said
+    assert "metric='haversine'" in said and "in the units of the metric" in said
+    assert "count_pairs()" in said and "{'simjoin.result-limit': '16 GiB'}" in said
+
+
+def test_most_of_all_pairs_are_refused_from_a_size_on(monkeypatch):
+    monkeypatch.setattr("dask_simjoin.planning.doubts.DEAR", 1 << 20)
+    x = pd.DataFrame(np.random.default_rng(0).uniform(size=(2000, 2)), columns=["x", "y"])
+    for call in (
+        lambda: x.simjoin.self_join(9.0),
+        lambda: x.simjoin.join(x, 9.0),
+        lambda: EQUAL[:2000].simjoin.self_join(1.0),
+    ):
+        with pytest.raises(BudgetError, match=r"[Aa]t least (99|100)% of all pairs of rows"):
+            call()
+    assert len(x.simjoin.self_join(0.1)) > 0
+    with dask.config.set({"simjoin.result-limit": "1 GiB"}), pytest.warns(UnitsWarning):
+        assert len(x.simjoin.self_join(9.0)) == 2000 * 1999 // 2
+
+
+def test_all_pairs_of_few_rows_are_found():
+    x = pd.DataFrame(np.random.default_rng(0).uniform(size=(100, 2)), columns=["x", "y"])
+    assert len(x.simjoin.self_join(9.0)) == 100 * 99 // 2

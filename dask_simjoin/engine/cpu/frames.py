@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dask_simjoin.engine.compat import BITS, columns_like
+from dask_simjoin.engine.growing import blocks, look_up
 from dask_simjoin.engine.lists import lists_of, vectors
 from dask_simjoin.metrics.types import DType, Values
 
@@ -64,8 +65,12 @@ class PandasFrames:
         return pd.DataFrame(columns, index=pd.RangeIndex(rows), copy=False)
 
     def values(self, frame: pd.DataFrame, name: Hashable, places: np.ndarray) -> Values:
-        column = frame[name]
-        return (column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array).take(places)
+        return _taken(frame[name], places)
+
+    def ids(self, ids: pd.Index, positions: np.ndarray) -> Values:
+        found = _taken(ids, positions)
+        # of an array of objects pandas makes texts, and of an Index it does not
+        return pd.Index(found, dtype=object, copy=False) if found.dtype == object else found
 
     def plain(self, frame: pd.DataFrame, name: Hashable) -> np.ndarray | None:
         dtype = frame[name].dtype
@@ -106,6 +111,16 @@ class PandasFrames:
 
     def memory(self) -> None:
         return None
+
+
+def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
+    """Take values some at a time: pandas makes 8 bytes of each of their places."""
+    if isinstance(values.dtype, np.dtype):
+        return look_up(values.to_numpy(), places)
+    parts = [values.array.take(places[some]) for some in blocks(len(places))]
+    if len(parts) < 2:
+        return parts[0] if parts else values.array.take(places)
+    return pd.concat([pd.Series(part, copy=False) for part in parts], ignore_index=True).array
 
 
 def _empty(rows: int, columns: int, room: np.ndarray | None) -> np.ndarray:

@@ -13,9 +13,10 @@ from dask_simjoin.engine.cpu.kernels.regions import find_regions
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.method import CpuMethod, OneSided, Tallying
-from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Named, Positions, Shown
+from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, Labels, Named, Shown
 from dask_simjoin.engine.cpu.parts import comparisons
 from dask_simjoin.engine.cpu.remembered import Remembered
+from dask_simjoin.engine.growing import appended
 from dask_simjoin.engine.index import tiles
 from dask_simjoin.engine.index.cpu_nearest import NearestLayout
 from dask_simjoin.engine.index.regions import Regions
@@ -31,6 +32,9 @@ NOWHERE = np.empty((0, 0), order="F")
 """Points where none are looked at."""
 
 WORK = Remembered[np.ndarray]()
+
+WRITTEN = {np.dtype(np.int32), np.dtype(np.int64)}
+"""What kernels write as names."""
 
 ROOM_PER_POINT = 256
 """Pairs of each point for which memory is reserved at first."""
@@ -84,9 +88,9 @@ class CpuJoiner:
             _pairs(some, some, layout, True, True, distance, own, kept, (start, start)),
             _pairs(some, rest, layout, False, True, distance, other, kept, (start, stop)),
         ]
-        left, right = (np.concatenate([f[k] for f in found]) for k in range(2))
-        away = np.concatenate([f.distance for f in found]) if distance else None
-        values = [np.concatenate(parts) for parts in zip(*(f.kept for f in found), strict=True)]
+        left, right = (appended([f[k] for f in found]) for k in range(2))
+        away = appended([f.distance for f in found]) if distance else None
+        values = [appended(parts) for parts in zip(*(f.kept for f in found), strict=True)]
         return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found), values)
 
     def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, same: bool,
@@ -255,20 +259,20 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
     sides, room = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
         room = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + tiles.TILE**2
-    sink: Positions | Named | Labels
+    sink: Named | Labels
+    named = list(labels or [s["order"] for s in sides])
+    kind = named[0].dtype if {side.dtype for side in named} < WRITTEN else None
     if labels is None and distance is None:
-        sink = Positions(room)
-        names = [s["order"] for s in sides]
-    elif labels is not None and not any(kept or ()) and module.writes_names:
-        sink = Named(room // 2, distance)
-        names = list(labels)
+        sink, names = Named(room, np.int32), named
+    elif kind is not None and not any(kept or ()) and module.writes_names:
+        sink, names = Named(room // 2, kind, distance), named
     else:  # what the sink looks up lies in the index's order
         names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
         sink = Labels(
             room // 2,
             [
                 (module.points(s) if distance is not None else NOWHERE, s["order"], label)
-                for s, label in zip(sides, labels or [s["order"] for s in sides], strict=True)
+                for s, label in zip(sides, named, strict=True)
             ],
             same=one_chunk,
             distance=distance,
@@ -282,9 +286,9 @@ def _pairs(q: Index, d: Index, layout: Layout, same: bool, one_chunk: bool, dist
         decided, refused = module.pairs(q, d, layout, same, names, sink, turn)
     else:
         sink.end(0)
-    left, right, *more = sink.segments.whole
+    left, right, *more = sink.whole()
     away = more.pop(0) if distance is not None else None
-    if one_chunk and not same and isinstance(sink, Positions):
+    if one_chunk and not same and labels is None and distance is None:
         left, right = np.minimum(left, right), np.maximum(left, right)
     return Pairs(left, right, away, decided, refused, more)
 

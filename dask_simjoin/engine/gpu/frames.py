@@ -59,6 +59,9 @@ class CudfFrames:
             return plain[places]
         return frame[name].take(places).reset_index(drop=True)
 
+    def ids(self, ids: Ids, positions: Array) -> Values:
+        return ids.take(positions)
+
     def plain(self, frame: Frame, name: Hashable) -> Array | None:
         column = frame[name]
         numeric = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from dask_simjoin.metrics.types import Array
@@ -23,6 +24,10 @@ class SetJoiner(Protocol):
         `limit`: how many of them are enough; the search ends at the first set, of those that it goes through,
         with which they are so many or more, and `SetPairs.next` is what to give as `start` to go on.
         """
+
+    def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+                method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
+        """Go through the same pairs, some at a time, in arrays that nobody may keep."""
 
     def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
         """Return how many pairs of rows the pairs of sets stand for: the sum of products of their weights."""

@@ -11,10 +11,12 @@ from dask_simjoin.engine.compat import BITS
 from dask_simjoin.engine.cpu.kernels import finish
 from dask_simjoin.engine.cpu.kernels.totals import SQUARES, Kind
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
+from dask_simjoin.engine.growing import GrowingColumns
 from dask_simjoin.engine.protocols import Kept, Measured
+from dask_simjoin.metrics.types import DType
 
 MAX_ROOM = 1 << 27
-"""Pairs for which a first segment is reserved at most."""
+"""Pairs for which memory is reserved at first at most."""
 
 SCRATCH = 1 << 16
 """Pairs that are labelled at a time: they stay in a core's own cache."""
@@ -24,42 +26,6 @@ NO_TOTALS = np.empty(0)
 
 NO_PAIRS, NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
 """What kernels are given that only count, or only write."""
-
-
-class Segments:
-    """Columns of one length that grow, without counting first and mostly without copying.
-
-    Memory that is not written costs nothing, so a segment is reserved generously: one is the
-    rule, and what it does not use is given back.
-    """
-
-    def __init__(self, dtypes: tuple[Any, ...], room: int) -> None:
-        self._dtypes = dtypes
-        self._closed: list[tuple[np.ndarray, ...]] = []
-        self._open(room)
-
-    def _open(self, room: int) -> None:
-        self.room = room
-        self.columns = tuple(np.empty(room + SWEEP_LANES, dtype) for dtype in self._dtypes)
-
-    def close(self, used: int) -> None:
-        """Keep the first `used` numbers of each column."""
-        for column in self.columns:
-            # shrinking gives the pages behind back without copying those before
-            column.resize(used, refcheck=False)
-        self._closed.append(self.columns)
-
-    def follow(self, used: int, least: int) -> None:
-        """Close the segment and open one for at least `least` numbers."""
-        self.close(used)
-        self._open(max(2 * self.room, least))
-
-    @property
-    def whole(self) -> tuple[np.ndarray, ...]:
-        """All columns of the closed segments."""
-        if len(self._closed) == 1:
-            return self._closed[0]
-        return tuple(np.concatenate(parts) for parts in zip(*self._closed, strict=True))
 
 
 class Sink(Protocol):
@@ -91,47 +57,29 @@ def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
         sink.full(n, least)
 
 
-class Positions:
-    """Keeps what the kernels write."""
-
-    totals = NO_TOTALS
-
-    def __init__(self, room: int) -> None:
-        self.segments = Segments((np.int32, np.int32), room)
-        self._expose()
-
-    def _expose(self) -> None:
-        self.left, self.right = self.segments.columns
-        self.room = self.segments.room
-
-    def full(self, n: int, least: int) -> None:
-        self.segments.follow(n, least)
-        self._expose()
-
-    def end(self, n: int) -> None:
-        self.segments.close(n)
-
-
 class Named:
-    """Keeps names, int64, that a kernel writes, and distances made of totals if asked for.
+    """Keeps names that a kernel writes, and distances made of totals if asked for.
 
     Parameters
     ----------
     room : int
         Pairs for which memory is reserved at first.
+    dtype : dtype
+        Of the names: int32 or int64.
     distance : callable or None
         Makes distances of totals.
     """
 
-    def __init__(self, room: int, distance: Measured | None) -> None:
-        self.segments = Segments((np.int64, np.int64) + (np.float64,) * (distance is not None), room)
+    def __init__(self, room: int, dtype: DType, distance: Measured | None = None) -> None:
+        dtypes = (dtype, dtype) + (np.float64,) * (distance is not None)
+        self._columns = GrowingColumns(dtypes, room, SWEEP_LANES)
         self._distance = distance
         self._expose()
 
     def _expose(self) -> None:
-        self.left, self.right, *more = self.segments.columns
+        self.left, self.right, *more = self._columns.free()
         self.totals = more[0] if more else NO_TOTALS
-        self.room = self.segments.room
+        self.room = self._columns.room
 
     def _measure(self, n: int) -> None:
         if self._distance is not None:
@@ -141,12 +89,17 @@ class Named:
 
     def full(self, n: int, least: int) -> None:
         self._measure(n)
-        self.segments.follow(n, least)
+        self._columns.advance(n, least)
         self._expose()
 
     def end(self, n: int) -> None:
         self._measure(n)
-        self.segments.close(n)
+        self._columns.advance(n)
+
+    def whole(self) -> tuple[np.ndarray, ...]:
+        """All that was written: nothing can be written any more."""
+        del self.left, self.right, self.totals
+        return self._columns.end()
 
 
 class Labels:
@@ -157,7 +110,7 @@ class Labels:
     room : int
         Pairs for which memory is reserved at first.
     sides : pair of tuples
-        For each side: coordinates (n, d), positions (n,) and labels (n,) int64, all in the
+        For each side: coordinates (n, d), positions (n,) and labels (n,) of integers, all in the
         index's order.
     same : bool
         Whether both sides are one chunk: then the row of the smaller position is the left one.
@@ -175,32 +128,38 @@ class Labels:
 
     def __init__(self, room: int, sides: Any, *, same: bool, distance: Measured | None, norm: Kind = SQUARES,
                  kept: Kept = ((), ()), firsts: tuple[int, int] = (0, 0)) -> None:  # fmt: skip
-        dtypes = (np.int64, np.int64) + (np.float64,) * (distance is not None)
-        self.segments = Segments((*dtypes, *(values.dtype for side in kept for values in side)), room)
-        self._sides, self._same, self._distance, self._norm = sides, same, distance, norm
+        names = [labels.dtype for _, _, labels in sides]
+        dtypes = (*names, *(np.float64,) * (distance is not None))
+        dtypes = (*dtypes, *(values.dtype for side in kept for values in side))
+        self._columns = GrowingColumns(dtypes, room)
+        # few kernels are compiled: they take and give labels of 8 bytes
+        self._sides = [(y, order, labels.astype(np.int64, copy=False)) for y, order, labels in sides]
+        self._narrow = any(dtype != np.int64 for dtype in names)
+        self._same, self._distance, self._norm = same, distance, norm
         self._kept, self._firsts = kept, firsts
-        self._used = 0
         self._scratch(SCRATCH)
 
     def _scratch(self, room: int) -> None:
         self.room = room
         self.left = np.empty(room + SWEEP_LANES, np.int32)
         self.right = np.empty(room + SWEEP_LANES, np.int32)
+        self._wide = np.empty((2, room * self._narrow), np.int64)
 
     def _flush(self, n: int) -> None:
-        if self.segments.room - self._used < n:
-            self.segments.follow(self._used, n)
-            self._used = 0
-        out = [column[self._used : self._used + n] for column in self.segments.columns]
+        self._columns.advance(0, n)
+        out = [column[:n] for column in self._columns.free()]
         (q_y, q_order, q_labels), (d_y, d_order, d_labels) = self._sides
         places = self.left[:n], self.right[:n]
-        finish.label(q_order, q_labels, d_order, d_labels, self._same, *places, *out[:2])
+        names = [wide[:n] for wide in self._wide] if self._narrow else out[:2]
+        finish.label(q_order, q_labels, d_order, d_labels, self._same, *places, *names)
+        if self._narrow:
+            out[0][:], out[1][:] = names
         if self._distance is not None:
             finish.measure(q_y, d_y, *places, self._norm, out[2])
             out[2][:] = self._distance(out[2])
         if any(self._kept):
             self._keep(places, n, iter(out[len(out) - sum(map(len, self._kept)) :]))
-        self._used += n
+        self._columns.advance(n)
 
     def _keep(self, places: tuple[np.ndarray, np.ndarray], n: int, out: Iterator[np.ndarray]) -> None:
         (_, q_order, _), (_, d_order, _) = self._sides
@@ -218,7 +177,10 @@ class Labels:
 
     def end(self, n: int) -> None:
         self._flush(n)
-        self.segments.close(self._used)
+
+    def whole(self) -> tuple[np.ndarray, ...]:
+        """All that was written: nothing can be written any more."""
+        return self._columns.end()
 
 
 class Shown:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import zorder as kernels
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, Positions, Sink
+from dask_simjoin.engine.cpu.methods.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, Named, Sink
 from dask_simjoin.engine.cpu.methods.unsorted import build as build
 from dask_simjoin.engine.cpu.methods.unsorted import end as end
 from dask_simjoin.engine.cpu.methods.unsorted import part as part
@@ -84,10 +84,10 @@ def run(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: Any, sink: 
 def _ordered(q: Index, d: Index, layout: ZOrderLayout, same: bool, names: list[np.ndarray],
              sink: Sink) -> None:  # fmt: skip
     """Write all pairs to a sink in the order of their left and then of their right places."""
-    found = Positions(min(MAX_ROOM, 64 * max(len(q["y"]), len(d["y"]))))
+    found = Named(min(MAX_ROOM, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
     run(q, d, layout, same, places, found, None, np.zeros(3, np.int64))
-    left, right = found.segments.whole
+    left, right = found.whole()
     order = np.lexsort((right, left))
     n = 0
     for first in range(0, len(order), sink.room):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from dask_simjoin.sets.algorithms.cpu.kernels.sides import LISTED, NEXT, TOTAL, Out
@@ -12,6 +14,10 @@ from dask_simjoin.sets.types import Counters, SetBlock, SetPairs
 
 ROOM = 1 << 16
 """Pairs for which memory is reserved at first."""
+
+
+BATCH = 1 << 18
+"""Pairs of a batch, unless a set has more partners."""
 
 
 class CpuSetJoiner:
@@ -37,6 +43,19 @@ class CpuSetJoiner:
         if search.same or search.turned:
             one, other = other, one
         return SetPairs(one, other, overlap, search.next)
+
+    def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+                method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
+        search = Search(left, right, rule, method)
+        columns = _columns(BATCH)
+        while search.next is not None:
+            done = search.run((*columns, NONE, NONE))
+            one, other, overlap = (column[:done] for column in columns)
+            if search.same or search.turned:
+                one, other = other, one
+            yield SetPairs(one, other, overlap)
+            if done < len(columns[0]) // 2:  # a set has more partners than there was room for
+                columns = _columns(4 * len(columns[0]))
 
     def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
         return int(_counted(left, right, rule, method).tally[TOTAL])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import cupy
 
 from dask_simjoin.metrics.types import Array
@@ -12,6 +14,9 @@ from dask_simjoin.sets.algorithms.gpu.sinks import Count, Each, Select
 from dask_simjoin.sets.methods import SetMethod
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.types import Counters, SetBlock, SetPairs
+
+BATCH = 1 << 22
+"""Pairs from which on a batch ends."""
 
 
 class GpuSetJoiner:
@@ -27,6 +32,14 @@ class GpuSetJoiner:
                 if limit is not None and sink.pairs >= limit:
                     break
         return SetPairs(*sink.columns(), following)
+
+    def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
+                method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
+        at: int | None = 0
+        while at is not None:
+            some = self.pairs(left, right, rule, method, limit=BATCH, start=at)
+            at = some.next
+            yield some
 
     def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
         return self._counted(left, right, rule, method)[1]

@@ -1,0 +1,68 @@
+"""How large a result of Dask frames may be where nobody says: as the disk has room."""
+
+import shutil
+from types import SimpleNamespace
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from dask_simjoin.errors import BudgetError
+from dask_simjoin.planning.budget import MAX_RESULT
+from dask_simjoin.planning.resources import resources
+
+FRAME = pd.DataFrame(np.random.default_rng(0).uniform(size=(2000, 2)), columns=["x", "y"])
+
+
+@pytest.fixture
+def disks(monkeypatch):
+    """Bytes free on the disks of folders, by name; others have none."""
+    free = {".": 10**6}
+
+    def usage(folder):
+        return SimpleNamespace(free=free.get(str(folder), 0))
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    return free
+
+
+def lazy():
+    return dd.from_pandas(FRAME, npartitions=2)
+
+
+def test_a_result_is_limited_by_the_disk(disks, tmp_path):
+    text = (
+        r"gives at least [0-9,]+ pairs, .*the limit is 0\.95 MiB \(what is free on the disk\)\. Use a "
+        r"smaller eps, .* goes to a larger disk, raise the limit: .*{'simjoin\.result-limit': '[0-9.]+ MiB'}\)"
+    )
+    with pytest.raises(BudgetError, match=text):
+        lazy().simjoin.plan(0.3)
+    with pytest.raises(BudgetError, match=r"k=500 gives 1,000,000 rows, .*what is free on the disk"):
+        lazy().simjoin.plan(k=500)
+    assert lazy().simjoin.plan(0.01).pairs > 0
+    # the disk that has most counts, and what was set before all
+    with dask.config.set({"temporary-directory": str(tmp_path)}):
+        disks[str(tmp_path)] = 10**9
+        lazy().simjoin.plan(0.3)
+    with dask.config.set({"simjoin.result-limit": "1 GB"}):
+        lazy().simjoin.plan(0.3)
+
+
+def test_a_plain_frame_is_not_limited_by_the_disk(disks):
+    assert len(FRAME.simjoin.self_join(0.3)) * 16 > disks["."]
+    assert FRAME.simjoin.neighbor_graph(0.3).nnz * 16 > disks["."]
+
+
+def test_disks_that_are_not_seen_limit_nothing(disks, client):
+    assert resources("pandas").disk == 10**6
+    info = client.scheduler_info(n_workers=-1)
+    for worker in info["workers"].values():
+        worker["local_directory"] = "/there/is/no/such/folder"
+    client.scheduler_info = lambda n_workers: info
+    try:
+        assert resources("pandas").disk is None
+        assert lazy().simjoin.self_join(0.3).expr.plan.budget.result == MAX_RESULT
+    finally:
+        del client.scheduler_info
