@@ -149,9 +149,10 @@ class IndexConflictError(SimJoinError, RuntimeError):
 
 
 class IndexFormatError(SimJoinError, ValueError):
-    """A folder holds no index, or one that is damaged or of another format.
+    """A folder holds no index, or one with a damaged or missing file, or of another format.
 
-    Remedy: Name the folder of an index that all workers see; make a damaged one anew.
+    Remedy: Name the folder of an index that all workers see. ``Index.check()`` lists damage, and the guide to
+    tables that grow says how to go on.
     """
 
 

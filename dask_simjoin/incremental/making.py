@@ -142,7 +142,8 @@ def open_index(path: PathLike, *, version: int | None = None, backend: str | Non
     Raises
     ------
     IndexFormatError
-        There is no index in the folder, or it is damaged or of another format.
+        There is no index in the folder, or it is of another format, or the last version is damaged: the
+        message says how to go on from the one before.
     VersionGoneError
         There is no such version.
 

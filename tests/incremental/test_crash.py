@@ -119,8 +119,8 @@ def test_making_that_is_killed_can_be_done_again(tmp_path):
     assert seen == {"none", "made"}
 
 
-def test_a_damaged_last_manifest_is_passed_over(tmp_path):
-    """The version before it is read, and the next one gets a number of its own."""
+def test_a_damaged_last_manifest_is_refused(tmp_path):
+    """The version before it is restored when asked for, and the next one gets a number of its own."""
     killed.make(str(tmp_path / "index"))
     killed.grow(str(tmp_path / "index"))
     last = tmp_path / "index" / "_versions" / f"{3:020d}.json"
@@ -128,10 +128,12 @@ def test_a_damaged_last_manifest_is_passed_over(tmp_path):
     for broken in (text[: len(text) // 2], text.replace('"rows": 11', '"rows": 12'), ""):
         assert broken != text
         last.write_text(broken)
-        index = dask_simjoin.open_index(tmp_path / "index")
-        assert index.version == 2
+        with pytest.raises(IndexFormatError, match=last.name):
+            dask_simjoin.open_index(tmp_path / "index")
+    dask_simjoin.open_index(tmp_path / "index", version=2).restore(2)
+    index = dask_simjoin.open_index(tmp_path / "index")
     changes = index.update(None, delete=[9])
-    assert (changes.since, changes.version) == (2, 4)
+    assert (changes.since, changes.version) == (4, 5)
     assert pairs(dask_simjoin.open_index(tmp_path / "index")) == unordered(BEFORE)
     assert as_set(index.changes(1).query("diff < 0").compute()) == {(8, 9)}
 
@@ -148,5 +150,5 @@ def test_a_folder_without_an_index_is_refused(tmp_path):
     with pytest.raises(IndexFormatError, match="of format 2, and this version of dask_simjoin reads 1"):
         dask_simjoin.open_index(tmp_path / "index")
     manifest.write_text(text[:-20])
-    with pytest.raises(IndexFormatError, match="it has 1 versions, all damaged"):
+    with pytest.raises(IndexFormatError, match=f"{manifest.name}. is damaged: .* No older version is whole"):
         dask_simjoin.open_index(tmp_path / "index")

@@ -81,3 +81,20 @@ def test_what_is_refused(points, tmp_path):
     assert "Error: " in run(*words, code=3).stderr
     assert sorted(tmp_path.iterdir()) == before
     assert len(dask_simjoin.open_index("grown")) == 60
+
+
+def test_a_check_names_what_is_damaged(points, tmp_path):
+    """Also in an index that cannot be opened."""
+    assert json.loads(run("check", "grown", "--json").stdout)["damaged"] == 0
+    assert run("check", "grown", "-q").output == ""
+    rows = min((tmp_path / "grown" / "rows").iterdir())
+    rows.write_bytes(rows.read_bytes()[:-1])
+    manifest = tmp_path / "grown" / "_versions" / f"{2:020}.json"
+    manifest.write_text("{")
+    told = json.loads(run("check", "grown", "--json", code=1).stdout)
+    assert [one["file"] for one in told["damage"]] == [f"_versions/{manifest.name}", f"rows/{rows.name}"]
+    assert [one["versions"] for one in told["damage"]] == [[2], [1]]
+    shown = run("check", "grown", "-q", code=1).output
+    assert rows.name in shown and "its bytes are not those that were written (version 1)" in shown
+    assert "holds no index" in run("check", "elsewhere", code=3).output
+    assert "is damaged" in run("history", "grown", code=3).output
