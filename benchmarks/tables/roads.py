@@ -55,14 +55,15 @@ def gpu_road(run: Found) -> Rows:
 
 
 def hdbscan_workers(*runs: Found) -> Rows:
-    """HDBSCAN by threads and processes: the least of some runs."""
+    """HDBSCAN by threads and processes: medians; of older files ("best") the least of some runs."""
     table = [["points", "plain frame", "one thread", "two", "", "one process", "two", ""]]
     for run in runs:
         for row in run["results"]:
-            least = {way: min(some) for way, some in row["seconds"].items()}
-            cells = [seconds(least["plain"])]
+            middle = min if "best" in row else statistics.median
+            took = {way: middle(some) for way, some in row["seconds"].items()}
+            cells = [seconds(took["plain"])]
             for way in ("threads", "cluster"):
-                one, two = least[f"{way}-1"], least[f"{way}-2"]
+                one, two = took[f"{way}-1"], took[f"{way}-2"]
                 cells += [seconds(one), seconds(two), times(one / two)]
             table.append([f"{rows(row['rows'])} x {row['dims']}", *cells])
     return table
