@@ -6,8 +6,12 @@ import contextlib
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
+
+TOGETHER = 5.0
+"""Seconds in which several signals are one."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -22,16 +26,17 @@ class Stop:
     """
 
     def __init__(self) -> None:
-        self.number, self._finishing = 0, False
+        self.number, self._finishing, self._since = 0, False, -TOGETHER
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Stop, unless the output gets its name now, or files that were begun are removed.
 
-        A closed terminal sends several signals; only Ctrl-C, pressed again, ends the wait for running tasks.
+        A closed terminal sends several signals, which are one; Ctrl-C again ends the wait for running tasks.
         """
-        if self._finishing or (self.number and number != signal.SIGINT):
+        now = time.monotonic()
+        if self._finishing or (now - self._since < TOGETHER and number != signal.SIGINT):
             return
-        self.number = self.number or number
+        self.number, self._since = self.number or number, now
         raise KeyboardInterrupt
 
     def finish(self) -> None:

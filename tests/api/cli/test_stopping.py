@@ -54,13 +54,11 @@ def as_before():
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
-def signalled(number, step, monkeypatch, before=False):
-    """Let a step of writing be interrupted by a signal, after it is done or before."""
+def signalled(number, step, monkeypatch):
+    """Let a step of writing be interrupted by a signal after it is done."""
     does = getattr(Sink, step)
 
     def stopped(self, *args):
-        if before:
-            os.kill(os.getpid(), number)
         does(self, *args)
         os.kill(os.getpid(), number)
         time.sleep(0.01)  # handlers run between instructions

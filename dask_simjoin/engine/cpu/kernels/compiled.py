@@ -108,11 +108,11 @@ def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
             text = read_private(folder / name)
             if _digest(folder, name, text[DIGEST:]) == text[:DIGEST]:
                 return rebuilt(text[DIGEST:])
-            LOG.debug("The kernel %s is damaged, so it is compiled again.", folder / name)
+            LOG.debug("The kernel %s is not loaded: it is damaged.", folder / name)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except Exception as error:  # whatever a pickle may raise
-            LOG.debug("The kernel %s is not used, but compiled again: %r", folder / name, error)
+            LOG.debug("The kernel %s is not loaded: %r", folder / name, error)
     return None
 
 
