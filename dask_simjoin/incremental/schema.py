@@ -13,7 +13,7 @@ from dask_simjoin.engine.base import HOME, frames_for, frames_of_library, librar
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.incremental.types import ID, SEQ, VERSION
 from dask_simjoin.metrics.types import Frame
-from dask_simjoin.options.messages import listed, shown
+from dask_simjoin.options.messages import NO_UNICODE, listed, shown
 
 DTYPES = b"dask_simjoin.dtypes"
 """Under which a file tells what pandas calls its columns' dtypes."""
@@ -55,6 +55,11 @@ def arrow_of(rows: Frame) -> pa.Table:
         raise ColumnError(
             f"Columns {listed(rows.columns)} cannot all be written to parquet ({error}); convert what holds "
             "several kinds of values, such as with .astype(str), or leave it out of keep=."
+        ) from None
+    except UnicodeEncodeError as error:
+        raise ColumnError(
+            f"Columns {listed(rows.columns)} cannot all be written to parquet: there is "
+            f"{shown(error.object)}, {NO_UNICODE}."
         ) from None
     for number, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):  # each file would have categories of its own

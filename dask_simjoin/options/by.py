@@ -23,12 +23,11 @@ from dask_simjoin.options.columns import (
     as_names,
     check_column_exists,
     check_columns,
-    check_label,
     free_name,
     has_column,
 )
 from dask_simjoin.options.frames import example_of
-from dask_simjoin.options.messages import listed, shown
+from dask_simjoin.options.messages import NO_UNICODE, listed, shown
 from dask_simjoin.options.several import several_of
 from dask_simjoin.options.units import without_unit
 from dask_simjoin.options.validate import check_eps, check_metric
@@ -92,7 +91,6 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
             raise ColumnError(f"by= names {name!r} more than once; name each column once.")
         for example in examples:
             check_column_exists("by", name, [example])
-            check_label("by", name, example.columns)
 
 
 def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:
@@ -120,8 +118,8 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
         return rows.astype(texts) if texts else rows
     except UnicodeEncodeError as error:
         raise ColumnError(
-            f"by= names {listed(texts)}, of objects that are to be texts, as in the Dask DataFrame, and "
-            f"{shown(error.object)} is no Unicode text: replace it, or make the Dask DataFrame within "
+            f"by= names {listed(texts)}, which hold texts in the Dask DataFrame, and in the other one "
+            f"{shown(error.object)}, {NO_UNICODE}; or make the Dask DataFrame within "
             "dask.config.set({'dataframe.convert-string': False})."
         ) from None
 

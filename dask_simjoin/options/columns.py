@@ -48,6 +48,8 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
                 f"{listed(meta.columns)}); name the coordinates with on=[...]. Numbers as texts or objects, "
                 "such as Decimal, become coordinates by df.astype({...: 'float64'})."
             )
+        for name in found:
+            check_label("on", name, meta.columns)
         check_chosen(kinds_of(meta, found))
         return tuple(found)
     if isinstance(on, (set, frozenset)):
@@ -62,8 +64,7 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
             f"on={shown(on)} names no column; name at least one, or leave out on= for all numeric columns."
         )
     for name in names:
-        if not has_column(meta.columns, name):
-            raise absent("on", name, [meta])
+        check_column_exists("on", name, [meta])
         if names.count(name) > 1:
             raise ColumnError(f"on= names {name!r} more than once; name each column once.")
         if kind_of_number(dtypes[name]) in ("i", "u", "f", "b"):
@@ -144,8 +145,11 @@ def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
 
 def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> None:
     """Refuse the name of a column that none of the tables has."""
-    if not any(has_column(table.columns, name) for table in tables):
+    having = [table for table in tables if has_column(table.columns, name)]
+    if not having:
         raise absent(option, name, tables)
+    for table in having:
+        check_label(option, name, table.columns)
 
 
 def kind_of_number(dtype: DType) -> str:

@@ -13,7 +13,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.types import Frame
-from dask_simjoin.options.columns import as_names
+from dask_simjoin.options.columns import as_names, free_name
 from dask_simjoin.options.frames import is_frame
 from dask_simjoin.options.units import metres
 
@@ -32,15 +32,13 @@ class Points:
     name : str
     system : object or None
         The coordinate reference system, as pyproj has it.
+    columns : list of str
+        Names of the columns that are added: x, y.
     """
 
     name: str
     system: Any
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns that are added: x, y."""
-        return [f"{self.name}.x", f"{self.name}.y"]
+    columns: list[str]
 
     @property
     def geographic(self) -> bool:
@@ -99,7 +97,7 @@ def _points(frame: Any, on: Any) -> Points | None:
     name = getattr(meta, "active_geometry_name", None)
     if name is None or not is_frame(meta) or (on is not None and as_names(on) != [name]):
         return None
-    return Points(name, meta.crs)
+    return Points(name, meta.crs, [free_name(f"{name}.{axis}", [meta]) for axis in "xy"])
 
 
 def _with_columns(frame: Frame, points: Points) -> Frame:

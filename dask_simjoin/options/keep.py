@@ -9,7 +9,7 @@ from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.metrics.types import Columns, Frame
 from dask_simjoin.options.columns import as_names, check_column_exists, has_column
 from dask_simjoin.options.groups import SUFFIXES
-from dask_simjoin.options.messages import shown
+from dask_simjoin.options.messages import listed, shown
 
 OWN = ("left", "right", "rank", "distance", "similarity")
 """Columns of results that are no rows' attributes."""
@@ -62,8 +62,14 @@ def resolve_keep(
     of_right = of_left if right is None else [name for name in wanted if name in right.columns]
     names = [f"{name}{first}" if name in of_right else str(name) for name in of_left]
     names += [f"{name}{second}" if name in of_left else str(name) for name in of_right]
-    taken: set[str] = set(OWN)
+    taken: set[str] = set()
     for called in names:
+        if called in OWN:
+            raise OptionError(
+                f"keep={shown(keep)} with suffixes={shown(suffixes)} would make a column {called!r}, a name "
+                f"that is reserved for columns of results ({listed(OWN)}); rename the column first"
+                f"{', or use other suffixes' if called not in wanted or suffixes != SUFFIXES else ''}."
+            )
         if called in taken:
             raise OptionError(
                 f"The result would have two columns {called!r}, with keep={shown(keep)} and "

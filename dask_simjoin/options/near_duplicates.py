@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.types import Frame
-from dask_simjoin.options.columns import has_column, kind_of_number
+from dask_simjoin.options.columns import check_label, has_column, kind_of_number
 from dask_simjoin.options.groups import Distance, Engine, MetricRequest, Within, about
 from dask_simjoin.options.messages import did_you_mean, listed, shown
 from dask_simjoin.options.requests import DISTANCE
@@ -83,6 +83,7 @@ def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
         raise OptionError(
             f"keep={shown(keep)} is not allowed{meant}; {allowed}: the columns are {listed(meta.columns)}."
         )
+    check_label("keep", keep, meta.columns)
     dtype = meta[keep].dtype
     if kind_of_number(dtype) == "":
         raise ColumnError(

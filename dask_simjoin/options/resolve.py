@@ -19,6 +19,7 @@ from dask_simjoin.options.chosen_columns import integers_among
 from dask_simjoin.options.columns import (
     check_columns,
     check_columns_of,
+    check_label,
     check_on,
     has_column,
     kinds_of,
@@ -139,6 +140,8 @@ def id_dtype(meta: Frame, id: Hashable | None) -> DType:
             f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. "
             "Leave out id to name rows by their index labels."
         )
+    if id is not None:
+        check_label("id", id, meta.columns)
     dtype = meta.index.dtype if id is None else meta[id].dtype
     if id is not None:  # verbs that name no rows take any index
         check_indexable(dtype, id)
