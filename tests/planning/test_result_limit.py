@@ -35,8 +35,8 @@ def lazy():
 
 def test_a_result_is_limited_by_the_disk(disks, tmp_path):
     text = (
-        r"gives at least [0-9,]+ pairs, .*the limit is 0\.95 MiB \(what is free on the disk\)\. Use a smaller "
-        r"eps, .* goes to a larger disk, raise the limit: .*{'simjoin\.result-limit': '\d+ MiB'}\)"
+        r"gives at least [0-9,]+ pairs, .*the limit is 0\.95 MiB \(what is free on the disk\)\. Use a "
+        r"smaller eps, .* goes to a larger disk, raise the limit: .*{'simjoin\.result-limit': '\d+ MiB'}\)"
     )
     with pytest.raises(BudgetError, match=text):
         lazy().simjoin.plan(0.3)
