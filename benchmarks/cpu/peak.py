@@ -24,7 +24,7 @@ from benchmarks.harness.lazy import known, progress, quiet, save, table
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
-PAIRS = 42_000_000
+PAIRS = 36_000_000
 """About how many rows of a result two ids, of 16 bytes, take 0.6 GiB for."""
 
 Call = Callable[[pd.DataFrame, pd.DataFrame, float], Any]
@@ -107,9 +107,9 @@ CASES = {
     "knn-texts": Case("`knn_join`, 2-D, 20 nearest, ids of texts", _knn(20, id="name"), 500_000),
     "mutual": Case("`knn_join`, 2-D, 20 nearest, `mutual`", _knn(20, mutual=True), 300_000),
     "graph": Case("`neighbor_graph`, 2-D", _graph, pairs=HALF),
-    "sets": Case("`set_self_join`", _sets(id="number"), 600_000),
-    "sets-score": Case("`set_self_join`, similarities", _sets(id="number", return_similarity=True), 600_000),
-    "sets-join": Case("`set_join`", _set_join, 400_000, tables=2),
+    "sets": Case("`set_self_join`", _sets(id="number"), 500_000),
+    "sets-score": Case("`set_self_join`, similarities", _sets(id="number", return_similarity=True), 500_000),
+    "sets-join": Case("`set_join`", _set_join, 350_000, tables=2),
 }
 """What is measured."""
 

@@ -158,8 +158,20 @@ def first_use(quiet: Found, busy: Found) -> Rows:
     return table
 
 
+def peak(run: Found, before: Found) -> Rows:
+    """Memory that joins of plain frames take at their peak, beside their results."""
+    table = [["join", "result", "peak over result", "before"]]
+    old = {found["case"]: found["factor"] for found in before["cases"]}
+    for found in run["cases"]:
+        size = f"{found['bytes'] / 2**30:.2f} GiB"
+        told = old.get(found["case"])
+        table.append([found["text"], size, f"{found['factor']:.2f}", "" if told is None else f"{told:.2f}"])
+    return table
+
+
 TABLES = {
     "first-use": first_use,
+    "peak": peak,
     "joins": joins,
     "columns": columns,
     "two-tables": two_tables,

@@ -34,6 +34,9 @@ DISTANCES = "k_distance"
 FOUND_BYTES = 16
 """Of a neighbour while neighbours are sought."""
 
+MUTUAL = 3
+"""Results that lie beside each other where rows of both directions are merged."""
+
 
 @series_verb(KDistances)
 def k_distances(frame: Frame, asked: KDistances) -> Series:
@@ -183,6 +186,7 @@ def _nearest(frame: Frame, asked: KnnJoin) -> Frame:
     row_bytes = plan.pair_bytes + RANK_BYTES if bound == math.inf else 0.0
     # on the host what is found becomes columns of the result
     row_bytes = max(FOUND_BYTES, row_bytes) if device is None else FOUND_BYTES + row_bytes
+    row_bytes *= MUTUAL if asked.mutual else 1
     check_room(rows, row_bytes, f"k={shown(asked.k)}", False, device)
     state = search_chunk(q, d, plan.layout, number, (0, 0), same=other is None, max_total=bound)
     if device is None:

@@ -21,12 +21,14 @@ PARTS = 8
 MARGIN = 1.25
 """How much more than what is just enough a message recommends."""
 
-PEAK, DEVICE_PEAK = 1.3, 2.0
-"""Memory that a join takes at its peak, in units of its result's: see docs/reference/limits.md.
+PEAK = 1.3
+"""Memory that a join takes on the host at its peak, in units of its result's: see docs/benchmarks.md.
 
-Columns grow by an eighth at a time; where ids are no numbers their places lie beside them for a while.  On a
-GPU columns that grow are copied.
+Columns grow by an eighth at a time; where ids are not numbers, positions lie beside them for a while.
 """
+
+DEVICE_PEAK = 1.5
+"""The same on a GPU, where a column that grows is copied: one of at least two."""
 
 LAZY = f"or a Dask DataFrame, dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts"
 

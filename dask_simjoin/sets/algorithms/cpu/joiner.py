@@ -54,7 +54,7 @@ class CpuSetJoiner:
             if search.same or search.turned:
                 one, other = other, one
             yield SetPairs(one, other, overlap)
-            if done < len(columns[0]) // 2:  # a set has more partners than there was room for
+            if search.next is not None and done < len(columns[0]) // 2:
                 columns = _columns(4 * len(columns[0]))
 
     def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
