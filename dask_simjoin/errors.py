@@ -113,7 +113,7 @@ class PartitionSizeError(SimJoinError, ValueError):
 
 
 class BudgetError(SimJoinError, ValueError):
-    """A chunk, a task or the result needs more memory than there is.
+    """A chunk, a task or the result needs more memory than there is, or more disk.
 
     Remedy: A smaller `eps`, a `blocksize` that the message names, a verb that makes no pairs (`count_pairs`),
     or a Dask DataFrame, whose result has parts.
@@ -135,9 +135,9 @@ class SourceChangedError(SimJoinError, RuntimeError):
 
 
 class ScratchError(SimJoinError, OSError):
-    """A temporary file cannot be written, or one of another worker cannot be read.
+    """A temporary file cannot be written, or not read by another worker; or all workers' disks are full.
 
-    Remedy: Free disk, or set Dask's ``temporary-directory`` to a folder that all workers share.
+    Remedy: Free disk, or set Dask's ``temporary-directory`` to a folder with room that all workers share.
     """
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any
 
+import dask
 import numpy as np
 import pandas as pd
 from dask.tokenize import tokenize
@@ -28,6 +30,7 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.chunking.base import BY_WORKER
 from dask_simjoin.planning.doubts import raise_doubts
+from dask_simjoin.planning.free_disk import check_folder
 from dask_simjoin.planning.goal import Goal
 from dask_simjoin.planning.plan import Plan, make_plan
 from dask_simjoin.planning.resources import resources, sends_by_worker, shuffle_method
@@ -114,7 +117,7 @@ def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: Froze
     if check is not None:
         check(joined, have)
     plan = make_plan(joined, goal, have, shuffle)
-    check_worker_disks(plan.disk.needed, current_client())
+    check_disk(plan)
     if goal.with_ids:
         if goal.k is not None and goal.max_total == math.inf:
             check_nearest(plan.rows_found(goal.k), plan.pair_bytes, goal.k, plan.budget)
@@ -123,6 +126,14 @@ def _compute_plan(source: FrozenSource, spec: JoinSpec, goal: Goal, other: Froze
                 check_ids(*table, plan.budget.chunk)
     raise_doubts(plan.doubts)
     return plan
+
+
+def check_disk(plan: Plan) -> None:
+    """Refuse a plan for which the disk has no room, here or on workers."""
+    if plan.chunks.method == "disk":
+        check_folder(plan.disk.needed, dask.config.get("temporary-directory", None) or tempfile.gettempdir())
+    else:
+        check_worker_disks(plan.disk.needed, current_client())
 
 
 def passed_over(source: FrozenSource, spec: JoinSpec, with_ids: bool, first: int = 0) -> Known:

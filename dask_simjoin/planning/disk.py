@@ -53,7 +53,8 @@ class Disk:
     spilling, shuffling, writing : float
         Seconds that these take, and those to write the pairs as parquet.
     needed : float
-        Bytes that lie on the disks of all workers at a time, at least.
+        Bytes that lie on the disks of all workers at a time, at least; without workers, those that a
+        shuffle writes to the temporary folder.
     """
 
     spilled: float = 0.0
@@ -119,6 +120,8 @@ def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence
     whole = goal.joins > 1 or goal.spanning  # all chunks are needed again
     held = INDEXED * (float(each.sum()) if whole else held_at_once(blocks, each))
     sent = float(each.sum() + MOVE_BYTES * chunks.rows.sum()) if chunks.method is not None else 0.0
+    if chunks.method == "disk":  # of this process, through Dask's temporary folder
+        return sent
     if chunks.method == "p2p":
         return bytes_needed(held, sent, have)
     return bytes_needed(max(held, sent), 0.0, have)

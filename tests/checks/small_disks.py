@@ -87,9 +87,9 @@ def verbs(data, rows, folder):
         "optics forest": lambda: length(points.simjoin.optics(near(5), 5, mode="forest", **ON)),
         "hdbscan": lambda: length(points.simjoin.hdbscan(50, **ON)),
         "spanning_tree": lambda: length(points.simjoin.spanning_tree(**ON)),
-        "neighbor_graph": lambda: points.simjoin.neighbor_graph(near(5), **ON).compute().nnz,
+        "neighbor_graph": lambda: dask.compute(points.simjoin.neighbor_graph(near(5), **ON))[0].nnz,
         "connected_components": lambda: length(
-            dask_simjoin.connected_components(pairs(near(0.5), **NAMED)).to_frame()
+            dask_simjoin.connected_components(pairs(near(0.5), **NAMED))
         ),
         "set_self_join": lambda: length(sets.simjoin.set_self_join("words", threshold=0.8, id="id")),
         "set_neighbor_counts": lambda: (

@@ -319,7 +319,7 @@ def test_replicated_is_one_chunk_and_parts_of_its_queries():
         assert_same_pairs(as_set(pairs.compute()), expected)
         report = ddf.simjoin.plan(0.02, partitioning="replicated")
         assert report.partitioning == "replicated" and "parts of its queries" in str(report)
-        with pytest.raises(BudgetError, match=r"one chunk of all 3,000 rows.*use a larger blocksize"):
+        with pytest.raises(BudgetError, match=r"one chunk of all 3,000 rows.*use blocksize='87.89 kiB'"):
             ddf.simjoin.plan(0.02, partitioning="replicated", blocksize="10 kB")
         assert ddf.simjoin.count_pairs(0.02, partitioning="replicated").compute() == len(expected)
         assert ddf.simjoin.neighbor_counts(0.02, partitioning="replicated").sum().compute() == 2 * len(

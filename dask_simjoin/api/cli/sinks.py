@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import os
 import posixpath
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
+import dask
 import pyarrow as pa
 import pyarrow.parquet as pq
 from dask.base import compute
+from dask.utils import format_bytes
 from fsspec.implementations.local import LocalFileSystem
 
 from dask_simjoin.api.cli import stopping
@@ -73,6 +77,25 @@ class Sink:
 
     def write(self, frame: Frame, begun: str) -> None:
         """Write all partitions into the folder that was begun; nothing has the final name yet."""
+        with self._naming_full_disks():
+            self._write(frame, begun)
+
+    @contextlib.contextmanager
+    def _naming_full_disks(self) -> Iterator[None]:
+        """Say of a full disk where it may be, which the system does not."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            folders = [dask.config.get("temporary-directory", None) or tempfile.gettempdir()]
+            if isinstance(self.fs, LocalFileSystem):
+                folders.insert(0, posixpath.dirname(self.path) or ".")
+            room = ", ".join(f"{format_bytes(shutil.disk_usage(at).free)} in {at}" for at in folders)
+            text = f"{os.strerror(error.errno)}, as {self.path} was written; free: {room}"
+            raise OSError(error.errno, text) from error
+
+    def _write(self, frame: Frame, begun: str) -> None:
         parts = posixpath.join(begun, "parts")
         self.fs.makedirs(parts)
         if not self.single:
@@ -102,7 +125,8 @@ class Sink:
         whole = posixpath.join(begun, "parts")
         if self.single:
             files, whole = sorted(self.fs.find(whole)), posixpath.join(begun, "whole")
-            (_join_csv if self.kind == CSV else _join_parquet)(self.fs, files, whole)
+            with self._naming_full_disks():
+                (_join_csv if self.kind == CSV else _join_parquet)(self.fs, files, whole)
         if self.fs.exists(self.path):
             if not self.overwrite:
                 raise click.ClickException(f"{self.path} was made by something else meanwhile.")

@@ -1,8 +1,10 @@
 """Commands read, plan, ask, compute and write what the verbs give."""
 
+import errno
 import json
 import os
 import re
+import tempfile
 from importlib.util import find_spec
 
 import dask
@@ -14,7 +16,7 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from dask_simjoin.api.cli import plans, progress
+from dask_simjoin.api.cli import plans, progress, sinks
 from dask_simjoin.api.cli.main import CODES, cli
 from dask_simjoin.api.cli.sinks import Sink
 
@@ -461,6 +463,17 @@ def test_what_is_stopped_leaves_nothing(points, tmp_path, monkeypatch, error, co
     run("self-join", "points", "--eps", "0.1", *ON, "-o", "out.csv", "--overwrite", code=code)
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "out.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize("output", ["out.csv", "out/"])
+def test_a_full_disk_is_named(points, tmp_path, monkeypatch, output):
+    def full(*args, **how):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sinks, "compute", full)
+    said = run("self-join", "points", "--eps", "0.1", *ON, "-o", output, code=1).stderr
+    assert f"No space left on device, as {tmp_path / output.rstrip('/')} was written" in said
+    assert f" in {tmp_path}, " in said and said.strip().endswith(f" in {tempfile.gettempdir()}")
 
 
 def test_a_task_that_fails_leaves_nothing(tmp_path, monkeypatch):
