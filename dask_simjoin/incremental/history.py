@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -71,7 +72,8 @@ def vacuumed(root: Path, keep: int) -> int:
 def _clock(root: Path) -> float:
     """The time as the file system tells it, which that of this machine may not be."""
     folder = root / FOLDERS[0]
-    os.utime(folder)
+    with contextlib.suppress(OSError):  # an earlier time spares more files
+        os.utime(folder)
     return folder.stat().st_mtime
 
 
