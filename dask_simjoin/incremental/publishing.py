@@ -64,9 +64,10 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
         removed(temporary)
     if own.kept and _holds(path, content):
         return True  # the answer of a file system in a network had got lost
-    overtaken = _largest(own.root) != base
+    there = path.exists()  # looked up before the listing, which has `base` only if no other came after it
+    overtaken = there or _largest(own.root) != base
     # a manifest that was made and removed since may have been this one: then its files stay
-    own.kept = own.kept and overtaken and not path.exists()
+    own.kept = own.kept and overtaken and not there
     if isinstance(failure, (FileExistsError, FileNotFoundError)):
         return False if overtaken else None
     with writing(path):
