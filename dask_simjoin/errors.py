@@ -64,7 +64,7 @@ class OptionTypeError(SimJoinError, TypeError):
 
 
 class ColumnError(SimJoinError, ValueError):
-    """A column is missing, is named twice, or cannot be a coordinate or an id.
+    """A column is missing, named twice, no coordinate or id, or `by` compares what is never equal.
 
     Remedy: Name numeric columns with ``on=``: convert text or dates, or name one column of lists of numbers.
     """

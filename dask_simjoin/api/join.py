@@ -51,6 +51,9 @@ def join(frame: Frame, asked: Join) -> Frame:
         the numeric columns that both have, besides ids.
     left_on, right_on : column or list of columns, optional
         The same where they are called otherwise in the two tables, in the same order.
+    by : column or list of columns, optional
+        As of `self_join`, with the same names in both tables.  Dtypes without a common value are refused;
+        beside a Dask DataFrame that holds texts, objects of a plain one are compared as texts.
     id, left_id, right_id : column, optional
         The columns that name rows, of both tables or of each.  Default: index labels.
     keep : column or list of columns, optional

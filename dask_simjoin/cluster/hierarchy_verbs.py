@@ -11,7 +11,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.cluster.algorithms.condense import condense, tell_some, told_of_all
 from dask_simjoin.cluster.algorithms.core_distances import known_of_whole, sought
 from dask_simjoin.cluster.algorithms.forest import Edges
-from dask_simjoin.cluster.algorithms.spanning import distances_of, tree_of_chunk
+from dask_simjoin.cluster.algorithms.spanning import distances_of, in_order, tree_of_chunk
 from dask_simjoin.cluster.expressions.spanning import Hierarchy, Tree, edges_frame
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.dask_private import new_collection
@@ -21,6 +21,7 @@ from dask_simjoin.options.cluster_requests import Hdbscan, SpanningTree
 from dask_simjoin.options.frames import example_of
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.options.typed import frame_verb
+from dask_simjoin.planning.checks import check_samples
 from dask_simjoin.planning.goal import tree_goal
 from dask_simjoin.tasks.whole import whole_chunk
 
@@ -46,7 +47,7 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     min_samples : int, optional
         A row's core distance is that of the nearest so many rows, itself included, as scikit-learn counts
         them and `dbscan` does; the package hdbscan counts others only, so that its 4 is 5 here. By default
-        `min_cluster_size`.
+        `min_cluster_size`. More than there are rows are refused; by default all rows are noise then.
     cluster_selection_method : {"eom", "leaf"}
         Whether clusters are those of the largest total stability ("excess of mass"), or the smallest ones.
     cluster_selection_epsilon : float
@@ -68,8 +69,8 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
 
     Raises
     ------
-    BudgetError
-        When planned: the tree does not fit one worker.
+    OptionError, BudgetError
+        When planned: there are fewer rows than `min_samples`; the tree does not fit one worker.
 
     Notes
     -----
@@ -93,8 +94,10 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     example.index = meta.index[:0]
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
-        return new_collection(Hierarchy(source.inner, source, spec, least, samples, choice, example))
-    tree, ids = _whole_tree(frame, spec, samples, tell_some)
+        return new_collection(
+            Hierarchy(source.inner, source, spec, least, samples, choice, example, asked.min_samples)
+        )
+    tree, ids = _whole_tree(frame, spec, samples, asked.min_samples, tell_some)
     if tree is None:
         return example
     weight, start, end = tree
@@ -102,7 +105,7 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     del tree
     away = distances_of(weight, spec.measure)
     del weight
-    condensed = condense(start, end, away, least, meta)
+    condensed = condense(*in_order(start, end, away), least, meta)
     del start, end, away
     told = told_of_all(condensed, choice)
     found = frames_for(meta).result(dict(zip(CLUSTERS, told, strict=True)), len(ids))
@@ -121,7 +124,7 @@ def spanning_tree(frame: Frame, asked: SpanningTree) -> Frame:
     ----------
     min_samples : int
         An edge is no shorter than either row's distance to the nearest so many rows, itself included; with
-        1, the default, it is the distance of both.
+        1, the default, it is the distance of both. More than there are rows are refused.
     on, id, metric, p, dropna, partitioning, blocksize
         As in `self_join`; `id` only says which column is no coordinate.
 
@@ -130,13 +133,14 @@ def spanning_tree(frame: Frame, asked: SpanningTree) -> Frame:
     DataFrame
         An edge a row, the shortest first, one less than there are rows: ``left`` and ``right`` (int64), the
         rows' numbers, counted from 0 without those that `dropna` leaves out, the smaller one first;
-        ``distance`` (float64). Of a Dask DataFrame it is lazy and has one partition. Edges are ordered by
-        (distance, left, right), and those whose order is first are taken, so that there is one tree.
+        ``distance`` (float64). Of a Dask DataFrame it is lazy and has one partition. Edges are in the order
+        of (distance, left, right). Of several trees that are least the one is taken whose edges come first
+        by what is compared, such as squares of distances, then by left and right: so there is one tree.
 
     Raises
     ------
-    BudgetError
-        When planned: the tree does not fit one worker.
+    OptionError, BudgetError
+        When planned: there are fewer rows than `min_samples`; the tree does not fit one worker.
 
     Notes
     -----
@@ -160,17 +164,18 @@ def spanning_tree(frame: Frame, asked: SpanningTree) -> Frame:
     example = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in EDGES.items()}, 0)
     if is_dask_collection(frame):
         return new_collection(Tree(freeze(frame, spec.columns), spec, samples, example))
-    tree, _ = _whole_tree(frame, spec, samples)
+    tree, _ = _whole_tree(frame, spec, samples, samples)
     return example if tree is None else edges_frame(tree, spec.measure, example)
 
 
-def _whole_tree(frame: Frame, spec: JoinSpec, samples: int,
+def _whole_tree(frame: Frame, spec: JoinSpec, samples: int, named: int | None,
                 *prepared: Callable[[], object]) -> tuple[Edges | None, Ids]:  # fmt: skip
     """Find the tree of a plain frame, by places of its rows, if it has any, and what the rows are called.
 
-    `prepared`: see `known_of_whole`.
+    `named`: see `check_samples`.  `prepared`: see `known_of_whole`.
     """
     chunk, plan = whole_chunk(frame, spec, tree_goal(sought(samples)))
+    check_samples(named, len(chunk["ids"]))
     if not len(chunk["ids"]):
         return None, chunk["ids"]
     chunk["id_keys"] = None  # rows are told in their order, and no id is looked up

@@ -41,7 +41,7 @@ FAMILIES = ((numbers.Number, np.bool_), str, bytes, datetime.datetime, datetime.
 
 def kind_of(values: Series | Ids) -> str:
     """Name what values are; those of two kinds are never equal, but for objects and decimal numbers."""
-    dtype = decoded(values[:0]).dtype
+    dtype = decoded(values.iloc[:0] if hasattr(values, "iloc") else values[:0]).dtype
     arrow = arrow_type(dtype)
     for kind, tests in OF_ARROW.items():
         if arrow is not None and any(is_kind(arrow) for is_kind in tests):

@@ -10,7 +10,7 @@ import numpy as np
 from dask.utils import format_bytes
 
 from dask_simjoin.engine.lists import A_NUMBER
-from dask_simjoin.errors import BudgetError, CoordinateError, PartitionSizeError, Remedy
+from dask_simjoin.errors import BudgetError, CoordinateError, OptionError, PartitionSizeError, Remedy
 from dask_simjoin.options.messages import shown
 from dask_simjoin.options.spec import JoinSpec, check_dims
 from dask_simjoin.planning.budget import FREE, SHARE, Budget, Resources
@@ -219,6 +219,15 @@ def check_tree(rows: int, least: int | None, resources: Resources) -> None:
             f"One task is given the spanning tree of all {rows:,} rows, which takes {format_bytes(need)}, "
             f"and the smallest worker has {place}; at most {MAX_ROWS:,} rows can have one. Use larger "
             "workers."
+        )
+
+
+def check_samples(samples: int | None, rows: int) -> None:
+    """Refuse more rows of a core row than take part; None: they were not asked for."""
+    if samples is not None and 0 < rows < samples:
+        raise OptionError(
+            f"min_samples={samples} is more than the {rows:,} rows that take part, so that no row is a core "
+            f"row at any distance; use at most {rows:,}."
         )
 
 

@@ -19,7 +19,7 @@ from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
 from dask_simjoin.cluster.algorithms import core_distances as algorithms
 from dask_simjoin.cluster.algorithms.condense import condense, tell_some, told_of_all
 from dask_simjoin.cluster.algorithms.core_distances import SPREAD, _rows_of
-from dask_simjoin.cluster.algorithms.spanning import merge_trees
+from dask_simjoin.cluster.algorithms.spanning import in_order, merge_trees
 from dask_simjoin.cluster.expressions import spanning as expressions
 from dask_simjoin.cluster.expressions import tree_tasks
 from dask_simjoin.engine.base import host_kernels
@@ -32,7 +32,7 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import TREE_SHARE
 from dask_simjoin.planning.costs import Costs
 from tests.support.density import SETS
-from tests.support.frames import split
+from tests.support.frames import computed, split
 from tests.support.hierarchy import (
     Doubtful,
     clusters_by_definition,
@@ -90,6 +90,7 @@ def assert_same(found, want):
 @settings(max_examples=examples(300))
 @given(points(), st.integers(2, 8), st.integers(1, 6), choices())
 def test_any_points(x, least, samples, choice):
+    samples = min(samples, len(x))
     found = frame_of(x).simjoin.hdbscan(least, min_samples=samples, **choice)
     assert_same(found, by_definition(x, least, samples, choice))
 
@@ -98,6 +99,7 @@ def test_any_points(x, least, samples, choice):
 @given(points(), st.integers(1, 6), st.sampled_from([4, 9]), st.sampled_from(["entity", "spatial"]))
 def test_any_tree_on_any_partitions(x, samples, rows, partitioning):
     """The same tree, edge by edge, and so all that is made of it; merges at each height are all there are."""
+    samples = min(samples, len(x))
     edges, far = tree_by_definition(x, samples)
     frame = frame_of(x)
     tree = frame.simjoin.spanning_tree(min_samples=samples)
@@ -315,11 +317,44 @@ def test_units():
 def test_few_rows(rows):
     frame = frame_of(np.arange(2.0 * rows).reshape(rows, 2))
     for one in (frame, dd.from_pandas(frame, npartitions=1)):
-        found, tree = one.simjoin.hdbscan(2), one.simjoin.spanning_tree(min_samples=9)
+        found, tree = one.simjoin.hdbscan(2), one.simjoin.spanning_tree(min_samples=max(rows, 1))
         if one is not frame:
             found, tree = (some.compute(scheduler="sync") for some in (found, tree))
         assert found["label"].tolist() == [-1] * rows and found["probability"].tolist() == [0.0] * rows
         assert len(tree) == max(0, rows - 1)
+
+
+@pytest.mark.parametrize("parts", [0, 1, 3])
+def test_more_rows_near_a_core_row_than_there_are(parts):
+    """As scikit-learn, by rows that take part; as many as a cluster has at least are not asked for."""
+    frame = frame_of(np.arange(12.0).reshape(6, 2)).assign(z=[np.nan, *range(5)])
+    data = dd.from_pandas(frame, npartitions=parts) if parts else frame
+    how = {"dropna": True, "on": list(frame.columns)}
+    for verb, least in (("spanning_tree", {}), ("hdbscan", {"min_cluster_size": 2})):
+        ask = getattr(data.simjoin, verb)
+        with pytest.raises(OptionError, match=r"min_samples=6 is more than the 5 rows that take.*most 5"):
+            computed(ask(min_samples=6, **least, **how))
+        assert len(computed(ask(min_samples=5, **least, **how))) == (4 if verb == "spanning_tree" else 5)
+    assert computed(data.simjoin.hdbscan(9, **how))["label"].tolist() == [-1] * 5
+
+
+@pytest.mark.parametrize("parts", [0, 1, 3])
+def test_edges_of_one_distance_are_in_the_order_of_their_rows(parts):
+    """Chords whose last digits differ may be of one distance on the sphere."""
+    latitude, longitude = np.meshgrid([-80.0, -60, 0, 20, 40], [-160.0, -40, 0, 80, 160], indexing="ij")
+    frame = pd.DataFrame({"latitude": latitude.ravel(), "longitude": longitude.ravel()})
+    data = dd.from_pandas(frame, npartitions=parts) if parts else frame
+    for samples in (1, 2, 3):
+        tree = computed(data.simjoin.spanning_tree(min_samples=samples, metric="haversine"))
+        edges = list(zip(tree["distance"], tree["left"], tree["right"], strict=True))
+        assert edges == sorted(edges) and len(edges) == 24
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), max_size=20))
+def test_edges_are_put_in_order(edges):
+    away, start, end = np.array(sorted(edges, key=lambda edge: edge[0])).reshape(-1, 3).T
+    found = in_order(start, end, away.astype(float))
+    assert list(zip(found[2], *found[:2], strict=True)) == sorted(edges)
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.5])

@@ -164,6 +164,16 @@ def test_verbs_of_two_tables_compare_dates_of_dask_with_plain_ones():
             assert one.simjoin.plan(0.0, other=other, **how).pairs == len(near)
 
 
+def test_labels_of_floats_in_no_order():
+    frame = frame_of(of([1, 2, 1, 2], "category")).set_index(pd.Index([0.5, -2.0, 7.0, 0.5]))
+    assert frame.simjoin.join(frame, 0.0, on="x", by="g", how="leftsemi").index.tolist() == [
+        0.5,
+        -2.0,
+        7.0,
+        0.5,
+    ]
+
+
 def test_objects_that_cannot_be_texts():
     plain = frame_of(objects("a\ud800", "b"))
     lazy = dd.from_pandas(frame_of(objects("a", "b")), npartitions=1)

@@ -16,7 +16,10 @@ def reachability(x, min_samples, metric="euclidean"):
 
 
 def tree_by_definition(x, min_samples, metric="euclidean"):
-    """Kruskal's algorithm on all pairs: edges (i, j) in the order of (weight, i, j), and their distances."""
+    """Kruskal's algorithm on all pairs, in the order of (weight, i, j): edges (i, j), and their distances.
+
+    The result is in the order of (distance, i, j).
+    """
     weight = reachability(x, min_samples, metric)
     i, j = np.triu_indices(len(x), 1)
     parent = list(range(len(x)))
@@ -34,7 +37,9 @@ def tree_by_definition(x, min_samples, metric="euclidean"):
             parent[a] = b
             edges.append((int(i[e]), int(j[e])))
             far.append(weight[i[e], j[e]])
-    return edges, make_metric(metric).distance(np.array(far), np)
+    found = make_metric(metric).distance(np.array(far), np)
+    order = sorted(range(len(edges)), key=lambda e: (found[e], edges[e]))
+    return [edges[e] for e in order], found[order]
 
 
 def parts_below(rows, near):

@@ -310,6 +310,7 @@ class Verbs:
         """Beside the clusters of the tree that all pairs make."""
         least, samples = self.draw.one("min_cluster_size", [2, 3, 6]), self.draw.one("min_samples", [1, 2, 5])
         one, how = self.one, self.how
+        samples = max(1, min(samples, len(one.x)))
         if how["metric"] in INEXACT:
             raise Skipped("distances may differ by an ulp, and so probabilities")
         found = np.full(len(one.x), -1), np.zeros(len(one.x)), np.zeros(len(one.x))

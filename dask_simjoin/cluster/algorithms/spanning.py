@@ -139,3 +139,23 @@ def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
         found[start : start + MEASURED] = away[np.cumsum(first) - 1]
         last = away[-1]
     return found
+
+
+def in_order(
+    start: np.ndarray, end: np.ndarray, away: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Put edges, whose distances (n,) ascend, in the order of (distance, start, end).
+
+    They come in the order of weights, such as squares, of which several may have one distance.
+    """
+    same = away[1:] == away[:-1]
+    wrong = (start[1:] < start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] < end[:-1]))
+    if not (same & wrong).any():
+        return start, end, away
+    among = np.zeros(len(away), np.bool_)
+    among[1:] |= same
+    among[:-1] |= same
+    places = np.flatnonzero(among)
+    order = np.arange(len(away))
+    order[places] = places[np.lexsort((end[places], start[places], away[places]))]
+    return start[order], end[order], away

@@ -9,7 +9,7 @@ import numpy as np
 from dask_simjoin.cluster.algorithms.condense import Chosen, choose, condense, told_of_rows
 from dask_simjoin.cluster.algorithms.core_distances import sought
 from dask_simjoin.cluster.algorithms.forest import Edges
-from dask_simjoin.cluster.algorithms.spanning import distances_of, without_gaps
+from dask_simjoin.cluster.algorithms.spanning import distances_of, in_order, without_gaps
 from dask_simjoin.cluster.expressions.tree_tasks import add_tree, rows_of_frame
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.expressions.base import LabelledExpr
@@ -24,15 +24,19 @@ from dask_simjoin.metrics.types import Frame
 from dask_simjoin.options.cluster_requests import Choice
 from dask_simjoin.options.spec import JoinSpec
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.checks import check_tree
+from dask_simjoin.planning.checks import check_samples, check_tree
 from dask_simjoin.planning.goal import Goal, tree_goal
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources
 from dask_simjoin.planning.tables import Tables
 
 
-def prepare(plan: Plan, spec: JoinSpec, least: int | None = None) -> None:
-    """Refuse a tree that the worker that it comes to cannot hold; `least`: rows of a cluster, if any."""
+def prepare(plan: Plan, spec: JoinSpec, samples: int | None, least: int | None = None) -> None:
+    """Refuse a tree that the worker that it comes to cannot hold; `least`: rows of a cluster, if any.
+
+    `samples`: see `check_samples`.
+    """
+    check_samples(samples, plan.table_rows[0])
     check_tree(rows_of_frame(plan), least, resources(spec.library))
     if plan.sharing[1] > 1:
         share_work()
@@ -42,7 +46,17 @@ class Hierarchy(FoundByChunk):
     """Stand for clusters before they are planned."""
 
     _label = "simjoin_hdbscan"
-    _parameters = ["frame", "source", "spec", "min_cluster_size", "samples", "choice", "meta", "chosen"]
+    _parameters = [
+        "frame",
+        "source",
+        "spec",
+        "min_cluster_size",
+        "samples",
+        "choice",
+        "meta",
+        "named",
+        "chosen",
+    ]
 
     @property
     def goal(self) -> Goal:
@@ -54,7 +68,7 @@ class Hierarchy(FoundByChunk):
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         least, spec = self.operand("min_cluster_size"), self.operand("spec")
-        prepare(plan, spec, least)
+        prepare(plan, spec, self.operand("named"), least)
         how = least, self.operand("samples"), self.operand("choice"), self.operand("meta")
         return ChunkClusters(chunks, plan, spec.measure, *how)
 
@@ -87,7 +101,7 @@ Fallen = tuple[list[np.ndarray], list[np.ndarray], Chosen]
 def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, least: int,
               choice: Choice, example: Frame) -> Fallen:  # fmt: skip
     places, (weight, start, end) = without_gaps(rows, places, tree)
-    condensed = condense(start, end, distances_of(weight, metric), least, example)
+    condensed = condense(*in_order(start, end, distances_of(weight, metric)), least, example)
     chosen = choose(condensed, choice)
     row_parent, row_lambda = condensed.row_parent, condensed.row_lambda
     return [row_parent[own] for own in places], [row_lambda[own] for own in places], chosen
@@ -119,7 +133,7 @@ class Tree(PartitionsFiltered, LazyJoin):
         check_tree(tables.left.source_rows, None, have)
 
     def _lower(self) -> Expr:
-        prepare(self.plan, self.operand("spec"))
+        prepare(self.plan, self.operand("spec"), self.operand("samples"))
         how = self.operand("spec").measure, self.operand("samples"), self.operand("meta")
         return TreeEdges(self._chunks(), self.plan, *how, self.operand("_partitions"))
 
@@ -153,6 +167,6 @@ def _edges(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, exa
 def edges_frame(tree: Edges, metric: Metric, example: Frame) -> Frame:
     """Make a frame of a tree in order."""
     weight, start, end = tree
-    ends = start.astype(np.int64), end.astype(np.int64)
-    columns = dict(zip(example.columns, (*ends, distances_of(weight, metric)), strict=True))
+    start, end, away = in_order(start, end, distances_of(weight, metric))
+    columns = dict(zip(example.columns, (start.astype(np.int64), end.astype(np.int64), away), strict=True))
     return frames_for(example).result(columns, len(start))
