@@ -7,6 +7,7 @@ event.  A plugin of the scheduler fails the tasks once the whole cluster stands 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import pickle
@@ -48,10 +49,12 @@ class Standstill:
 
     def look(self, worker: Worker, used: int) -> bool:
         """Take one look at a worker; return whether it says now that it stands still."""
+        if worker.status != Status.paused or worker.state.executing_count:
+            self._looks = 0
+            return False
         fast = getattr(worker.data, "fast", ())
         state = len(worker.data), len(fast)
-        paused = worker.status == Status.paused and not worker.state.executing_count
-        self._looks = self._looks + 1 if paused and state == self._before else 0
+        self._looks = self._looks + 1 if state == self._before else 0
         self._before = state
         if not self._looks or self._looks % LOOKS:
             return False
@@ -61,14 +64,16 @@ class Standstill:
 
 def _described(worker: Worker, used: int, unwritten: int) -> dict[str, Any]:
     """Describe a worker that stands still as plain values."""
-    manager = worker.memory_manager
+    manager, free = worker.memory_manager, 0
+    with contextlib.suppress(OSError):  # the folder is gone
+        free = shutil.disk_usage(worker.local_directory).free
     return {
         "worker": worker.address,
         "used": used,
         "limit": manager.memory_limit,
         "unwritten": unwritten,
         "directory": worker.local_directory,
-        "free": shutil.disk_usage(worker.local_directory).free,
+        "free": free,
         "max_spill": manager.max_spill or None,
     }
 

@@ -47,6 +47,13 @@ def test_a_worker_that_stays_paused_and_writes_nothing_says_so(tmp_path):
     assert event["directory"] == str(tmp_path) and event["free"] > 0 and event["max_spill"] is None
 
 
+def test_a_worker_whose_folder_is_gone_says_so_all_the_same(tmp_path):
+    worker, logged = stand_in(tmp_path / "gone")
+    look = Standstill().look
+    assert [look(worker, 900) for _ in range(LOOKS + 1)][-1]
+    assert logged[0][1]["free"] == 0
+
+
 @pytest.mark.parametrize("other", [{"status": Status.running}, {"executing": 1}])
 def test_workers_that_run_say_nothing(tmp_path, other):
     worker, logged = stand_in(tmp_path, **other)

@@ -12,12 +12,20 @@ from dask_simjoin.expressions import worker_memory
 from tests.support.gates import PATIENCE, until
 
 
+class Data(dict):
+    """Results of a worker, all of them in memory."""
+
+    def __init__(self, names):
+        super().__init__(dict.fromkeys(names))
+        self.fast = dict(self)
+
+
 class Standing:
     """Something of a worker's status, which pauses at .8 of its memory."""
 
     def __init__(self, status=Status.running, executing=0, limit=None, pause=0.8, data=()):
         self.status, self.state = status, SimpleNamespace(executing_count=executing)
-        self.data = SimpleNamespace(fast=dict.fromkeys(data))
+        self.data = Data(data)
         self.memory_manager = SimpleNamespace(memory_limit=limit, memory_pause_fraction=pause)
 
 
@@ -72,6 +80,7 @@ def test_only_paused_workers_that_run_nothing_go_on(monkeypatch):
     others = [Standing(Status.paused, 1, far), Standing(Status.running, 0, far),
               Standing(Status.paused, 0, far, data=["going to disk"])]  # fmt: skip
     seen = []
+    monkeypatch.setattr(worker_memory.Standstill, "look", lambda *_: False)
     monkeypatch.setattr(worker_memory, "let_go_on", lambda worker, used: seen.append(worker))
     threads = [keep(worker, float("inf")) for worker in (waiting, *others)]
     until(lambda: len(seen) > 2, "a worker waits for ever")
