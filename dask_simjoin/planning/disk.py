@@ -132,6 +132,7 @@ def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
 
     A chunk is held from the first block that it is in to the last one.
     """
+    blocks = np.asarray(blocks, np.int64).reshape(-1, 2)
     number = len(blocks)
     first, last = np.full(len(sizes), number), np.full(len(sizes), -1)
     for side in blocks.T:

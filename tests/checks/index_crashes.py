@@ -181,10 +181,10 @@ def check(index, rows):
 
 def named(path):
     """All files of an index that its versions name, and those that there are."""
-    from dask_simjoin.incremental.history import _files, chain
+    from dask_simjoin.incremental.history import chain, files_of
     from dask_simjoin.incremental.manifests import latest
 
-    wanted = _files(chain(path, latest(path)))
+    wanted = files_of(chain(path, latest(path)))
     there = {(one.parent.name, one.name) for one in path.glob("*/*") if one.suffix != ".json"}
     return wanted, there
 

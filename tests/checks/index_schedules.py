@@ -40,6 +40,9 @@ LISTINGS = {
 }
 """What a listing gives of what was there as it began and as it ended."""
 
+NO_FILE = "0" * 32 + ".parquet"
+"""The name of a file that nobody reads."""
+
 
 @dataclass
 class Run:
@@ -162,7 +165,7 @@ def template(root, versions):
     """An index of some versions, without rows."""
     for name in FOLDERS:
         (root / name).mkdir(parents=True)
-    how = 1.0, ("x",), None, "euclidean", 2, 1, False, (), (), False, False, (0,), 1, "never", "none"
+    how = 1.0, ("x",), None, "euclidean", 2, 1, False, (), (), False, False, (0,), 1, "never", NO_FILE
     options = Options(*how)
     made = Manifest(0, None, "index", None, "", options, (), (), (), 0, 0)
     for number in range(versions):

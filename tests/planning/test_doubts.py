@@ -274,7 +274,7 @@ def test_most_of_all_pairs_of_places_are_refused_with_what_is_probably_wrong(mon
     said = str(caught.value)
     assert "gives at least 1,03" in said and "15.3" in said and "100% of all pairs" in said
     assert "metric='haversine'" in said and "in the units of the metric" in said
-    assert "count_pairs()" in said and "{'simjoin.result-limit': '16 GiB'}" in said
+    assert "count_pairs()" in said and "{'simjoin.result-limit': '19.23 GiB'}" in said
 
 
 def test_most_of_all_pairs_are_refused_from_a_size_on(monkeypatch):

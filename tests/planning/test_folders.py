@@ -18,7 +18,8 @@ def frame(request):
 
 
 def pairs(frame, folder, method="disk"):
-    with dask.config.set({"temporary-directory": str(folder), "dataframe.shuffle.method": method}):
+    how = {"temporary-directory": str(folder), "dataframe.shuffle.method": method}
+    with dask.config.set(how | {"simjoin.result-limit": "1 GiB"}):
         ddf = dd.from_pandas(frame, npartitions=3)
         return len(ddf.simjoin.self_join(0.05, partitioning="spatial", blocksize="2 kB").compute())
 
