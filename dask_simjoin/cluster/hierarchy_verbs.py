@@ -88,16 +88,14 @@ def hdbscan(frame: Frame, asked: Hdbscan) -> Frame:
     """
     meta = example_of(frame)
     least, samples, choice = asked.least(), asked.samples(), asked.choice()
-    spec = asked.spec(meta)
+    spec, named = asked.spec(meta), None if asked.min_samples is None else samples
     none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in CLUSTERS.items()}, 0)
     example = none.copy()
     example.index = meta.index[:0]
     if is_dask_collection(frame):
         source = freeze(frame, spec.columns)
-        return new_collection(
-            Hierarchy(source.inner, source, spec, least, samples, choice, example, asked.min_samples)
-        )
-    tree, ids = _whole_tree(frame, spec, samples, asked.min_samples, tell_some)
+        return new_collection(Hierarchy(source.inner, source, spec, least, samples, choice, example, named))
+    tree, ids = _whole_tree(frame, spec, samples, named, tell_some)
     if tree is None:
         return example
     weight, start, end = tree

@@ -226,8 +226,8 @@ def check_samples(samples: int | None, rows: int) -> None:
     """Refuse more rows of a core row than take part; None: they were not asked for."""
     if samples is not None and 0 < rows < samples:
         raise OptionError(
-            f"min_samples={samples} is more than the {rows:,} rows that take part, so that no row is a core "
-            f"row at any distance; use at most {rows:,}."
+            f"min_samples={samples} is more than the {rows:,} rows that take part, and no row is a core row "
+            f"then at any distance; use at most {rows:,}."
         )
 
 

@@ -88,6 +88,16 @@ def test_options(options, error, message, tmp_path):
             "ColumnError",
             "cannot all be written to parquet .* convert what holds",
         ),
+        (
+            FRAME.assign(name=pd.Series(["a\ud800", "b", "c"], dtype=object)),
+            "ColumnError",
+            r"cannot all be written to parquet: there is 'a.ud800', which is no Unicode text",
+        ),
+        (
+            FRAME.assign(key=pd.Series(["a\ud800", "b", "c"], dtype=object)),
+            "ColumnError",
+            r"cannot all be written to parquet: there is 'a.ud800', which is no Unicode text",
+        ),
     ],
 )
 def test_frames(frame, error, message, tmp_path):
