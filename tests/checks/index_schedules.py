@@ -56,7 +56,7 @@ class Run:
 
     def __post_init__(self):
         self.here, self.waiting, self.ended, self.errors = threading.local(), {}, set(), []
-        self.arrived = threading.Semaphore(0)
+        self.arrived, self.gone = threading.Semaphore(0), 0
 
     def gate(self):
         """Wait until it is this thread's turn."""
@@ -126,7 +126,11 @@ class Run:
             if not own(source):
                 return plain["link"](source, target)
             self.gate()
-            plain["link"](source, target)
+            try:
+                plain["link"](source, target)
+            except OSError:
+                self.gone += 1
+                raise
             with plain_open(target) as file:
                 self.linked(file.read())
 
@@ -218,9 +222,11 @@ def tried(source, root, order, listing, commits, vacuums, readers):
         number for number in range(1, last.version + 1) if manifest_path(root, number).exists()
     )
     assert all(path.suffix == ".json" for path in (root / "_versions").iterdir())
-    assert len(list((root / "deleted").iterdir())) == len(last.deleted)
+    # where nobody can tell whether a manifest that is gone was a writer's own, its files stay
+    left = len(list((root / "deleted").iterdir())) - len(last.deleted)
+    assert 0 <= left <= run.gone
     shutil.rmtree(root)
-    return run.trace, f"{len(made)} made"
+    return run.trace, f"{len(made)} made" + ", a file left" * (left > 0)
 
 
 def explore(preemptions, listing, commits=(1, 2), vacuums=1, readers=0, step=1):
