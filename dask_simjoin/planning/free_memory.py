@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 from dask.utils import format_bytes
@@ -63,6 +63,12 @@ def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device:
             f"{format_bytes(int(need))} while they are made; {format_bytes(free)} are {where}. "
             f"{_remedy(cause)}"
         )
+
+
+def room_now(row_bytes: float, cause: str, device: int | None) -> Callable[[int], None]:
+    """Return what refuses so many rows, found so far, by the memory that is free before any is found."""
+    free = free_memory() if device is None else None
+    return lambda rows: check_room(rows, row_bytes, cause, False, device, free)
 
 
 @contextlib.contextmanager
