@@ -113,10 +113,10 @@ class PartitionSizeError(SimJoinError, ValueError):
 
 
 class BudgetError(SimJoinError, ValueError):
-    """A chunk, a task or the result needs more memory than there is, or more disk.
+    """A chunk, a task or the result needs more memory or disk than there is, or has most of all pairs.
 
-    Remedy: A smaller `eps`, a `blocksize` that the message names, a verb that makes no pairs (`count_pairs`),
-    or a Dask DataFrame, whose result has parts.
+    Remedy: A smaller `eps`, in the right units; a `blocksize` that the message names, a verb that makes no
+    pairs (`count_pairs`), or a Dask DataFrame, whose result has parts.
     """
 
 

@@ -107,9 +107,9 @@ CASES = {
     "knn-texts": Case("`knn_join`, 2-D, 20 nearest, ids of texts", _knn(20, id="name"), 500_000),
     "mutual": Case("`knn_join`, 2-D, 20 nearest, `mutual`", _knn(20, mutual=True), 300_000),
     "graph": Case("`neighbor_graph`, 2-D", _graph, pairs=HALF),
-    "sets": Case("`set_self_join`", _sets(id="number"), 500_000),
-    "sets-score": Case("`set_self_join`, similarities", _sets(id="number", return_similarity=True), 500_000),
-    "sets-join": Case("`set_join`", _set_join, 350_000, tables=2),
+    "sets": Case("`set_self_join`", _sets(id="number"), 250_000),
+    "sets-score": Case("`set_self_join`, similarities", _sets(id="number", return_similarity=True), 250_000),
+    "sets-join": Case("`set_join`", _set_join, 150_000, tables=2),
 }
 """What is measured."""
 
@@ -120,7 +120,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=CASES)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--one", action="store_true", help="the first case, in this process")
-    parser.add_argument("--note", default="", help="of how it was measured")
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
@@ -148,7 +147,7 @@ def frame_of(case: Case, rows: int, seed: int) -> pd.DataFrame:
     names = [f"row {n:08d}" for n in number.tolist()]
     columns |= {"name": pd.array(names, "str"), "object": np.array(names, object)}
     if "set" in case.text:
-        groups = random.integers(0, max(1, rows // 140), rows)
+        groups = random.integers(0, max(1, rows // 280), rows)
         columns["tags"] = [[*range(10 * g, 10 * g + 9), -n - 1] for n, g in enumerate(groups.tolist())]
     return pd.DataFrame(columns)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 from dask.utils import format_bytes
@@ -67,6 +67,12 @@ def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device:
             f"{_remedy(cause)}",
             remedies=_remedies(cause),
         )
+
+
+def room_now(row_bytes: float, cause: str, device: int | None) -> Callable[[int], None]:
+    """Return what refuses so many rows, found so far, by the memory that is free before any is found."""
+    free = free_memory() if device is None else None
+    return lambda rows: check_room(rows, row_bytes, cause, False, device, free)
 
 
 @contextlib.contextmanager

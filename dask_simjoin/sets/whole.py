@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 from dask_simjoin.engine.base import frames_of_library
@@ -10,7 +9,7 @@ from dask_simjoin.engine.ids import id_bytes, value_bytes
 from dask_simjoin.errors import TABLES, in_table
 from dask_simjoin.metrics.types import Frame
 from dask_simjoin.planning.checks import check_rows
-from dask_simjoin.planning.free_memory import check_room, free_memory
+from dask_simjoin.planning.free_memory import room_now
 from dask_simjoin.planning.statistics.unique_ids import check_summaries, summarise_ids
 from dask_simjoin.sets.chunks import ReadSets, SetChunk, read_sets, set_chunk
 from dask_simjoin.sets.encode import merge, ranked, ranks, ranks_of
@@ -65,6 +64,4 @@ def room_check(chunks: Sequence[SetChunk], spec: SetSpec) -> Callable[[int], Non
     )
     row_bytes = sum(id_bytes(chunk["ids"]) for chunk in sides) + kept + 8 * (spec.score is not None)
     device = frames_of_library(spec.library).memory()
-    return functools.partial(
-        check_room, row_bytes=row_bytes, cause=spec.asked, sampled=False, device=device, free=free_memory()
-    )
+    return room_now(row_bytes, spec.asked, device)
