@@ -10,16 +10,19 @@ Parquet's own checksums of pages leave out their headers, in which a flipped bit
 
 from __future__ import annotations
 
+import array
 import functools
 import io
+import os
 import re
 import struct
 from bisect import bisect_left, bisect_right
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.incremental.damage import damaged
@@ -37,27 +40,29 @@ BLOCK_END, FOOTER_END = struct.Struct("<I16s"), struct.Struct("<I4s")
 """The last bytes of the block, and those of a file: the bytes that are before them, and a mark."""
 
 TAIL = 1 << 16
-"""Bytes at the end of a file that are read first, as Arrow does."""
+"""Bytes at the end of a file that are read first."""
+
+KNOWN = 32
+"""Files whose ends a process keeps: that of a million rows takes some 0.3 MB, and as many ms to be read."""
+
+OTHER = "its bytes are not those that were written"
 
 AT_ONCE = 1 << 24
 """Bytes that are verified at a time, about, where all are."""
 
 WORD = 8
-"""Bytes of which there are fewer are followed by zeros, to be summed."""
+"""Bytes of the shortest run: shorter ones are put together with what follows."""
 
 
-def checksum(data: Any, start: int = 0, size: int | None = None) -> int:
-    """Return the checksum of some bytes of a buffer."""
-    buffer = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
-    size = buffer.size - start if size is None else size
-    if size < WORD:
-        buffer, start = pa.py_buffer(buffer.slice(start, size).to_pybytes().ljust(WORD, b"\0")), 0
-    return int(_kernel()(buffer.address + start, max(size, WORD)))
+def checksum(data: Any) -> int:
+    """Return the checksum of bytes, of which there are eight at least."""
+    buffer = pa.py_buffer(data)
+    return int(_kernels().checksum(buffer.address, buffer.size))
 
 
 @functools.cache
-def _kernel() -> Any:
-    return host_kernels("checksum").checksum
+def _kernels() -> Any:
+    return host_kernels("checksum")
 
 
 def is_checked(path: Path) -> bool:
@@ -69,7 +74,7 @@ class SummedFile(io.RawIOBase):
     """A file that is written, of which checksums are noted."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+        self._file, self._held = file, b""
         self._runs: list[tuple[int, int]] = []
         self._tail: list[bytes] | None = None
 
@@ -83,14 +88,19 @@ class SummedFile(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         """Write some bytes."""
-        if self._tail is None:
-            self._runs.append((len(data), checksum(data)))
-        else:
+        if self._tail is not None:
             self._tail.append(bytes(data))
+            return self._file.write(data)
+        run = self._held + bytes(data) if self._held or len(data) < WORD else data
+        self._held = run if len(run) < WORD else b""
+        if not self._held:
+            self._runs.append((len(run), checksum(run)))
         return self._file.write(data)
 
     def end_rows(self) -> None:
         """Write the block of checksums; what follows is the footer."""
+        if self._held:
+            self.write(bytes(WORD))
         self._tail = []
         block = np.array(self._runs, "<u8").tobytes()
         self.write(block + BLOCK_END.pack(len(block), MARK))
@@ -101,57 +111,101 @@ class SummedFile(io.RawIOBase):
         return checksum(b"".join(self._tail or ()))
 
 
+class Ending(NamedTuple):
+    """What the end of a file tells, once it was verified.
+
+    Attributes
+    ----------
+    starts : array (runs + 1,), int64
+        Where each run of bytes begins, and where rows end.
+    sums : array (runs,), uint64
+        The checksums of runs.
+    found : array (runs + 1,)
+        The same as `starts`, to be searched by Python, which is faster.
+    metadata : FileMetaData
+    """
+
+    starts: np.ndarray
+    sums: np.ndarray
+    found: array.array[int]
+    metadata: pq.FileMetaData
+
+
+@functools.lru_cache(KNOWN)
+def ending_of(path: Path, size: int, changed: int, number: int) -> Ending:
+    """Read the end of a file; processes keep some, as tasks read other parts of the same files.
+
+    `size`, `changed`, `number`: bytes, time of the last change and number of the file in its file system, by
+    which it is told from one that has taken its place.
+    """
+    other = damaged(path, OTHER)
+    with open(path, "rb", buffering=0) as file:
+
+        def read(start: int, size: int) -> bytes:
+            data: bytes = read_bytes(file, start, size, path).to_pybytes()
+            return data
+
+        first = max(0, size - TAIL)
+        last = read(first, size - first)
+        if size < FOOTER_END.size + BLOCK_END.size:
+            raise other
+        at = size - FOOTER_END.size - FOOTER_END.unpack(last[-FOOTER_END.size :])[0] - BLOCK_END.size
+        if at < 0:
+            raise other
+        length, mark = BLOCK_END.unpack(read(at, BLOCK_END.size))
+        start = at - length
+        if mark != MARK or start < 0 or length % (2 * WORD):
+            raise other
+        behind = size - start
+        tail = last[-behind:] if behind <= len(last) else read(start, behind)
+    if checksum(tail) != int(path.stem[-DIGITS:], 16):
+        raise other
+    block = np.frombuffer(tail, "<u8", length // WORD).reshape(-1, 2)
+    starts = np.zeros(len(block) + 1, np.int64)
+    np.cumsum(block[:, 0], out=starts[1:])
+    if starts[-1] != start:
+        raise other
+    found = array.array("q", starts.tobytes())
+    return Ending(starts, block[:, 1].copy(), found, pq.read_metadata(pa.BufferReader(tail)))
+
+
+def read_bytes(file: BinaryIO, start: int, size: int, path: Path) -> pa.Buffer:
+    """Read bytes of a file into memory of the pool that is set."""
+    data, done = pa.allocate_buffer(size), 0
+    while done < size:
+        more = os.preadv(file.fileno(), [memoryview(data)[done:]], start + done)
+        if not more:
+            raise damaged(path, OTHER)
+        done += more
+    return data
+
+
 class CheckedFile:
-    """A file whose bytes are verified as they are read.
+    """A file whose bytes are verified as they are read: what is before its `ending`.
 
     It has what `pyarrow.PythonFile` asks for, which calls one method at a time.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._at = path, 0
-        self._file = pa.OSFile(str(path))
-        self._size = self._file.size()
-        start, block, self._tail = self._ending()
-        self._starts: list[int] = [0, *np.cumsum(block[:, 0]).tolist()]
-        self._sums: list[int] = block[:, 1].tolist()
-        if self._starts[-1] != start:
-            raise self._other()
-
-    def _ending(self) -> tuple[int, np.ndarray, bytes]:
-        """Read where rows end, the runs before and their checksums (n, 2), and all that is behind them."""
-        first = max(0, self._size - TAIL)
-        last = self._file.read_at(self._size - first, first)
-        if len(last) != self._size - first or self._size < FOOTER_END.size + BLOCK_END.size:
-            raise self._other()
-        footer = self._size - FOOTER_END.size - FOOTER_END.unpack(last[-FOOTER_END.size :])[0]
-        at = footer - BLOCK_END.size
-        if at < 0:
-            raise self._other()
-        length, mark = BLOCK_END.unpack(self._file.read_at(BLOCK_END.size, at))
-        start = at - length
-        if mark != MARK or start < 0 or length % (2 * WORD):
-            raise self._other()
-        tail = last[start - first :] if start >= first else self._file.read_at(self._size - start, start)
-        if checksum(tail) != int(self._path.stem[-DIGITS:], 16):
-            raise self._other()
-        return start, np.frombuffer(tail, "<u8", length // WORD).reshape(-1, 2), tail
-
-    def _other(self) -> Exception:
-        return damaged(self._path, "its bytes are not those that were written")
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        closed: bool = self._file.closed
-        return closed
+        self._path, self._at, self.closed = path, 0, False
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        try:
+            about = os.fstat(self._file.fileno())
+            self.ending = ending_of(path, about.st_size, about.st_mtime_ns, about.st_ino)
+        except BaseException:
+            self._file.close()
+            raise
+        self._found = self.ending.found
+        self._where = self.ending.starts.ctypes.data, self.ending.sums.ctypes.data
 
     def close(self) -> None:
         """Close it."""
         self._file.close()
+        self.closed = True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a byte."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._found[-1]}[whence]
         return self._at
 
     def tell(self) -> int:
@@ -160,39 +214,27 @@ class CheckedFile:
 
     def read(self, size: int = -1) -> bytes:
         """Read some bytes, or all that are left."""
-        data: bytes = self.read_buffer(size if size >= 0 else self._size - self._at).to_pybytes()
+        data: bytes = self.read_buffer(size if size >= 0 else self._found[-1] - self._at).to_pybytes()
         return data
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        """Read some bytes into memory of the pool that is set; refuses others than were written."""
-        start, stop, end = self._at, min(self._at + size, self._size), self._starts[-1]
+        """Read some bytes, with the runs that they are in; refuses others than were written."""
+        start, stop = self._at, min(self._at + size, self._found[-1])
         self._at = max(start, stop)
-        if stop <= end:
-            return self._rows(start, stop)
-        rows = self._rows(start, end).to_pybytes() if start < end else b""
-        return pa.py_buffer(rows + self._tail[max(start - end, 0) : stop - end])
-
-    def _rows(self, start: int, stop: int) -> pa.Buffer:
-        """Read bytes before the block, with the runs that they are in."""
-        first = bisect_right(self._starts, start) - 1
-        last = max(bisect_left(self._starts, stop), first + 1)
-        begin = self._starts[first]
-        self._file.seek(begin)
-        data = self._file.read_buffer(self._starts[last] - begin)
-        if data.size != self._starts[last] - begin:
-            raise self._other()
-        for run in range(first, last):
-            at = self._starts[run]
-            if checksum(data, at - begin, self._starts[run + 1] - at) != self._sums[run]:
-                raise self._other()
-        return (
-            data if (start, stop) == (begin, begin + data.size) else data.slice(start - begin, stop - start)
-        )
+        first = bisect_right(self._found, start) - 1
+        last = max(bisect_left(self._found, stop), first + 1)
+        begin, end = self._found[first], self._found[last]
+        data = read_bytes(self._file, begin, end - begin, self._path)
+        if not _kernels().are_whole(data.address, *self._where, first, last):
+            raise damaged(self._path, OTHER)
+        if (start, stop) == (begin, end):
+            return data
+        return data.slice(start - begin, stop - start)
 
     def verify(self) -> None:
         """Read all of it, some runs at a time."""
         at = 0
-        while at < self._starts[-1]:
-            stop = self._starts[min(bisect_right(self._starts, at + AT_ONCE), len(self._sums))]
-            self._rows(at, stop)
-            at = stop
+        while at < self._found[-1]:
+            self.seek(at)
+            at = self._found[min(bisect_right(self._found, at + AT_ONCE), len(self._found) - 1)]
+            self.read_buffer(at - self._at)

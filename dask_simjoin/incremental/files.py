@@ -139,16 +139,21 @@ def parquet(path: Path) -> Iterator[pq.ParquetFile]:
     """
     checked = is_checked(path)
     with told_of(path, checked):
-        opened = pa.PythonFile(CheckedFile(path), mode="r") if checked else pa.OSFile(str(path))
-        with opened as source, pq.ParquetFile(source, pre_buffer=False) as file:
+        own = CheckedFile(path) if checked else None
+        opened = pa.OSFile(str(path)) if own is None else pa.PythonFile(own, mode="r")
+        known = None if own is None else own.ending.metadata
+        with opened as source, pq.ParquetFile(source, metadata=known, pre_buffer=False) as file:
             yield file
 
 
 def read_groups(
     file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Read row groups of a file; on a worker without Arrow's threads, each of which keeps what it freed."""
-    return file.read_row_groups(list(groups), columns=columns, use_threads=not is_worker())
+    """Read row groups of a file, without Arrow's threads.
+
+    Each of those keeps what it freed, and takes longer to call what verifies a chunk than that takes.
+    """
+    return file.read_row_groups(list(groups), columns=columns, use_threads=False)
 
 
 def read_anew(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
-from dask_simjoin.engine.cpu.kernels.memory import word_at
+from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.memory import long_at, mask_at, word_at
 
 KEY = np.uint64(0x9E3779B97F4A7C15)
 """The golden ratio, as a fraction of 2**64."""
@@ -19,12 +19,32 @@ KEY = np.uint64(0x9E3779B97F4A7C15)
 HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
-@kernel
-def checksum(address: int, size: int) -> int:
-    """Return the checksum, a uint64, of so many bytes at an address, of which there are eight at least."""
+@callee
+def sum_of(address: int, size: int) -> int:
+    """Return the checksum of so many bytes at an address, of which there are eight at least."""
     total = np.uint64(0)
     for n in range(size // 8):
         word = word_at(address, 8 * n) + np.uint64(n) * KEY
         total += word + (word & LOW) * (word >> HALF)
     word = word_at(address, size - 8) + np.uint64(size) * KEY  # what is left, with some of the word before
     return total + word + (word & LOW) * (word >> HALF)
+
+
+@kernel
+def checksum(address: int, size: int) -> int:
+    """Return the checksum, a uint64, of so many bytes at an address, of which there are eight at least."""
+    return sum_of(address, size)
+
+
+@kernel
+def are_whole(address: int, starts: int, sums: int, first: int, last: int) -> bool:
+    """Tell whether runs of bytes, which follow each other at an address, have their checksums.
+
+    `starts`: the address of int64 (runs + 1,), where each begins in its file; `sums`: that of uint64 (runs,).
+    """
+    begin = long_at(starts, first)
+    for n in range(first, last):
+        start = long_at(starts, n)
+        if sum_of(address + start - begin, long_at(starts, n + 1) - start) != mask_at(sums, n):
+            return False
+    return True
