@@ -94,3 +94,11 @@ def test_refused():
         areas.simjoin.self_join(1)
     with pytest.raises(OptionError, match="has a unit, and metric='euclidean'"):
         POINTS.set_crs(None, allow_override=True).simjoin.self_join("5 km")
+
+
+def test_columns_called_as_those_of_coordinates_stay():
+    points = POINTS.assign(**{"geometry.x": 1000.0 * np.arange(len(POINTS)), "geometry.y": 7})
+    assert points.simjoin.count_pairs("5000 km") == POINTS.simjoin.count_pairs("5000 km") > 0
+    matched = points.simjoin.join(points, "1 m", how="leftsemi")
+    assert matched.equals(points) and isinstance(matched, geopandas.GeoDataFrame)
+    assert len(points.simjoin.self_join(500.0, on="geometry.x", metric="euclidean")) == 0
