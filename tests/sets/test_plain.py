@@ -96,7 +96,7 @@ def test_equal_sets_are_found_whatever_their_order():
 
 
 def test_a_result_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
-    monkeypatch.setattr("dask_simjoin.sets.whole.free_memory", lambda: 1 << 20)
+    monkeypatch.setattr("dask_simjoin.planning.free_memory.free_memory", lambda: 1 << 20)
     frame = pd.DataFrame({"sets": [[1]] * 5000})
     with pytest.raises(BudgetError, match=r"threshold=0.5 gives at least 12,497,500 rows, .*count_set_pairs"):
         frame.simjoin.set_self_join("sets", 0.5)
