@@ -8,12 +8,12 @@ from typing import Any
 from llvmlite.ir import IRBuilder as Builder
 from llvmlite.ir import Type as LLVMType
 from llvmlite.ir import Value as Value
-from numba.core.base import BaseContext as TargetContext
-from numba.core.typing import BaseContext as TypingContext
-from numba.core.typing import Signature as Signature
 from numba.types import Type as NumbaType
 
 from dask_simjoin.metrics.types import Array
+
+TargetContext = TypingContext = Signature = Any
+"""Numba's own classes, which it does not document."""
 
 Values = Sequence[Value]
 """The arguments of a call."""
