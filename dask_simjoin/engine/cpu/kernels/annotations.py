@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from llvmlite.ir import IRBuilder as Builder
 from llvmlite.ir import Type as LLVMType
@@ -12,7 +12,9 @@ from numba.types import Type as NumbaType
 
 from dask_simjoin.metrics.types import Array
 
-TargetContext = TypingContext = Signature = Any
+TargetContext: TypeAlias = Any
+TypingContext: TypeAlias = Any
+Signature: TypeAlias = Any
 """Numba's own classes, which it does not document."""
 
 Values = Sequence[Value]
