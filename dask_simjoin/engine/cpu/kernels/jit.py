@@ -220,5 +220,8 @@ class KernelCache:
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keep what was compiled, unless it has addresses of this process."""
-        if not getattr(compiled.library, "has_dynamic_globals", True):
-            write(self._name(signature), pickle.dumps((type(compiled)._rebuild, compiled._reduce())))
+        if getattr(compiled.library, "has_dynamic_globals", True):
+            return
+        with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):  # another Numba: not kept
+            text = pickle.dumps((type(compiled)._rebuild, compiled._reduce()))
+            write(self._name(signature), text)
