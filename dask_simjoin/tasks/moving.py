@@ -97,7 +97,7 @@ def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
     ends = np.zeros(chunks + 1, np.int64)
     if xp is np:
         order = np.empty(len(chunk), np.int64)
-        host_kernels("regions").deal(chunk, ends, order)
+        host_kernels("regions").deal(chunk, ends, np.empty_like(ends), order)
         return order, ends
     np.cumsum(to_host(tally(chunk, chunks)), out=ends[1:])
     return xp.argsort(chunk, kind="stable"), ends

@@ -20,9 +20,9 @@ import numpy as np
 import pandas as pd
 from numba.core import event
 import dask_simjoin
-from dask_simjoin.engine.cpu.kernels import compiled
-asked, read = set(), compiled.read
-compiled.read = lambda name, *made: (asked.add(name), read(name, *made))[1]
+from dask_simjoin.engine.cpu.kernels import jit
+asked, read = set(), jit.read
+jit.read = lambda name, *made: (asked.add(name), read(name, *made))[1]
 begun = event.RecordingListener()
 event.register("numba:compile", begun)
 if sys.argv[1] == "compile":

@@ -1,7 +1,7 @@
 """Verbs, frames' histories and partitionings at random against brute force.
 
 ``python -m tests.checks.random_cases --cases 2000 --seed 0`` runs many; ``--seed 0 --case 17`` runs one of
-them.
+them.  The digest printed last is of all results: compare it with another version's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dask.base import is_dask_collection
 
 import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.errors import DuplicateIdError, SimJoinError
-from tests.support.random_after import after
+from tests.support.random_after import RESULTS, after
 from tests.support.random_frames import Draw, Made, coordinates, laid, names_of, table, told
 from tests.support.random_verbs import (
     GROUPED,
@@ -228,7 +228,7 @@ def main() -> int:
         tally[outcome, what] += 1
     for (outcome, what), number in sorted(tally.items()):
         print(f"{number:6d} {outcome} {what}")
-    print(f"{len(cases)} cases, {failed} failed")
+    print(f"{len(cases)} cases, {failed} failed, digest {RESULTS.hexdigest()[:16]}")
     return int(failed > 0)
 
 

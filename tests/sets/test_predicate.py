@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.errors import OptionError
 from dask_simjoin.sets.algorithms.cpu.kernels import needs
 from dask_simjoin.sets.kinds import NEVER

@@ -197,11 +197,11 @@ def test_without_a_gpu_the_way_without_one_is_told(monkeypatch, capsys):
 
 
 COMPILED = """
-from dask_simjoin.engine.cpu.kernels import compiled
+from dask_simjoin.engine.cpu.kernels import jit
 from benchmarks.papers import sets
 sets.compiled()
-looked, read = [], compiled.read
-compiled.read = lambda name, *made: (looked.append(name), read(name, *made))[1]
+looked, read = [], jit.read
+jit.read = lambda name, *made: (looked.append(name), read(name, *made))[1]
 runs = list(sets.on_cpu(["AOL", "DBLP"], ["fig10-cpu"], ("0.9", "0.5"), 3000, 1))
 print(len(runs), looked)
 """

@@ -1,10 +1,11 @@
-"""What may import what: modules only from floors below, private parts of Dask only in one place."""
+"""What may import what: only from floors below; private parts of Dask in one place, and of Numba none."""
 
 import ast
 import functools
 import importlib.metadata
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -203,6 +204,20 @@ def run(code):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
+
+
+NUMBA = ("numba.types", "numba.extending", "numba.core.cgutils")
+"""Modules of Numba that its documentation tells users to import."""
+
+
+def test_nothing_private_of_numba_is_imported():
+    found = {
+        (name, imported)
+        for name in modules()
+        for imported, _ in imports(name)
+        if re.match(r"numba\.(_|\w+\.)", imported) and not imported.startswith(NUMBA)
+    }
+    assert not found
 
 
 def test_importing_the_package_needs_no_optional_library():

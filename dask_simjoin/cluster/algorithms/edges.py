@@ -193,7 +193,10 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
             for run, node in runs:
                 kernels.append_rows(*run.piece(start, stop), node, at, nodes, squared)
             far = np.full(stop - start, np.inf)
-            kernels.kth_smallest(total[start : stop + 1] - total[start], squared, min_samples - 1, far)
+            scratch = np.empty(int(degree[some].max(initial=0)))
+            kernels.kth_smallest(
+                total[start : stop + 1] - total[start], squared, min_samples - 1, far, scratch
+            )
             far = np.sqrt(far)
             core[some] = np.round(np.where(far <= max_eps, far, np.inf), 15)
             row = np.repeat(np.arange(stop - start), degree[some])

@@ -9,7 +9,7 @@ from dask_simjoin.engine.cpu import connecting, zorder_nearest
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.connecting import rows_of_places
 from dask_simjoin.engine.cpu.kernels import components, finish
-from dask_simjoin.engine.cpu.kernels.regions import find_regions
+from dask_simjoin.engine.cpu.kernels.regions import find_regions, scratch
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.method import CpuMethod, OneSided, Tallying
@@ -233,11 +233,11 @@ class CpuJoiner:
                 everywhere: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         own = np.empty(len(x), np.int64)
         tree = *regions.arrays, regions.depth, *regions.walls
-        room = len(x) * (1 + everywhere) // 4 + 64
+        room, work = len(x) * (1 + everywhere) // 4 + 64, scratch(len(regions.arrays[0]))
         while True:
             rows, needing = np.empty(room, np.int64), np.empty(room, np.int64)
             found = own, rows, needing
-            n = find_regions(x, *tree, everywhere, reach, threshold, kind_of(norm), *found)
+            n = find_regions(x, *tree, everywhere, reach, threshold, kind_of(norm), *found, *work)
             if n <= room:
                 return own, rows[:n], needing[:n]
             room = n

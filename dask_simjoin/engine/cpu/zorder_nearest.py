@@ -50,7 +50,9 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
         # of many rows of one key, those in the middle
         middle = (begins + ends) // 2
         first, last = np.maximum(middle - k - 1, 0), np.minimum(middle + k + 1, m)
-        looked += zorder_nearest.look(every, first, last, order, *told, best_name)
+        looked += zorder_nearest.look(
+            every, first, last, order, *told, best_name, np.empty(1), np.empty(1, np.int64)
+        )
     if layout.approximate:
         return looked
     for start in range(0, n, QUERIES):
@@ -78,5 +80,7 @@ def _rest(some: slice, lists: list[tuple[np.ndarray, np.ndarray]], q: Index, lay
     firsts[some], lasts[some] = best[0], best[1]
     for place, (order, _) in enumerate(lists):
         queries = (some.start + np.flatnonzero(best[2] == place)).astype(np.int32)
-        looked += zorder_nearest.look(queries, firsts, lasts, order, *told, best_name)
+        looked += zorder_nearest.look(
+            queries, firsts, lasts, order, *told, best_name, np.empty(1), np.empty(1, np.int64)
+        )
     return looked

@@ -42,7 +42,9 @@ def keys(x: np.ndarray, layout: ZOrderLayout, shift: float, corner: float = 0.0)
     """Make the keys (n, words) of points, or of upper or (negative `corner`) lower corners around them."""
     out = np.empty((len(x), layout.options.words), np.uint64)
     columns, low = np.array(layout.columns, np.int64), np.array(layout.low)
-    kernels.make_keys(x, columns, low, layout.extent, layout.scale, shift, layout.bits, corner, out)
+    kernels.make_keys(
+        x, columns, low, layout.extent, layout.scale, shift, layout.bits, corner, out, np.empty_like(columns)
+    )
     return out
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels import grid as kernels
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.engine.cpu.methods import grid as method
 from dask_simjoin.engine.grid import ORDERS, PATTERNS, Grid
 from dask_simjoin.engine.index import grid as index

@@ -15,13 +15,13 @@ def test_the_kth_smallest_of_each_row(rows, k):
     ends = np.cumsum([0, *map(len, rows)])
     values = np.array([value for row in rows for value in row], float)
     out = np.full(len(rows), np.inf)
-    kth_smallest(ends, values.copy(), k, out)
+    kth_smallest(ends, values.copy(), k, out, np.empty(len(values)))
     assert out.tolist() == [sorted(row)[k - 1] if len(row) >= k else np.inf for row in rows]
 
 
 def test_nothing_is_moved():
     values = np.array([3.0, 1.0, 2.0, 0.0])
-    kth_smallest(np.array([0, 4]), values, 2, np.empty(1))
+    kth_smallest(np.array([0, 4]), values, 2, np.empty(1), np.empty(4))
     assert values.tolist() == [3.0, 1.0, 2.0, 0.0]
 
 

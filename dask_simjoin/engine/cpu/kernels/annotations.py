@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from llvmlite.ir import IRBuilder as Builder
 from llvmlite.ir import Type as LLVMType
 from llvmlite.ir import Value as Value
-from numba.core.base import BaseContext as TargetContext
-from numba.core.typing import BaseContext as TypingContext
-from numba.core.typing import Signature as Signature
 from numba.types import Type as NumbaType
 
 from dask_simjoin.metrics.types import Array
+
+TargetContext: TypeAlias = Any
+TypingContext: TypeAlias = Any
+Signature: TypeAlias = Any
+"""Numba's own classes, which it does not document."""
 
 Values = Sequence[Value]
 """The arguments of a call."""

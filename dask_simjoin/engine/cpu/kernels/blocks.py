@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import allocating, callee
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -15,7 +15,7 @@ ROOM = 3
 """Where `state` holds how much room is needed."""
 
 
-@callee
+@device_function
 def partners(size: int, block: int, unit: int) -> int:
     """Return how many blocks a block of a range meets in a rotation, itself included.
 
@@ -27,22 +27,27 @@ def partners(size: int, block: int, unit: int) -> int:
     return half + 1 if number % 2 or unit < half else half
 
 
-@allocating
+def scratch(dims: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays that `join` works with: a block of rows, side by side, and their totals."""
+    return np.empty((dims, block)), np.empty(block)
+
+
+@kernel
 def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d_names: Array,
          block: int, threshold: float, norm: Kind, same: bool, left: Array, right: Array, cap: int,
-         counting: bool, q_counts: Array, d_counts: Array, state: Array) -> int:  # fmt: skip
+         counting: bool, q_counts: Array, d_counts: Array, state: Array, staged: Array,
+         totals: Array) -> int:  # fmt: skip
     """Write pairs of names to `left` and `right`, or count the pairs of places; the number of pairs written.
 
     `jobs` (m, 5): the first of some rows of `q_y` and the one behind the last, the same of `d_y`, and what to
     do with them; ROTATION and TRIANGLE: the same range twice.  `q_places`: of the rows of `q_y`, among those
     of `d_y` if `same`.  Stops where a row might not fit into `cap`, leaving in `state` the job, the unit, the
-    row, and how much room that needs (0: it is complete).
+    row, and how much room that needs (0: it is complete).  `staged`, `totals`: see `scratch`.
 
     What a row is compared with is put side by side, a column after the other, so that as many as a vector
     holds are compared at once; each total is summed in the order of the columns.
     """
     dims = q_y.shape[1]
-    staged, totals = np.empty((dims, block)), np.empty(block)
     n = 0
     for job in range(state[0], len(jobs)):
         q_first, q_stop, d_first, d_stop, kind = jobs[job]

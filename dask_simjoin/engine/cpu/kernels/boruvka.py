@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
 from dask_simjoin.engine.cpu.kernels.components import find
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.spanning_scan import offer
 from dask_simjoin.engine.index.tiles import TILE
 from dask_simjoin.metrics.types import Array
@@ -209,7 +209,7 @@ def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
                 tags[levels[level] + number, bit] = tag
 
 
-@callee
+@device_function
 def _empty(levels: Array, level: int, group: int, bit: int, points: int) -> bool:
     """Whether a box of a group of the level below has no points."""
     boxes = points // TILE if level == 1 else levels[level - 1] - levels[level - 2]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.memory import long_at, mask_at, word_at
 
 KEY = np.uint64(0x9E3779B97F4A7C15)
@@ -19,7 +19,7 @@ KEY = np.uint64(0x9E3779B97F4A7C15)
 HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
-@callee
+@device_function
 def sum_of(address: int, size: int) -> int:
     """Return the checksum of so many bytes at an address, of which there are eight at least."""
     total = np.uint64(0)

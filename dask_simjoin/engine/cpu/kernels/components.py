@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.metrics.types import Array
 
 
-@callee
+@device_function
 def find(parent: Array, i: int) -> int:
     """The root of a node; every other node on the way is tied to its grandparent (path halving)."""
     while parent[i] != i:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
 from dask_simjoin.engine.cpu.kernels.components import find
+from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.metrics.types import Array
 
 SPREAD, BITS = 2654435769, 2**32 - 1

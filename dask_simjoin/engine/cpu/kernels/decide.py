@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import allocating
+from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -15,17 +15,21 @@ STEP = 4
 """Dimensions after which candidates are dropped whose totals are too large: totals only grow."""
 
 
-@allocating
+def scratch() -> tuple[np.ndarray, ...]:
+    """Arrays that `decide` works with: a block of candidates, and their totals."""
+    return (*(np.empty(BLOCK, np.uint32) for _ in range(3)), np.empty(BLOCK))
+
+
+@kernel
 def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: float, norm: Kind,
-           near: Array, totals: Array) -> int:  # fmt: skip
+           near: Array, totals: Array, i: Array, j: Array, number: Array, total: Array) -> int:  # fmt: skip
     """Fill `near` with the numbers of the candidates that are pairs, `totals` with their totals; how many.
 
-    `q_x`, `d_x` (d, n or more): coordinates by place.  No branch depends on a total: it could not be guessed.
+    `q_x`, `d_x` (d, n or more): coordinates by place; the last four: see `scratch`.  No branch depends on a
+    total: it could not be guessed.
     """
     dims = q_x.shape[0]
     found = 0
-    i, j, number = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
-    total = np.empty(BLOCK)
     for first in range(0, q_places.size, BLOCK):
         left = min(BLOCK, q_places.size - first)
         for t in range(left):

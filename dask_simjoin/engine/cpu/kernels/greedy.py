@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.metrics.types import Array
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import allocating, callee
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -15,7 +15,7 @@ LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
 """What is counted: cells looked for and found, points in those, points compared, terms summed, pairs."""
 
 
-@callee
+@device_function
 def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
     """Return the place of a number among ascending ones, or -1."""
     stop = end
@@ -28,7 +28,7 @@ def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
     return begin if begin < stop and sorted_numbers[begin] == number else -1
 
 
-@callee
+@device_function
 def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
                there: Array, digits: Array, out: Array, told: Array) -> int:  # fmt: skip
     """Fill `out` with the cells that a pattern visits from the cell of these coordinates; their number.
@@ -92,13 +92,16 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
     return n
 
 
-@allocating
+def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
+    """Arrays that a walk from cell to cell works with."""
+    return np.empty((dims, 3), np.bool_), np.empty(dims, np.int64), np.empty(cells, np.int64)
+
+
+@kernel
 def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
-              pattern: int, out: Array) -> None:  # fmt: skip
-    """Fill `out` with the number of points in all cells that a pattern visits from each cell."""
-    k = q_coords.shape[1]
-    there, digits = np.empty((k, 3), np.bool_), np.empty(k, np.int64)
-    found, told = np.empty(keys.size, np.int64), np.zeros(6, np.int64)
+              pattern: int, out: Array, there: Array, digits: Array, found: Array,
+              told: Array) -> None:  # fmt: skip
+    """Fill `out` with the number of points in all cells that a pattern visits from each; see `scratch`."""
     for c in range(len(q_coords)):
         total = 0
         for t in range(neighbours(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
@@ -107,12 +110,12 @@ def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, 
         out[c] = total
 
 
-@allocating
+@kernel
 def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names: Array, d_y: Array,
          d_keys: Array, d_starts: Array, d_names: Array, mask: Array, mask_starts: Array, strides: Array,
          pattern: int, sort_dim: int, short: bool, reach: float, threshold: float, norm: Kind, same: bool,
          left: Array, right: Array, cap: int, counting: bool, q_counts: Array, d_counts: Array,
-         state: Array, told: Array) -> int:  # fmt: skip
+         state: Array, told: Array, there: Array, digits: Array, found: Array) -> int:  # fmt: skip
     """Write pairs of names to `left` and `right`, or count the pairs of places; the number of pairs written.
 
     `sequence`: places that are queries, in the order in which they are.  Stops where a cell might not fit
@@ -121,9 +124,7 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
     negative and rounding is monotone, so a sum that ends once it is beyond the threshold decides as all of it
     would; and what is sorted needs no slack, as a difference is monotone in either number.
     """
-    dims, k = q_y.shape[1], q_coords.shape[1]
-    there, digits = np.empty((k, 3), np.bool_), np.empty(k, np.int64)
-    found = np.empty(d_keys.size, np.int64)
+    dims = q_y.shape[1]
     n = 0
     for s in range(state[0], sequence.size):
         p = np.int64(sequence[s])

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import apart, callee, inlined
+from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_function
 from dask_simjoin.engine.cpu.kernels.memory import add_long, int32_at, long_at, put_int32, put_long
 from dask_simjoin.engine.index.tiles import TILE
 
@@ -63,14 +63,14 @@ class Notes(NamedTuple):
     more: int
 
 
-@inlined
+@inline_function
 def _end(tile: int, points: int) -> int:
     """One more than the number of a tile's last point."""
     end = (tile + 1) * TILE
     return end if end < points else points
 
 
-@callee
+@device_function
 def root_of(parent: int, i: int) -> int:
     """The root of a node; every other node on the way is tied to its grandparent (path halving)."""
     up = int32_at(parent, i)
@@ -82,7 +82,7 @@ def root_of(parent: int, i: int) -> int:
     return i
 
 
-@callee
+@device_function
 def unite(parent: int, i: int, j: int) -> int:
     """Join the sets of two nodes; the root."""
     a, b = root_of(parent, i), root_of(parent, j)
@@ -93,7 +93,7 @@ def unite(parent: int, i: int, j: int) -> int:
     return b
 
 
-@apart
+@device_function
 def _both(task: int, parent: int, x: int, y: int) -> int:
     """The mark of two parts together, of which these are the marks."""
     if task == COUNT:
@@ -107,7 +107,7 @@ def _both(task: int, parent: int, x: int, y: int) -> int:
     return x
 
 
-@apart
+@device_function
 def mark_tile(task: int, enough: int, parent: int, values: int, tile: int, points: int) -> int:
     """The mark of a tile."""
     first, last = tile * TILE, _end(tile, points)
@@ -132,14 +132,14 @@ def mark_tile(task: int, enough: int, parent: int, values: int, tile: int, point
     return root
 
 
-@apart
+@device_function
 def mark_tiles(notes: Any, values: int, marks: int, points: int) -> None:
     """Mark all tiles of a side."""
     for tile in range(-(-points // TILE)):
         put_long(marks, tile, mark_tile(notes.task, notes.enough, notes.parent, values, tile, points))
 
 
-@apart
+@device_function
 def mark_nodes(notes: Any, marks: int, tiles: int, levels: int, height: int) -> None:
     """Mark all nodes of a side's tree, whose tiles are marked."""
     below, number = 0, tiles
@@ -153,7 +153,7 @@ def mark_nodes(notes: Any, marks: int, tiles: int, levels: int, height: int) -> 
         below, number = tiles + begin, end - begin
 
 
-@inlined
+@inline_function
 def settled(task: int, x: int, y: int) -> int:
     """Whether pairs between what has these marks change nothing: 1, 0, or `ASK`: if nodes are in one set."""
     if task == COUNT:
@@ -165,7 +165,7 @@ def settled(task: int, x: int, y: int) -> int:
     return 1 if x == NOBODY or y == NOBODY else 0
 
 
-@apart
+@device_function
 def _tie_tile(parent: int, values: int, marks: int, tile: int, points: int, root: int) -> int:
     """Join all points of a tile that take part with a set, or with each other (-1); its root or -1."""
     mark = long_at(marks, tile)
@@ -182,7 +182,7 @@ def _tie_tile(parent: int, values: int, marks: int, tile: int, points: int, root
     return root
 
 
-@apart
+@device_function
 def own_pairs(notes: Any, a: int, points: int) -> None:
     """Note that all points of a tile are near each other."""
     first, last = a * TILE, _end(a, points)
@@ -195,7 +195,7 @@ def own_pairs(notes: Any, a: int, points: int) -> None:
     put_long(notes.q_marks, a, 1 if last - first - 1 >= notes.enough else 0)
 
 
-@apart
+@device_function
 def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: int, d_points: int) -> None:
     """Note that all points of a tile are near all those of tiles first ... last-1, marked as a node's."""
     parent, q_marks, d_marks = notes.parent, notes.q_marks, notes.d_marks

@@ -20,7 +20,7 @@ from dask_simjoin.engine.cpu.kernels.annotations import (
     Value,
     Values,
 )
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.engine.cpu.kernels.totals import larger
 from dask_simjoin.engine.cpu.kernels.vectors import F64, I32, const, load, splat, store
 from dask_simjoin.metrics.types import Array

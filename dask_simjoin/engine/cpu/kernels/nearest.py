@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
-from dask_simjoin.engine.cpu.kernels.compiled import apart, callee, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ALL,
     MAX_GUESS,
@@ -22,7 +22,8 @@ from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ONE,
     SLACK,
     begin,
-    scan,
+    scan_exact,
+    scan_filtered,
     set_limits,
 )
 from dask_simjoin.engine.cpu.kernels.nearest_simd import box_gaps
@@ -39,14 +40,14 @@ PREFETCHED = 4096
 """Bytes of a tile that are asked for at once; a core follows longer ones by itself."""
 
 
-@apart
+@device_function
 def _gaps(lower: int, upper: int, dims: int, low: int, high: int, limits: int, out: int, kind: float,
           norm: Kind) -> Any:  # fmt: skip
     """Call `box_gaps`, whose code is long, from several places."""
     return box_gaps(lower, upper, dims, low, high, limits, out, kind, norm)
 
 
-@callee
+@device_function
 def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: int, node: int) -> None:
     """Add to a heap of `size` with the smallest (key, tie) first."""
     at = size
@@ -59,7 +60,7 @@ def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: in
     keys[at], ties[at], nodes[at] = key, tie, node
 
 
-@callee
+@device_function
 def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
     """Remove the first of a heap of `size`."""
     last = size - 1
@@ -106,8 +107,9 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
     """Improve the neighbours of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
 
     `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `same`: names are
-    of one frame, and a query is no neighbour of itself; `own_tiles`: the two indexes are one; `norm`: see
-    `totals.kind_of`, with the filter squares; `work`: see `room`.
+    of one frame, and a query is no neighbor of itself; `own_tiles`: the two indexes are one; `norm`: see
+    `totals.kind_of`, with the filter squares; `work`: see `room`.  Numba compiles one branch of each
+    ``len(q) == 1``, since that is constant for a type.
     """
     points, dims = len(q_names), q_low.shape[1]
     k = best_d2.shape[1]
@@ -131,7 +133,8 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
     for a in range(q_low.shape[0]):
         count = min(TILE, points - a * TILE)
         valid = ALL if count == TILE else (ONE << np.uint64(count)) - ONE
-        begin(q, a, lanes)
+        if len(q) > 1:
+            begin(q, a, lanes)
         for t in range(TILE):
             reach[t] = kind(-1)
         for t in range(count):
@@ -157,7 +160,10 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                     changed &= changed - ONE
                     d2 = min(worst[t], bound2)
                     first = min(d2, guess) if worst[t] == np.inf else d2
-                    set_limits(q, terms, a * TILE + t, t, d2, first, reach, limit)
+                    if len(q) == 1:
+                        reach[t] = d2
+                    else:
+                        set_limits(q, terms, a * TILE + t, t, d2, first, reach, limit)
                     if worst[t] == 0.0:
                         zeros |= ONE << np.uint64(t)
                 if stale:
@@ -217,7 +223,10 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                 if d_least[b >> 6, b & 63] > best_name[rows[t], k - 1]:
                     wanted &= ~(ONE << np.uint64(t))
             if wanted != NONE:
-                changed = scan(q, d, a, b, wanted, state, limit, bound2, guess, norm, scan_work)
+                if len(q) == 1:
+                    changed = scan_exact(q, d, a, b, wanted, state, bound2, guess, norm, scan_work)
+                else:
+                    changed = scan_filtered(q, d, a, b, wanted, state, limit, bound2, guess, scan_work)
                 if next_guess == np.inf and k < TILE and worst[count - 1] < MAX_GUESS:
                     next_guess = worst[count - 1] * SLACK
         guess = next_guess

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
 
-from dask_simjoin.engine.cpu.kernels.compiled import CALLEE, callee, inlined
+from dask_simjoin.engine.cpu.kernels.annotations import Terms
+from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source
 from dask_simjoin.engine.cpu.kernels.nearest_simd import lanes_within, tile_totals
 from dask_simjoin.engine.cpu.kernels.product_simd import PARTS, QUERIES, part_products
 from dask_simjoin.engine.cpu.kernels.ranking import take_in
@@ -33,63 +33,40 @@ LEAST_D2 = 2.0**-900
 """Below this the filter takes distances for larger than they are."""
 
 
-def begin(q: Any, a: int, rows: Any) -> None:
-    raise NotImplementedError
+@inline_source
+def begin(q: Terms, a: int, rows: Array) -> None:
+    """Put the filtered queries of tile `a` side by side."""
+    z = q[0]
+    for k in range(z.shape[1]):
+        for t in range(TILE):
+            rows[t, k] = z[a, k, t]
 
 
-@overload(begin, jit_options=CALLEE)
-def _begin_overload(q, a, rows):  # type: ignore[no-untyped-def]
-    """Prepare for the queries of tile `a`."""
-    if len(q.types) == 1:
-        return lambda q, a, rows: None
-
-    def filtered(q, a, rows):  # type: ignore[no-untyped-def]
-        z = q[0]
-        for k in range(z.shape[1]):
-            for t in range(TILE):
-                rows[t, k] = z[a, k, t]
-
-    return filtered
-
-
-def set_limits(q: Any, terms: Any, i: int, t: int, d2: float, first: float, reach: Any, limit: Any) -> None:
-    raise NotImplementedError
-
-
-@overload(set_limits, jit_options=CALLEE)
-def _set_limits_overload(q, terms, i, t, d2, first, reach, limit):  # type: ignore[no-untyped-def]
-    """Say that query `i`, in lane `t`, wants no neighbour beyond `d2`, and now none beyond `first`.
+@inline_source
+def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, reach: Array,
+               limit: Array) -> None:  # fmt: skip
+    """Say that filtered query `i`, in lane `t`, wants no neighbor beyond `d2`, and now none beyond `first`.
 
     Sets ``reach[t]``, the largest gap of a box, and ``limit[t]``, the filter's term h: see `index.filter`.
     """
-    if len(q.types) == 1:
-
-        def exact(q, terms, i, t, d2, first, reach, limit):  # type: ignore[no-untyped-def]
-            reach[t] = d2
-
-        return exact
-
-    def filtered(q, terms, i, t, d2, first, reach, limit):  # type: ignore[no-untyped-def]
-        scale2, kappa, tiny, most, largest_norm = terms
-        # `most` is more than any two points' distance: a larger threshold is not needed, and it is finite
-        e2 = min(max(d2, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
-        side = np.sqrt(e2) + 2 * U * np.sqrt(largest_norm)
-        # one part in 2**22 and 2**-148 are more than rounding to float32 takes away
-        reach[t] = np.float32(side * side * (1 + kappa + 8 * U) * (1 + 4 * U) + 2.0**-148)
-        e2 = min(max(first, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
-        h = q[1][i] - 0.5 * e2
-        limit[t] = np.float32(h - abs(h) * 4 * U - 2.0**-148)
-
-    return filtered
+    scale2, kappa, tiny, most, largest_norm = terms
+    # `most` is more than any two points' distance: a larger threshold is not needed, and it is finite
+    e2 = min(max(d2, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
+    side = np.sqrt(e2) + 2 * U * np.sqrt(largest_norm)
+    # one part in 2**22 and 2**-148 are more than rounding to float32 takes away
+    reach[t] = np.float32(side * side * (1 + kappa + 8 * U) * (1 + 4 * U) + 2.0**-148)
+    e2 = min(max(first, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
+    h = q[1][i] - 0.5 * e2
+    limit[t] = np.float32(h - abs(h) * 4 * U - 2.0**-148)
 
 
-@inlined
+@inline_source
 def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
     """Whether a neighbour at most `worst` away is a better one, and not the query itself."""
     return bool(name != own and (d2 < worst or np.uint64(name) < np.uint64(worst_name)))
 
 
-@callee
+@device_function
 def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, most: float, worst: float,
              worst_name: int, own: int, new_d2: Array, new_name: Array) -> int:  # fmt: skip
     """Write those of tile `b`'s points in `mask` that query `i` wants, within `most`; how many."""
@@ -109,106 +86,93 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
     return m
 
 
-def scan(q: Any, d: Any, a: int, b: int, wanted: Any, state: Any, limit: Any, bound2: float, guess: float,
-         norm: Kind, work: Any) -> Any:  # fmt: skip
-    raise NotImplementedError
-
-
-@overload(scan, jit_options=CALLEE)
-def _scan_overload(  # type: ignore[no-untyped-def]
-    q, d, a, b, wanted, state, limit, bound2, guess, norm, work
-):
+@inline_source
+def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, bound2: float, guess: float,
+               norm: Kind, work: Any) -> np.uint64:  # fmt: skip
     """Offer the points of tile `b` to the `wanted` queries of tile `a`; mask of those that took some."""
-    if len(q.types) == 1:
+    rows, own, worst, best_d2, best_name, d_names = state
+    distances, new_d2, new_name = work[:3]
+    k = best_d2.shape[1]
+    z = d[0]
+    dims, size = np.int64(z.shape[1]), z.itemsize
+    tile, points = z.ctypes.data + b * z.strides[0], q[0].ctypes.data + a * q[0].strides[0]
+    changed = NONE
+    while wanted != NONE:
+        t = lowest_bit(wanted)
+        wanted &= wanted - ONE
+        row, furthest = rows[t], worst[t]
+        most = min(furthest, bound2)
+        first = min(guess, most) if furthest == np.inf else most
+        mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
+        while first < most and count_bits(mask) <= k:
+            first = min(4 * first, most) if first > 0 else most
+            mask = lanes_within(distances.ctypes.data, first)
+        last = best_name[row, k - 1]
+        m = 0
+        while mask != NONE:
+            bit = lowest_bit(mask)
+            mask &= mask - ONE
+            d2, name = distances[bit], d_names[b * TILE + bit]
+            if _wants(d2, name, own[t], furthest, last):
+                new_d2[m], new_name[m] = d2, name
+                m += 1
+        if m > 0:
+            take_in(best_d2, best_name, row, new_d2, new_name, m)
+            worst[t] = best_d2[row, k - 1]
+            if furthest == np.inf and k < TILE:
+                guess = worst[t] * SLACK if worst[t] < MAX_GUESS else np.inf
+            changed |= ONE << np.uint64(t)
+    return changed
 
-        def exact(  # type: ignore[no-untyped-def]
-            q, d, a, b, wanted, state, limit, bound2, guess, norm, work
-        ):
-            rows, own, worst, best_d2, best_name, d_names = state
-            distances, new_d2, new_name = work[:3]
-            k = best_d2.shape[1]
-            z = d[0]
-            dims, size = np.int64(z.shape[1]), z.itemsize
-            tile, points = z.ctypes.data + b * z.strides[0], q[0].ctypes.data + a * q[0].strides[0]
-            changed = NONE
-            while wanted != NONE:
-                t = lowest_bit(wanted)
-                wanted &= wanted - ONE
-                row, furthest = rows[t], worst[t]
-                most = min(furthest, bound2)
-                first = min(guess, most) if furthest == np.inf else most
-                mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
-                while first < most and count_bits(mask) <= k:
-                    first = min(4 * first, most) if first > 0 else most
-                    mask = lanes_within(distances.ctypes.data, first)
-                last = best_name[row, k - 1]
-                m = 0
-                while mask != NONE:
-                    bit = lowest_bit(mask)
-                    mask &= mask - ONE
-                    d2, name = distances[bit], d_names[b * TILE + bit]
-                    if _wants(d2, name, own[t], furthest, last):
-                        new_d2[m], new_name[m] = d2, name
-                        m += 1
-                if m > 0:
-                    take_in(best_d2, best_name, row, new_d2, new_name, m)
-                    worst[t] = best_d2[row, k - 1]
-                    if furthest == np.inf and k < TILE:
-                        guess = worst[t] * SLACK if worst[t] < MAX_GUESS else np.inf
-                    changed |= ONE << np.uint64(t)
-            return changed
 
-        return exact
-
-    def filtered(  # type: ignore[no-untyped-def]
-        q, d, a, b, wanted, state, limit, bound2, guess, norm, work
-    ):
-        rows, own, worst, best_d2, best_name, d_names = state
-        _, new_d2, new_name, picked, masks, points = work
-        k = best_d2.shape[1]
-        z, start, d_y = d
-        tile = z.ctypes.data + b * z.strides[0]
-        begins = start.ctypes.data + b * start.strides[0]
-        n = 0
-        left = wanted
-        while left != NONE:
-            picked[n] = lowest_bit(left)
-            left &= left - ONE
-            n += 1
-        while n % QUERIES > 0:
-            picked[n] = TILE  # a row whose limit nothing reaches
-            n += 1
-        for t in range(masks.size):
-            masks[t] = NONE
-        some = False
-        for part in range(PARTS):
-            for group in range(0, n, QUERIES):
-                some |= part_products(
-                    tile, begins, z.shape[1], points.ctypes.data, points.strides[0],
-                    picked.ctypes.data + group * 8, limit.ctypes.data, part, masks.ctypes.data,
-                )  # fmt: skip
-        if not some and guess == np.inf:
-            return NONE
-        count = min(TILE, len(d_names) - b * TILE)
-        every = ALL if count == TILE else (ONE << np.uint64(count)) - ONE
-        changed = NONE
-        while wanted != NONE:
-            t = lowest_bit(wanted)
-            wanted &= wanted - ONE
-            mask, furthest = masks[t], worst[t]
-            most = min(furthest, bound2)
-            first = min(guess, most) if furthest == np.inf else most
-            if mask == NONE and first == most:
-                continue
-            i, row = a * TILE + t, rows[t]
-            last = best_name[row, k - 1]
-            m = _measure(q[2], i, d_y, d_names, b, mask, first, furthest, last, own[t], new_d2, new_name)
-            if m < k and first < most:
-                m = _measure(q[2], i, d_y, d_names, b, every, most, furthest, last, own[t], new_d2, new_name)
-            if m > 0:
-                take_in(best_d2, best_name, row, new_d2, new_name, m)
-                worst[t] = best_d2[row, k - 1]
-                changed |= ONE << np.uint64(t)
-        return changed
-
-    return filtered
+@inline_source
+def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, limit: Array,
+                  bound2: float, guess: float, work: Any) -> np.uint64:  # fmt: skip
+    """Do what `scan_exact` does with the float32 filter first."""
+    rows, own, worst, best_d2, best_name, d_names = state
+    _, new_d2, new_name, picked, masks, points = work
+    k = best_d2.shape[1]
+    z, start, d_y = d
+    tile = z.ctypes.data + b * z.strides[0]
+    begins = start.ctypes.data + b * start.strides[0]
+    n = 0
+    left = wanted
+    while left != NONE:
+        picked[n] = lowest_bit(left)
+        left &= left - ONE
+        n += 1
+    while n % QUERIES > 0:
+        picked[n] = TILE  # a row whose limit nothing reaches
+        n += 1
+    for t in range(masks.size):
+        masks[t] = NONE
+    some = False
+    for part in range(PARTS):
+        for group in range(0, n, QUERIES):
+            some |= part_products(
+                tile, begins, z.shape[1], points.ctypes.data, points.strides[0],
+                picked.ctypes.data + group * 8, limit.ctypes.data, part, masks.ctypes.data,
+            )  # fmt: skip
+    if not some and guess == np.inf:
+        return NONE
+    count = min(TILE, len(d_names) - b * TILE)
+    every = ALL if count == TILE else (ONE << np.uint64(count)) - ONE
+    changed = NONE
+    while wanted != NONE:
+        t = lowest_bit(wanted)
+        wanted &= wanted - ONE
+        mask, furthest = masks[t], worst[t]
+        most = min(furthest, bound2)
+        first = min(guess, most) if furthest == np.inf else most
+        if mask == NONE and first == most:
+            continue
+        i, row = a * TILE + t, rows[t]
+        last = best_name[row, k - 1]
+        m = _measure(q[2], i, d_y, d_names, b, mask, first, furthest, last, own[t], new_d2, new_name)
+        if m < k and first < most:
+            m = _measure(q[2], i, d_y, d_names, b, every, most, furthest, last, own[t], new_d2, new_name)
+        if m > 0:
+            take_in(best_d2, best_name, row, new_d2, new_name, m)
+            worst[t] = best_d2[row, k - 1]
+            changed |= ONE << np.uint64(t)
+    return changed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import allocating, kernel
 from dask_simjoin.engine.cpu.kernels.components import find
+from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.engine.cpu.kernels.memory import float64_at, int32_at
 from dask_simjoin.metrics.types import Array
 
@@ -58,17 +58,14 @@ def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array,
         at[i] = to
 
 
-@allocating
-def kth_smallest(ends: Array, values: Array, k: int, out: Array) -> None:
-    """The k-th smallest value of each row that has so many; `ends` (n + 1,): where each row's are.
+@kernel
+def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) -> None:
+    """The k-th smallest value of each row that has so many; `ends` (n + 1,): where each row's are;
+    `some`: scratch for the values of any row.
 
     Hoare's FIND (1961, Communications of the ACM 4, algorithm 65) on a copy: `numpy.partition` is compiled
     for four seconds.
     """
-    most = 0
-    for i in range(out.size):
-        most = max(most, ends[i + 1] - ends[i])
-    some = np.empty(most, values.dtype)
     for i in range(out.size):
         n = ends[i + 1] - ends[i]
         if n < k:

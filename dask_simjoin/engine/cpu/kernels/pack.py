@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import inlined, kernel
+from dask_simjoin.engine.cpu.kernels.jit import inline_source, kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import prefetch
 from dask_simjoin.engine.filters.int8 import STEP
 from dask_simjoin.engine.index.tiles import TILE
@@ -17,13 +17,13 @@ AHEAD_BYTES = 1024
 """Bytes of a row that are asked for; a core follows longer ones by itself."""
 
 
-@inlined
+@inline_source
 def _above(value: float) -> np.float32:
     """A float32 number that is not smaller, by less than 2**-22 of it and 2**-147."""
     return np.float32(value + abs(value) * 2.0**-23 + 2.0**-148)
 
 
-@inlined
+@inline_source
 def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
     """Copy the rows of a tile's points to `y`, and ask for those of the next."""
     base, step = x.ctypes.data, x.strides[0]

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, inlined
+from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source
 from dask_simjoin.metrics.types import Array
 
 
-@inlined
+@inline_source
 def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
     """Whether (d2, name) comes after the other."""
     return bool(d2 > other_d2 or (d2 == other_d2 and np.uint64(name) > np.uint64(other)))
 
 
-@callee
+@device_function
 def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name: Array, m: int) -> None:
     """Replace the worst neighbours of a row by the `m` new ones, as far as these are better.
 

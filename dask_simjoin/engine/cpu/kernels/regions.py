@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import allocating, callee
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
 
-@callee
+@device_function
 def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, own: Array,
                  place: Array, value: Array, below: Array) -> None:  # fmt: skip
     """Fill `own` with the leaf of each point: all go down as many levels, so that no branch is guessed wrong.
@@ -36,10 +36,20 @@ def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, o
         own[i] = node - nodes
 
 
-@allocating
+def scratch(cuts: int) -> tuple[np.ndarray, ...]:
+    """Arrays that `find_regions` works with: a stack, and the cuts of a tree of so many by node."""
+    nodes = 2 * cuts + 1
+    return (
+        np.empty(cuts + 2, np.int64), np.zeros(nodes, np.int64), np.zeros(nodes),
+        np.empty(2 * nodes, np.int64),
+    )  # fmt: skip
+
+
+@kernel
 def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array, lower: Array, upper: Array,
                  depth: int, cut: Array, low_wall: Array, high_wall: Array, everywhere: bool, reach: float,
-                 threshold: float, norm: Kind, own: Array, rows: Array, regions: Array) -> int:  # fmt: skip
+                 threshold: float, norm: Kind, own: Array, rows: Array, regions: Array, stack: Array,
+                 place: Array, value: Array, below: Array) -> int:  # fmt: skip
     """Fill `own` with the region of each point of `x` (n, d), and tell which other regions need it.
 
     Writes the points that other regions need and those regions, as far as they fit; returns how many.
@@ -49,10 +59,9 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
     further than `reach` away from all walls of its own: any other lies behind one of them.
 
     `middle`: the first region right of each cut; `depth`: levels of the tree; `cut`: the dimensions that
-    are cut; `low_wall`, `high_wall` (regions, cut): the walls there; `norm`: see `totals.kind_of`.
+    are cut; `low_wall`, `high_wall` (regions, cut): the walls there; `norm`: see `totals.kind_of`;
+    the last four: see `scratch`.
     """
-    stack, places = np.empty(dim.size + 2, np.int64), 2 * dim.size + 1
-    place, value, below = np.zeros(places, np.int64), np.zeros(places), np.empty(2 * places, np.int64)
     dims = x.shape[1]
     _find_leaves(x, dim, split, child, depth, own, place, value, below)
     n = 0
@@ -103,18 +112,19 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
     return n
 
 
-@allocating
-def deal(chunk: Array, ends: Array, order: Array) -> None:
+@kernel
+def deal(chunk: Array, ends: Array, free: Array, order: Array) -> None:
     """Put the rows of each chunk side by side, in their order.
 
     `chunk` (n,): of each row; `ends` (chunks + 1,), zeros: filled with where those of each begin and end;
-    `order` (n,): filled with the rows.
+    `free` (chunks + 1,): scratch; `order` (n,): filled with the rows.
     """
     for i in range(chunk.size):
         ends[chunk[i] + 1] += 1
     for c in range(1, ends.size):
         ends[c] += ends[c - 1]
-    free = ends.copy()
+    for c in range(ends.size):
+        free[c] = ends[c]
     for i in range(chunk.size):
         order[free[chunk[i]]] = i
         free[chunk[i]] += 1

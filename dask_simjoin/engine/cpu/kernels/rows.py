@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.metrics.types import Array
 
 GAPS = np.array([1750, 701, 301, 132, 57, 23, 10, 4, 1])
@@ -32,7 +32,7 @@ def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, ou
         at[i] = to
 
 
-@callee
+@device_function
 def _insert(columns: Array, values: Array, first: int, stop: int, gap: int) -> None:
     """Sort what lies `gap` apart, by value and then by column."""
     for n in range(first + gap, stop):

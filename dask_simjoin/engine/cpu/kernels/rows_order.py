@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import allocating, kernel
+from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.metrics.types import Array
 
 BLOCK = 2048
 """Points whose keys are made at a time: they stay in a core's first cache."""
 
 
-@allocating
+@kernel
 def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width: Array, strides: Array,
               scale: float, least: int, sweep: int, low: float, factor: float, value_bits: int,
-              position_bits: int, packed: Array) -> None:  # fmt: skip
+              position_bits: int, packed: Array, keys: Array) -> None:  # fmt: skip
     """Fill `packed`: each point's row key, less `least`, its fixed-point swept coordinate, and its position.
 
-    Of points `begin` ... `end` - 1.  What is given of the rows is a part of `index.sweep.Grid`.
+    Of points `begin` ... `end` - 1.  What is given of the rows is a part of `index.sweep.Grid`;
+    `keys` (BLOCK,): scratch.
     """
-    keys = np.empty(BLOCK, np.int64)
     for first in range(begin, end, BLOCK):
         stop = min(first + BLOCK, end)
         keys[:] = -least

@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
-from numba.extending import overload
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms
-from dask_simjoin.engine.cpu.kernels.compiled import CALLEE, inlined
+from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source
 from dask_simjoin.engine.cpu.kernels.memory import float32_at, float64_at, mask_at, put_mask
 from dask_simjoin.engine.cpu.kernels.pair_simd import squares, total_of
 from dask_simjoin.engine.cpu.kernels.quantized_simd import FILTERS, WAYS
@@ -53,13 +51,13 @@ PAUSED = np.uint64(256)
 """Tiles for which it does."""
 
 
-@njit(nogil=True, error_model="numpy", inline="always")
+@inline_source
 def _address(z: int, dims: int, size: int, i: int) -> int:
     """Of point `i`'s first coordinate in tiles."""
     return z + ((i // TILE) * dims * TILE + i % TILE) * size
 
 
-@inlined
+@inline_source
 def _filtered(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
@@ -79,7 +77,7 @@ def _quantized(way: str) -> Any:
     """The 8-bit filter of this way."""
     coarse = FILTERS[way]
 
-    @inlined
+    @inline_source
     def quantized(
         q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
     ) -> np.uint64:
@@ -115,7 +113,7 @@ def _quantized(way: str) -> Any:
     return quantized
 
 
-@inlined
+@inline_source
 def _decided(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
@@ -135,7 +133,7 @@ def _decided(
     return union
 
 
-@inlined
+@inline_source
 def _rounded(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
@@ -158,7 +156,7 @@ def _rounded(
 def _in_fours(some: Any) -> Any:
     """A function for all queries `near` of one that is for four of them."""
 
-    @inlined
+    @device_function
     def every(
         q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int, norm: Kind
     ) -> Any:
@@ -189,14 +187,13 @@ def _in_fours(some: Any) -> Any:
 
 
 _all_filtered = _in_fours(_filtered)
-_ALL = {Filtered: _all_filtered, Decided: _in_fours(_decided), Rounded: _in_fours(_rounded)}
 
 
 def _coarse_first(way: str) -> Any:
     """The scan that begins with the 8-bit filter of this way."""
     every = _in_fours(_quantized(way))
 
-    @inlined
+    @inline_source
     def coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
                       norm: Kind) -> Any:  # fmt: skip
         """The 8-bit filter for the queries that it serves, while it serves."""
@@ -216,59 +213,51 @@ def _coarse_first(way: str) -> Any:
     return coarse_first
 
 
-_COARSE = {
-    kind: _coarse_first(way) for kind, way in ((QuantizedLongs, "longs"), (Quantized, "words")) if way in WAYS
+@inline_source
+def _one_by_one(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
+    """The float64 decision of a pair, dimensions in order."""
+    dims = q[0].width
+    return bool(total_of(q[0].y + i * dims * 8, d[0].y + j * dims * 8, dims) <= threshold)
+
+
+@inline_source
+def _at_once(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
+    """The same decision, of sums in any order where that is enough."""
+    # sums of the same d squares, whatever is added first, differ by a factor of 1 + d 2**-52 at most
+    dims = q[0].width
+    one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
+    total, slack = squares(one, two, dims), threshold * ((dims + 8) * 2.0**-52)
+    near = total < threshold - slack
+    if not near and not total > threshold + slack:
+        near = total_of(one, two, dims) <= threshold
+    return near
+
+
+@inline_source
+def _of_norm(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
+    """The same decision by another norm."""
+    dims, total = q[0].dims, 0.0
+    one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
+    for k in range(dims):
+        total = add_term(total, float64_at(one, k) - float64_at(two, k), norm)
+    return bool(total <= threshold)
+
+
+SCANS: dict[type, tuple[Any, Any]] = {
+    Filtered: (_all_filtered, _one_by_one),
+    Decided: (_in_fours(_decided), _one_by_one),
+    Rounded: (_in_fours(_rounded), _of_norm),
 }
+"""Two functions for each kind of terms: the scan of two tiles, and the decision of a pair that is not sure.
 
+A scan has the parameters q, d, a, b, near, ahead, share, masks, norm.  It returns which queries of tile `a`,
+of those in the mask `near`, are near points of tile `b`.  `masks` is the address of `STATES` uint64: number t
+is the mask of the points that may be near query t, and number 64 + t of those that surely are.  With every
+four queries `share` cache lines are prefetched, from `ahead` on.
+"""
 
-def scan(
-    q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int, norm: Kind
-) -> Any:
-    """Which queries of tile `a`, of those of the mask `near`, are near points of tile `b`.
-
-    `masks`: address of `STATES` uint64; of the queries that are, number t is the mask of the points that may
-    be near query t, and number 64 + t of those that surely are.  `share` cache lines, from `ahead` on, are
-    asked for with every four queries.
-    """
-    raise NotImplementedError
-
-
-@overload(scan, jit_options=CALLEE, inline="always")
-def _scan_overload(q, d, a, b, near, ahead, share, masks, norm):  # type: ignore[no-untyped-def]
-    first = q.types[0].instance_class
-    chosen = _COARSE[q.types[1].instance_class] if len(q.types) == 2 else _ALL[first]
-    return lambda q, d, a, b, near, ahead, share, masks, norm: chosen(
-        q, d, a, b, near, ahead, share, masks, norm
-    )
-
-
-def within(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
-    """The float64 decision of a pair that is not sure."""
-    raise NotImplementedError
-
-
-@overload(within, jit_options=CALLEE, inline="always")
-def _within_overload(q, d, i, j, threshold, norm):  # type: ignore[no-untyped-def]
-    def one_by_one(q, d, i, j, threshold, norm):  # type: ignore[no-untyped-def]
-        dims = q[0].width
-        return total_of(q[0].y + i * dims * 8, d[0].y + j * dims * 8, dims) <= threshold
-
-    def at_once(q, d, i, j, threshold, norm):  # type: ignore[no-untyped-def]
-        # sums of the same d squares, whatever is added first, differ by a factor of 1 + d 2**-52 at most
-        dims = q[0].width
-        one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
-        total, slack = squares(one, two, dims), threshold * ((dims + 8) * 2.0**-52)
-        if total > threshold + slack:
-            return False
-        return total < threshold - slack or total_of(one, two, dims) <= threshold
-
-    def of_norm(q, d, i, j, threshold, norm):  # type: ignore[no-untyped-def]
-        dims, total = q[0].dims, 0.0
-        one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
-        for k in range(dims):
-            total = add_term(total, float64_at(one, k) - float64_at(two, k), norm)
-        return total <= threshold
-
-    if q.types[0].instance_class is Rounded:
-        return of_norm
-    return at_once if len(q.types) == 2 else one_by_one
+SCANS |= {
+    kind: (_coarse_first(way), _at_once)
+    for kind, way in ((QuantizedLongs, "longs"), (Quantized, "words"))
+    if way in WAYS
+}

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms, Tree
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.engine.cpu.kernels.nearest import LEVEL, _gaps, _pop, _push
 from dask_simjoin.engine.cpu.kernels.nearest_scan import NONE, ONE, begin, set_limits
 from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES
-from dask_simjoin.engine.cpu.kernels.spanning_scan import comes_first, scan_others
+from dask_simjoin.engine.cpu.kernels.spanning_scan import comes_first, scan_exact, scan_filtered
 from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.tiles import TILE
@@ -65,7 +65,8 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
         valid = wanted[a]
         if valid == NONE:
             continue
-        begin(q, a, lanes)
+        if len(q) > 1:
+            begin(q, a, lanes)
         for t in range(TILE):
             reach[t], bounds[t] = kind(-1), -1.0
         only = components[a * TILE + lowest_bit(valid)]
@@ -98,7 +99,10 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
                         continue
                     if bound != bounds[t]:
                         bounds[t] = bound
-                        set_limits(q, terms, i, t, bound, bound, reach, limit)
+                        if len(q) == 1:
+                            reach[t] = bound
+                        else:
+                            set_limits(q, terms, i, t, bound, bound, reach, limit)
                     tied &= cores[i] == bound
                     furthest, most = max(furthest, reach[t]), max(most, bound)
                 for t in range(TILE):
@@ -153,4 +157,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
                 if c == tag or (cores[i] == bounds[t] and not comes_first(best, c, names[i], least)):
                     near &= ~(ONE << np.uint64(t))
             if near != NONE:
-                stale = scan_others(q, d, a, b, near, rows, best, limit, norm, scan_work)
+                if len(q) == 1:
+                    stale = scan_exact(q, d, a, b, near, rows, best, norm, scan_work)
+                else:
+                    stale = scan_filtered(q, d, a, b, near, rows, best, limit, scan_work)

@@ -8,9 +8,8 @@ guess most of these wrong.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from dask_simjoin.engine.cpu.kernels.compiled import allocating, kernel
+from dask_simjoin.engine.cpu.kernels.jit import inline_source, kernel
 from dask_simjoin.engine.cpu.kernels.sweep_simd import (
     first_within,
     keep_totals,
@@ -29,7 +28,7 @@ FRESH = (0, 0, -1, 0, -1)
 """State of a join that has not begun: row, offset, point (-1: none yet), window, place (-1: its first)."""
 
 
-@njit(nogil=True, error_model="numpy", inline="always")
+@inline_source
 def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
     """The first place from `lo` on, before `stop`, of a swept coordinate that is not too far before `x`."""
     passed = SWEEP_LANES
@@ -39,11 +38,11 @@ def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
     return min(lo, stop)
 
 
-@allocating
+@kernel
 def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Array, q_names: Array,
           d_cols: Array, d_keys: Array, d_starts: Array, d_order: Array, d_names: Array, offsets: Array,
           reach: float, threshold: float, norm: Kind, same: bool, turn: bool, left: Array, right: Array,
-          totals: Array, cap: int, state: Array, at: Array) -> int:  # fmt: skip
+          totals: Array, cap: int, state: Array, at: Array, behind: Array, some: Array) -> int:  # fmt: skip
     """Write pairs of names to `left` and `right`, and if it has room their totals to `totals`; how many.
 
     Stops where 16 more might not fit into `cap`, leaving in `state` where it was and in
@@ -52,6 +51,7 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
     `norm`: see `totals.kind_of`.
     With `same`, the two sides are one index and only the later half of each
     neighbourhood is visited.  `turn`: the point of the smaller position is the left one.
+    `behind`, `some`: scratch for the last 16 names and 16 zeros behind them, and for 16 totals.
     """
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
@@ -60,11 +60,9 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
     out_l, out_r, out_t = left.ctypes.data, right.ctypes.data, totals.ctypes.data
     # names are read 16 at a time: the last ones from where there are more behind them
     last = max(d_names.size - SWEEP_LANES, 0)
-    behind = np.zeros(2 * SWEEP_LANES, d_names.dtype)
-    for n in range(last, d_names.size):  # for a slice Numba compiles seconds, to say how long both are
+    for n in range(last, d_names.size):  # a slice would take seconds to compile
         behind[n - last] = d_names[n]
     names_behind = behind.ctypes.data - last * size
-    some = np.empty(SWEEP_LANES)
     some_at = some.ctypes.data if totals.size > 0 else 0
     xq, xd = q_cols[sweep], d_cols[sweep]
     swept = xd.ctypes.data
@@ -148,13 +146,13 @@ def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Ar
                 q_counts[i] += found
 
 
-@allocating
+@kernel
 def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Array, d_keys: Array,
           d_starts: Array, offsets: Array, reach: float, limits: Array, norm: Kind, half: bool, by_row: bool,
-          found: Array, at: Array) -> None:  # fmt: skip
+          found: Array, at: Array, totals: Array) -> None:  # fmt: skip
     """Do what `counts` does within each of some ascending limits; of all queries together unless `by_row`.
 
-    `found` (queries or 1, limits).
+    `found` (queries or 1, limits); `totals` (16,): scratch.
     """
     dims, most = q_cols.shape[0], limits.size - 1
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
@@ -162,7 +160,6 @@ def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Arr
     xq, xd = q_cols[sweep], d_cols[sweep]
     swept = xd.ctypes.data
     d_rows = d_keys.size
-    totals = np.empty(SWEEP_LANES)
     totals_at = totals.ctypes.data
     for r in range(q_keys.size):
         for o in range(offsets.size):

@@ -12,7 +12,7 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.annotations import Terms
 from dask_simjoin.engine.cpu.kernels.box_simd import boxes_near, boxes_within
-from dask_simjoin.engine.cpu.kernels.compiled import apart, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.marks import (
     ASK,
     COUNT,
@@ -38,7 +38,7 @@ from dask_simjoin.engine.cpu.kernels.memory import (
     put_int32,
     put_long,
 )
-from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, scan, within
+from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, SCANS
 from dask_simjoin.engine.cpu.kernels.tile_sides import Boxes, Out, Points, Room
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
@@ -61,7 +61,7 @@ WORTHWHILE = 58
 """A test costs about a twelfth of what it can save: it pays if fewer points of 64 are kept."""
 
 
-@apart
+@device_function
 def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> bool:
     """Whether all points of a box are within a limit of each other: see `boxes_within`."""
     total = 0.0
@@ -70,7 +70,7 @@ def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> boo
     return bool(total <= sure)
 
 
-@apart
+@device_function
 def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: int, norm: Kind,
                notes: Any, a: int, q_points: int, d_points: int, room: Room) -> int:  # fmt: skip
     """Write the numbers of the tiles >= `least` within `reach` of tile `a` to the room; how many.
@@ -126,148 +126,170 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, least: 
     return n
 
 
-@kernel
-def join(q: Terms, q_side: Points, d: Terms, d_side: Points, boxes: Boxes, reach: Any, sure_span: Any,
-         threshold: float, norm: Kind, same: bool, out: Out, notes: Any, state: int,
-         room: Room) -> int:  # fmt: skip
-    """Append pairs of names to `out`; the new number of pairs.
+def _join_of(scan: Any, within: Any, variant: str) -> Any:
+    """Make the kernel for a kind of terms; `scan`, `within`: see `SCANS`."""
 
-    Stops where the pairs of two tiles might not fit into it.  `state`: address of int64: number 0 is the
-    tile of queries and number 1 the number of its candidate tiles that are done; number 2 is
-    the room it needs (0: the join is complete).  Numbers 3 and 4 count the
-    pairs that only float64 could decide and those of them that it refused.
+    def join(q: Terms, q_side: Points, d: Terms, d_side: Points, boxes: Boxes, reach: Any, sure_span: Any,
+             threshold: float, norm: Kind, same: bool, out: Out, notes: Any, state: int,
+             room: Room) -> int:  # fmt: skip
+        """Append pairs of names to `out`; the new number of pairs.
 
-    With `notes` nothing is written but them, which are of one side twice if `same`; with None there is
-    nothing of them in what is compiled.
+        Stops where the pairs of two tiles might not fit into it.  `state`: address of int64: number 0 is the
+        tile of queries and number 1 the number of its candidate tiles that are done; number 2 is
+        the room it needs (0: the join is complete).  Numbers 3 and 4 count the
+        pairs that only float64 could decide and those of them that it refused.
 
-    `q` and `d` are what is known of the two sides: see `sides`; `norm`: see
-    `totals.kind_of`; `reach`: largest gap of boxes that hold a pair, and `sure_span`: largest span of those
-    that hold nothing else, as totals.
-    """
-    dims, tiles, masks = boxes.dims, boxes.tiles, room.masks
-    box = dims * boxes.size
-    q_points, d_points = q_side.points, d_side.points
-    q_tiles = -(-q_points // TILE)
-    n, asked, refused = 0, 0, 0
-    needed = 0
-    share = d_side.step // (64 * GROUPS) if d_side.step <= PREFETCHED else 0
-    begin, own_round = long_at(state, 1), 0
-    if notes is not None:
-        task, enough, parent = notes.task, notes.enough, notes.parent
-        marking = task == LINK or (task == COUNT and enough != ENDLESS)
-        unsettled = MIXED if task == LINK else 0
-        # tiles meet themselves first, where that tells much of them
-        own_round = q_tiles if same else 0
-        again = own_round  # when marks of nodes are made anew
-        mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
-        if not same:
-            mark_tiles(notes, notes.d_values, notes.d_marks, d_points)
-    turn = long_at(state, 0)
-    while turn < own_round + q_tiles and needed == 0:
-        a = turn if turn < own_round else turn - own_round
-        low, high = q_side.low + a * box, q_side.high + a * box
-        if notes is not None and turn == again:
-            mark_nodes(notes, notes.d_marks, tiles, boxes.levels, boxes.height)
-            again = own_round + (2 * a if a > 0 else 1) if marking else -1
-        if notes is not None and turn < own_round:
-            count = 1
-            put_long(room.found, 0, a)
-            mark = long_at(notes.q_marks, a)
-            if settled(task, mark, mark) == 1:
-                count = 0
-            elif task != LOWEST and _within_itself(low, high, dims, sure_span, norm):
-                own_pairs(notes, a, q_points)
-                count = 0
-        else:
-            least = 0 if not same else (a if notes is None else a + 1)
-            count = candidates(boxes, low, high, reach, sure_span, least, norm, notes, a, q_points, d_points,
-                               room)  # fmt: skip
-        valid = ALL if (a + 1) * TILE <= q_points else (ONE << np.uint64(q_points - a * TILE)) - ONE
-        at = q_side.z + a * q_side.z_step
-        tested, kept = 0, 0
-        for c in range(begin, count):
-            if notes is None and n + TILE * TILE > out.cap:
-                put_long(state, 0, turn)
-                put_long(state, 1, c)
-                needed = TILE * TILE
-                break
-            b = long_at(room.found, c)
-            if notes is not None:
-                x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, b)
-                told = settled(task, x, y)
-                if told == 1 or (told == ASK and root_of(parent, x) == root_of(parent, y)):
-                    continue
-                alike = task == LINK and x >= 0 and y >= 0  # two sets: one pair is enough
-            near = valid
-            if c % PROBE == 0:
-                tested, kept = 0, 0
-            if tested < PROBE_TESTS or kept < WORTHWHILE * tested:
-                near &= boxes_near(at, at, dims, d_side.low + b * box, d_side.high + b * box, reach, norm)
-                tested += 1
-                kept += count_bits(near)
-            ahead = d_side.first + long_at(room.found, c + 1 if c + 1 < count else c) * d_side.step
-            hit = scan(q, d, a, b, near, ahead, share, masks, norm)
-            hits = 0
-            while hit != NONE:
-                t = lowest_bit(hit)
-                hit &= hit - ONE
-                mask, sure = mask_at(masks, t), mask_at(masks, TILE + t)
-                i = a * TILE + t
-                if same and a == b:
-                    # later points only: each pair once, and no point with itself
-                    upto = ONE << np.uint64(t)
-                    mask &= ~(upto | (upto - ONE))
-                if notes is not None and task == COUNT and mask & ~sure == NONE and count_bits(mask) >= MANY:
-                    hits += 1
-                    add_long(notes.q_values, i, count_bits(mask))
-                    for k in range(TILE if (b + 1) * TILE <= d_points else d_points - b * TILE):
-                        add_long(notes.d_values, b * TILE + k, np.int64((mask >> np.uint64(k)) & ONE))
-                    continue
-                name = int32_at(q_side.names, i)
-                while mask != NONE:
-                    bit = lowest_bit(mask)
-                    mask &= mask - ONE
-                    j = b * TILE + bit
-                    if (sure >> np.uint64(bit)) & ONE == NONE:
-                        asked += 1
-                        if not within(q, d, i, j, threshold, norm):
-                            refused += 1
-                            continue
-                    if notes is not None:
-                        if task == COUNT:
-                            add_long(notes.q_values, i, 1)
-                            add_long(notes.d_values, j, 1)
+        With `notes` nothing is written but them, which are of one side twice if `same`; with None there is
+        nothing of them in what is compiled.
+
+        `q` and `d` are what is known of the two sides: see `sides`; `norm`: see
+        `totals.kind_of`; `reach`: largest gap of boxes that hold a pair, and `sure_span`: largest span of
+        those that hold nothing else, as totals.
+        """
+        dims, tiles, masks = boxes.dims, boxes.tiles, room.masks
+        box = dims * boxes.size
+        q_points, d_points = q_side.points, d_side.points
+        q_tiles = -(-q_points // TILE)
+        n, asked, refused = 0, 0, 0
+        needed = 0
+        share = d_side.step // (64 * GROUPS) if d_side.step <= PREFETCHED else 0
+        begin, own_round = long_at(state, 1), 0
+        if notes is not None:
+            task, enough, parent = notes.task, notes.enough, notes.parent
+            marking = task == LINK or (task == COUNT and enough != ENDLESS)
+            unsettled = MIXED if task == LINK else 0
+            # tiles meet themselves first, where that tells much of them
+            own_round = q_tiles if same else 0
+            again = own_round  # when marks of nodes are made anew
+            mark_tiles(notes, notes.q_values, notes.q_marks, q_points)
+            if not same:
+                mark_tiles(notes, notes.d_values, notes.d_marks, d_points)
+        turn = long_at(state, 0)
+        while turn < own_round + q_tiles and needed == 0:
+            a = turn if turn < own_round else turn - own_round
+            low, high = q_side.low + a * box, q_side.high + a * box
+            if notes is not None and turn == again:
+                mark_nodes(notes, notes.d_marks, tiles, boxes.levels, boxes.height)
+                again = own_round + (2 * a if a > 0 else 1) if marking else -1
+            if notes is not None and turn < own_round:
+                count = 1
+                put_long(room.found, 0, a)
+                mark = long_at(notes.q_marks, a)
+                if settled(task, mark, mark) == 1:
+                    count = 0
+                elif task != LOWEST and _within_itself(low, high, dims, sure_span, norm):
+                    own_pairs(notes, a, q_points)
+                    count = 0
+            else:
+                least = 0 if not same else (a if notes is None else a + 1)
+                count = candidates(boxes, low, high, reach, sure_span, least, norm, notes, a, q_points,
+                                   d_points, room)  # fmt: skip
+            valid = ALL if (a + 1) * TILE <= q_points else (ONE << np.uint64(q_points - a * TILE)) - ONE
+            at = q_side.z + a * q_side.z_step
+            tested, kept = 0, 0
+            for c in range(begin, count):
+                if notes is None and n + TILE * TILE > out.cap:
+                    put_long(state, 0, turn)
+                    put_long(state, 1, c)
+                    needed = TILE * TILE
+                    break
+                b = long_at(room.found, c)
+                if notes is not None:
+                    x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, b)
+                    told = settled(task, x, y)
+                    if told == 1 or (told == ASK and root_of(parent, x) == root_of(parent, y)):
+                        continue
+                    alike = task == LINK and x >= 0 and y >= 0  # two sets: one pair is enough
+                near = valid
+                if c % PROBE == 0:
+                    tested, kept = 0, 0
+                if tested < PROBE_TESTS or kept < WORTHWHILE * tested:
+                    near &= boxes_near(at, at, dims, d_side.low + b * box, d_side.high + b * box, reach, norm)
+                    tested += 1
+                    kept += count_bits(near)
+                ahead = d_side.first + long_at(room.found, c + 1 if c + 1 < count else c) * d_side.step
+                hit = scan(q, d, a, b, near, ahead, share, masks, norm)
+                hits = 0
+                while hit != NONE:
+                    t = lowest_bit(hit)
+                    hit &= hit - ONE
+                    mask, sure = mask_at(masks, t), mask_at(masks, TILE + t)
+                    i = a * TILE + t
+                    if same and a == b:
+                        # later points only: each pair once, and no point with itself
+                        upto = ONE << np.uint64(t)
+                        mask &= ~(upto | (upto - ONE))
+                    if (
+                        notes is not None
+                        and task == COUNT
+                        and mask & ~sure == NONE
+                        and count_bits(mask) >= MANY
+                    ):
+                        hits += 1
+                        add_long(notes.q_values, i, count_bits(mask))
+                        for k in range(TILE if (b + 1) * TILE <= d_points else d_points - b * TILE):
+                            add_long(notes.d_values, b * TILE + k, np.int64((mask >> np.uint64(k)) & ONE))
+                        continue
+                    name = int32_at(q_side.names, i)
+                    while mask != NONE:
+                        bit = lowest_bit(mask)
+                        mask &= mask - ONE
+                        j = b * TILE + bit
+                        if (sure >> np.uint64(bit)) & ONE == NONE:
+                            asked += 1
+                            if not within(q, d, i, j, threshold, norm):
+                                refused += 1
+                                continue
+                        if notes is not None:
+                            if task == COUNT:
+                                add_long(notes.q_values, i, 1)
+                                add_long(notes.d_values, j, 1)
+                                hits += 1
+                                continue
+                            x, y = long_at(notes.q_values, i), long_at(notes.d_values, j)
+                            if task == LOWEST:
+                                if x < 0 <= y and y < long_at(notes.q_low, i):
+                                    put_long(notes.q_low, i, y)
+                                elif y < 0 <= x and x < long_at(notes.d_low, j):
+                                    put_long(notes.d_low, j, x)
+                            elif x >= 0 and y >= 0:
+                                unite(parent, x, y)
+                                if alike:
+                                    mask, hit = NONE, NONE
                             hits += 1
                             continue
-                        x, y = long_at(notes.q_values, i), long_at(notes.d_values, j)
-                        if task == LOWEST:
-                            if x < 0 <= y and y < long_at(notes.q_low, i):
-                                put_long(notes.q_low, i, y)
-                            elif y < 0 <= x and x < long_at(notes.d_low, j):
-                                put_long(notes.d_low, j, x)
-                        elif x >= 0 and y >= 0:
-                            unite(parent, x, y)
-                            if alike:
-                                mask, hit = NONE, NONE
-                        hits += 1
-                        continue
-                    other = int32_at(d_side.names, j)
-                    turned = same and other < name
-                    put_int32(out.left, n, other if turned else name)
-                    put_int32(out.right, n, name if turned else other)
-                    n += 1
-            if notes is not None and marking and hits >= MANY:
-                if long_at(notes.q_marks, a) == unsettled:
-                    put_long(notes.q_marks, a, mark_tile(task, enough, parent, notes.q_values, a, q_points))
-                if long_at(notes.d_marks, b) == unsettled:
-                    put_long(notes.d_marks, b, mark_tile(task, enough, parent, notes.d_values, b, d_points))
+                        other = int32_at(d_side.names, j)
+                        turned = same and other < name
+                        put_int32(out.left, n, other if turned else name)
+                        put_int32(out.right, n, name if turned else other)
+                        n += 1
+                if notes is not None and marking and hits >= MANY:
+                    if long_at(notes.q_marks, a) == unsettled:
+                        put_long(
+                            notes.q_marks, a, mark_tile(task, enough, parent, notes.q_values, a, q_points)
+                        )
+                    if long_at(notes.d_marks, b) == unsettled:
+                        put_long(
+                            notes.d_marks, b, mark_tile(task, enough, parent, notes.d_values, b, d_points)
+                        )
+            if needed == 0:
+                begin = 0
+                turn += 1
+        put_long(state, 2, needed)
         if needed == 0:
-            begin = 0
-            turn += 1
-    put_long(state, 2, needed)
-    if needed == 0:
-        put_long(state, 0, turn)
-        put_long(state, 1, 0)
-    add_long(state, 3, asked)
-    add_long(state, 4, refused)
-    return n
+            put_long(state, 0, turn)
+            put_long(state, 1, 0)
+        add_long(state, 3, asked)
+        add_long(state, 4, refused)
+        return n
+
+    return kernel(join, variant)
+
+
+_JOINS = {kind: _join_of(*functions, kind.__name__) for kind, functions in SCANS.items()}
+
+
+def join(q: Terms, *args: Any) -> int:
+    """Join two sides by the kernel for their terms: see `_join_of`."""
+    found: int = _JOINS[type(q[-1])](q, *args)
+    return found

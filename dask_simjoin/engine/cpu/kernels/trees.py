@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.metrics.types import Array
 
 
-@callee
+@device_function
 def top(above: Array, i: int) -> int:
     """The root of a node; `above`: 1 + the node that each is tied to, 0: none.
 

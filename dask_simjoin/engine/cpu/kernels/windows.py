@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
 
-@callee
+@device_function
 def total_to(row: Array, centre: Array, before: float, scale: float, norm: Kind) -> float:
     """Sum up what a row and a centre are apart, in the units of windows."""
     total = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import allocating, callee, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.types import Array
 
@@ -15,17 +15,17 @@ AT_ONCE = 8
 """Terms that are summed before a sum is looked at."""
 
 
-@allocating
+@kernel
 def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float, shift: float, bits: int,
-              corner: float, out: Array) -> None:  # fmt: skip
+              corner: float, out: Array, cells: Array) -> None:  # fmt: skip
     """Fill `out` (n, words), uint64, with the keys of points, or of corners of the boxes around them.
 
-    `corner`: 0, or how far the upper corner is, or the lower one, if it is negative.
+    `corner`: 0, or how far the upper corner is, or the lower one, if it is negative;
+    `cells`: scratch for a number of each column.
     """
     k = columns.size
     most = 2.0**bits - 1.0
     half = 2.0 ** (bits - 1)
-    cells = np.empty(k, np.int64)
     one = np.uint64(1)
     for i in range(len(x)):
         for j in range(k):
@@ -47,7 +47,7 @@ def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float,
                 out[i, rest] = 0
 
 
-@callee
+@device_function
 def before(one: Array, other: Array) -> bool:
     """Tell whether a key is less than another."""
     for w in range(one.size):

@@ -62,11 +62,12 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
     kind = blocks.ROTATION if same else blocks.ACROSS
     jobs = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64)
     rows = np.arange(max(len(q_y), len(d_y)), dtype=np.int32)
+    scratch = blocks.scratch(q_y.shape[1], BLOCK)
 
     def write() -> tuple[int, int]:
         n = blocks.join(
             jobs, q_y, rows, rows, d_y, rows, BLOCK, layout.threshold, kind_of(layout.norm), False, sink.left,
-            sink.right, sink.room, False, *sinks.NO_COUNTS, state,
+            sink.right, sink.room, False, *sinks.NO_COUNTS, state, *scratch,
         )  # fmt: skip
         return n, int(state[blocks.ROOM])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.decide import decide
+from dask_simjoin.engine.cpu.kernels.decide import decide, scratch
 from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.sinks import NO_TOTALS, SCRATCH, Sink
@@ -36,14 +36,14 @@ class Deciding:
         self._sink, self._sides, self._names = sink, (q, d), names
         self._threshold, self._norm, self._turn = threshold, norm, turn
         self._used = self.decided = self.refused = 0
-        self.room = SCRATCH
+        self.room, self._scratch = SCRATCH, scratch()
         self.left, self.right = (np.empty(SCRATCH + SWEEP_LANES, np.int32) for _ in range(2))
 
     def full(self, n: int, least: int) -> None:
         """Decide on `n` candidates; there is room for more than a kernel asks for."""
         q, d = self._sides
         places, near, totals = (self.left[:n], self.right[:n]), np.empty(n, np.int32), np.empty(n)
-        found = decide(q["x"], d["x"], *places, self._threshold, self._norm, near, totals)
+        found = decide(q["x"], d["x"], *places, self._threshold, self._norm, near, totals, *self._scratch)
         self.decided, self.refused = self.decided + n, self.refused + n - found
         i, j = (some.take(near[:found]) for some in places)
         left, right = self._names[0].take(i), self._names[1].take(j)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.grid import join, workloads
+from dask_simjoin.engine.cpu.kernels.grid import join, scratch, workloads
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.kernels.vectors import SWEEP_LANES
 from dask_simjoin.engine.cpu.methods.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
@@ -46,7 +46,8 @@ def workload(q: Index, d: Index, layout: GridLayout, same: bool) -> np.ndarray:
     work = np.zeros(len(q["keys"]), np.int64)
     strides = np.array(layout.cells.strides, np.int64)
     cells = d["mask"], d["mask_starts"], strides, d["keys"], d["starts"]
-    workloads(q["coords"], *cells, _pattern(layout, same), work)
+    some = scratch(q["coords"].shape[1], len(d["keys"]))
+    workloads(q["coords"], *cells, _pattern(layout, same), work, *some, np.zeros(6, np.int64))
     return work
 
 
@@ -78,7 +79,7 @@ def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Si
     """Write all pairs to a sink, or count them by place; `told`: numbers that the kernels' module names."""
     order = sequence(q, d, layout, same)
     strides = np.array(layout.cells.strides, np.int64)
-    state = np.zeros(3, np.int64)
+    state, some = np.zeros(3, np.int64), scratch(q["coords"].shape[1], len(d["keys"]))
 
     def write() -> tuple[int, int]:
         left, right, room = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
@@ -87,7 +88,7 @@ def run(q: Index, d: Index, layout: GridLayout, same: bool, names: Any, sink: Si
             d["mask"], d["mask_starts"], strides, _pattern(layout, same), layout.sort_dim,
             layout.options.short_circuit, reach(layout.norm, layout.threshold), layout.threshold,
             kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or NO_COUNTS),
-            state, told,
+            state, told, *some,
         )  # fmt: skip
         return n, int(state[2])
 

@@ -44,12 +44,14 @@ def _run(q: Index, d: Index, layout: NestedLayout, same: bool, names: Any, sink:
     """Write all pairs to a sink, or count them by place."""
     jobs, state = _jobs(q, d, layout, same), np.zeros(4, np.int64)
     places = np.arange(len(q["y"]), dtype=np.int32)
+    scratch = blocks.scratch(q["y"].shape[1], layout.options.block)
 
     def write() -> tuple[int, int]:
         left, right, room = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.room)
         n = blocks.join(
             jobs, q["y"], places, names[0], d["y"], names[1], layout.options.block, layout.threshold,
             kind_of(layout.norm), same, left, right, room, counts is not None, *(counts or NO_COUNTS), state,
+            *scratch,
         )  # fmt: skip
         return n, int(state[blocks.ROOM])
 

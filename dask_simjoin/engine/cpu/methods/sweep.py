@@ -80,12 +80,13 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, same: bool, names: list
     """Write what is within the threshold in the dimensions that are swept."""
     offsets, most, at = _swept(q, d, layout, same)
     state = np.array([*sweep.FRESH, 0], np.int64)
+    scratch = np.zeros(2 * SWEEP_LANES, names[1].dtype), np.empty(SWEEP_LANES)
 
     def write() -> tuple[int, int]:
         n = sweep.pairs(
             layout.swept, q["cols"], q["keys"], q["starts"], q["order"], names[0], d["cols"], d["keys"],
             d["starts"], d["order"], names[1], offsets, most, layout.threshold, kind_of(layout.norm), same,
-            turn, sink.left, sink.right, sink.totals, sink.room, state, at,
+            turn, sink.left, sink.right, sink.totals, sink.room, state, at, *scratch,
         )  # fmt: skip
         return n, int(state[5])
 
@@ -187,6 +188,7 @@ def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, same: boo
         sweep.tally(
             layout.swept, one["cols"], one["keys"], one["starts"], other["cols"], other["keys"],
             other["starts"], offsets, most, limits, kind_of(layout.norm), half, by_row, found, at,
+            np.empty(SWEEP_LANES),
         )  # fmt: skip
     if same and by_row:
         q_found -= 1  # which itself is near

@@ -51,7 +51,8 @@ def build(x: np.ndarray, g: Grid, threads: int) -> Index:
     bits = value_bits, position_bits
 
     def pack(start: int, stop: int) -> None:
-        rows_order.pack_keys(x, start, stop, *rows, g.scale, least, g.sweep, low, factor, *bits, packed)
+        keys = np.empty(rows_order.BLOCK, np.int64)
+        rows_order.pack_keys(x, start, stop, *rows, g.scale, least, g.sweep, low, factor, *bits, packed, keys)
 
     shared_out(pack, n, threads)
     packed, ends = _dealt(packed, sum(bits), threads)

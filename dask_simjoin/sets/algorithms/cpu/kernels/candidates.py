@@ -6,7 +6,7 @@ their order, which is that of sizes.
 
 from __future__ import annotations
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.sets.algorithms.cpu.kernels.merge import common
 from dask_simjoin.sets.algorithms.cpu.kernels.needs import Numbers, beyond, need
@@ -41,7 +41,7 @@ def build(side: Probes, index: Lists) -> None:
             lists[t, 1] += 1
 
 
-@callee
+@device_function
 def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, positional: bool,
          scratch: tuple[Array, Array, Array], state: Array) -> int:  # fmt: skip
     """Find the candidates of a probe, which the last array of `scratch` gets: how many.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.metrics.types import Array
 
 
@@ -67,7 +67,7 @@ def pack(offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, k
         keys[n] = key
 
 
-@callee
+@device_function
 def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> int:
     """Compare two rows of one size from a token on: below 0, 0, or above 0."""
     a, b = offsets[one], offsets[other]
@@ -109,7 +109,7 @@ def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array
     return found
 
 
-@callee
+@device_function
 def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, room: Array, begin: int,
                   end: int) -> None:  # fmt: skip
     """Sort a part of `order` by the rows' tokens, equal ones in their order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import kernel
+from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.sets.algorithms.cpu.kernels.needs import Numbers, set_rows

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from dask_simjoin.engine.cpu.kernels.jit import inline_source
 from dask_simjoin.metrics.types import Array
 
 STEPS = 8
 """How many steps are done before it is asked whether the rest can still decide."""
 
 
-@njit(nogil=True, error_model="numpy", inline="always")
+@inline_source
 def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: int, least: int) -> int:
     """Return `found` and how many tokens are in both ranges, or less than `least` if it is less."""
     while True:

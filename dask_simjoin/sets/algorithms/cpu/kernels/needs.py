@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee
+from dask_simjoin.engine.cpu.kernels.jit import device_function
 from dask_simjoin.metrics.types import Array
 from dask_simjoin.sets.kinds import NEVER, NONE, PRODUCT
 
@@ -12,7 +12,7 @@ Numbers = tuple[int, int, int, bool, bool, bool]
 """The fields of `Limits`."""
 
 
-@callee
+@device_function
 def least(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
     """Return the least overlap o with o * d >= n * (a+b), or o**2 * d >= n * a * b, or o * d >= n."""
     if kind == PRODUCT:
@@ -27,13 +27,13 @@ def least(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
     return (top + d - 1) // d
 
 
-@callee
+@device_function
 def need(limits: Numbers, a: int, b: int) -> int:
     """Return the least overlap of sets of these sizes that may match."""
     return least(limits[0], limits[1], limits[2], limits[3], a, b)
 
 
-@callee
+@device_function
 def beyond(limits: Numbers, a: int, b: int) -> int:
     """Return the least overlap that is too much."""
     if limits[4]:
@@ -41,7 +41,7 @@ def beyond(limits: Numbers, a: int, b: int) -> int:
     return NEVER
 
 
-@callee
+@device_function
 def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
     """Return which `kinds` of sizes, lo ... hi-1, may match a size, and tell what they need.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.compiled import callee, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.metrics.types import Array
 
 TOKEN, SEPARATOR, LEAD = 0, 1, 2
@@ -20,7 +20,7 @@ STEP = np.uint64(0x9E3779B97F4A7C15)
 """Of splitmix64."""
 
 
-@callee
+@device_function
 def space_bytes(data: Array, at: int, end: int) -> int:
     """Tell of how many bytes the white space is that begins at a byte above 127; 0: it is none."""
     lead, after = data[at], data[at + 1] if at + 1 < end else 0
@@ -36,14 +36,14 @@ def space_bytes(data: Array, at: int, end: int) -> int:
     return 3 if after == 0x80 and last == 0x80 else 0
 
 
-@callee
+@device_function
 def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
     """Hash what was hashed before with more bytes: otherwise for each other word."""
     product = (state ^ word) * STEP
     return product ^ (product >> np.uint64(32))
 
 
-@callee
+@device_function
 def put(slots: Array, key: np.uint64, code: int) -> None:
     """Put a number where its hash says, or in the next slot that is free; `slots`: a power of two of them."""
     mask = np.uint64(len(slots) - 1)

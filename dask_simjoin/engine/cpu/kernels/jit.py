@@ -1,0 +1,207 @@
+"""Compile kernels with Numba, and keep the compiled code in files that all processes of a machine share.
+
+Numba's own cache is not used, for four reasons.  It loads the whole compiler before it looks a kernel up,
+which takes longer than a first call may.  It notices changes in the kernel's module, but not in modules that
+this one imports.  Two processes that write at a time may give one file name to two different kernels.  It
+reads only from folders that it can write to, so an image could not bring compiled kernels along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import logging
+import os
+import pickle
+import shutil
+import sys
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any, NoReturn
+
+import llvmlite.binding
+import numba
+from numba import config, njit
+
+from dask_simjoin.engine.private_files import make_folder, read_private, write_private
+from dask_simjoin.errors import OptionError
+
+LOG = logging.getLogger(__name__)
+
+HERE = Path(__file__).parent
+PACKAGE = resources.files("dask_simjoin")  # which may be in a zip file
+
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+"""Kernels allocate nothing, so references to arrays need not be counted (`_nrt`)."""
+
+DEVICE = OPTIONS | {"no_cpython_wrapper": True}
+"""For functions that only kernels call."""
+
+DIGEST = hashlib.sha256().digest_size
+
+
+def kernel(function: Callable[..., Any], variant: str = "") -> Any:
+    """Compile a function at its first call, to run without the GIL, and keep what was compiled.
+
+    `variant` names a kernel among those that one text makes.
+    """
+    if config.DISABLE_JIT:
+        return _refuse
+    compiled = njit(**OPTIONS)(function)
+    compiled._cache = KernelCache(function, variant)
+    return compiled
+
+
+def device_function(function: Callable[..., Any]) -> Any:
+    """Compile a function that only kernels call; LLVM decides whether it is inlined."""
+    return njit(**DEVICE)(function)
+
+
+def inline_function(function: Callable[..., Any]) -> Any:
+    """Compile a function that LLVM puts where a kernel calls it."""
+    return njit(**DEVICE, forceinline=True)(function)
+
+
+def inline_source(function: Callable[..., Any]) -> Any:
+    """Put the statements of a short function where a kernel calls it, before types are inferred."""
+    return njit(**DEVICE, inline="always")(function)
+
+
+def _refuse(*_: object) -> NoReturn:
+    """Refuse to join without a compiler: intrinsics have no Python form."""
+    raise OptionError(
+        "NUMBA_DISABLE_JIT=1 is set in the environment, and without Numba's compiler no join runs on a CPU; "
+        "unset it, or set it to 0, and start Python anew."
+    )
+
+
+def sources() -> list[Any]:
+    """List the modules whose text decides what a kernel does; they may be in a zip file."""
+    folders = (
+        "engine/cpu/kernels",
+        "engine/index",
+        "engine/filters",
+        "metrics",
+        "sets/algorithms/cpu/kernels",
+    )
+    found = [path for folder in folders for path in (PACKAGE / folder).iterdir()]
+    texts = [path for path in found if path.name.endswith(".py")]
+    return sorted([*texts, PACKAGE / "sets/kinds.py"], key=str)
+
+
+@functools.cache
+def stamp() -> str:
+    """Digest of the texts of kernels and of the versions that compile them."""
+    text = hashlib.sha256(f"{sys.version} {numba.__version__} {llvmlite.__version__}".encode())
+    for path in sources():
+        text.update(f"{path.name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return text.hexdigest()[:16]
+
+
+stamp()  # before any kernel's module is imported: a text may change later
+
+
+@functools.cache
+def processor() -> str:
+    """The processor that code is made for, as Numba's environment variables or this machine say."""
+    name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
+    features = config.CPU_FEATURES
+    if features is None:
+        features = llvmlite.binding.get_host_cpu_features().flatten()
+    return repr((llvmlite.binding.get_process_triple(), name, features, config.ENABLE_AVX))
+
+
+def folders() -> list[Path]:
+    """Folders where kernels are looked up; new ones go to the first that can be written to."""
+    found = [Path(config.CACHE_DIR) / "dask_simjoin"] if config.CACHE_DIR else []
+    found.append(HERE / "__pycache__")
+    with contextlib.suppress(RuntimeError):  # there is no home
+        caches = (Path(os.environ.get("XDG_CACHE_HOME", "")), Path.home() / ".cache")
+        # a relative one would depend on the working directory
+        found += [one / "dask_simjoin" for one in caches if one.is_absolute()][:1]
+    return [folder / f"kernels-{stamp()}" for folder in found]
+
+
+def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
+    """Return what `rebuilt` makes of the content kept under a name, or None where that does not work.
+
+    A pickle runs code, so files are loaded only if this user or root wrote them: see `private_files`.
+    """
+    for folder in folders():
+        try:
+            text = read_private(folder / name)
+            if _digest(folder, name, text[DIGEST:]) == text[:DIGEST]:
+                return rebuilt(text[DIGEST:])
+            LOG.debug("The kernel %s is not loaded: it is damaged.", folder / name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except Exception as error:  # whatever a pickle, or Numba, may raise
+            LOG.debug("The kernel %s is not loaded: %r", folder / name, error)
+    return None
+
+
+def write(name: str, text: bytes) -> None:
+    """Keep content under a name, atomically, in the first folder that can be written to.
+
+    Nothing is kept if a text has changed since it was imported: the code may be of the old or of the new one.
+    """
+    if stamp.__wrapped__() != stamp():
+        return
+    for folder in folders():
+        with contextlib.suppress(OSError):
+            if not folder.exists():
+                make_folder(folder)
+                if folder.parent.parent == HERE:
+                    _forget_others(folder)
+            write_private(folder / name, _digest(folder, name, text) + text)
+            return
+
+
+def _digest(folder: Path, name: str, text: bytes) -> bytes:
+    """Digest that a file begins with: it is of the content and of its place."""
+    return hashlib.sha256(f"{folder.name}/{name} ".encode() + text).digest()
+
+
+def _forget_others(folder: Path) -> None:
+    """Remove kernels of older texts from the package's own folder."""
+    for other in folder.parent.glob("kernels-*"):
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+class KernelCache:
+    """The cache that Numba's dispatcher asks: one file for each kernel, named by all that it depends on."""
+
+    def __init__(self, function: Callable[..., Any], variant: str = "") -> None:
+        self._function, self._variant = function, variant
+
+    @property
+    def cache_path(self) -> str:
+        """The first folder."""
+        return str(folders()[0])
+
+    def _name(self, signature: Any) -> str:
+        function = self._function
+        types = getattr(signature, "args", signature)
+        key = repr((function.__module__, function.__code__.co_firstlineno, self._variant, types, processor()))
+        module = function.__module__.rpartition(".")[2]
+        return f"{module}.{function.__name__}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.nbc"
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """Return what was compiled for these types, or None: it is compiled then."""
+
+        def rebuilt(text: bytes) -> Any:
+            rebuild, parts = pickle.loads(text)
+            return rebuild(target_context, *parts)
+
+        return read(self._name(signature), rebuilt)
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep what was compiled, unless it has addresses of this process."""
+        if getattr(compiled.library, "has_dynamic_globals", True):
+            return
+        with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):  # another Numba: not kept
+            text = pickle.dumps((type(compiled)._rebuild, compiled._reduce()))
+            write(self._name(signature), text)
