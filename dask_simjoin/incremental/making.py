@@ -60,7 +60,7 @@ def index(frame: Frame, asked: MakeIndex) -> Index:
     -------
     Index
         See its methods: `update`, `delete`, `pairs`, `changes`, `join`, `rows`, `persist`, `history`,
-        `restore`, `vacuum`.
+        `restore`, `vacuum`, `check`.
 
     Raises
     ------

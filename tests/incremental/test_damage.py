@@ -291,13 +291,14 @@ def index_at(index, version):
 @pytest.mark.parametrize("folder", ["rows", "boxes", "deleted", "keys", "pairs"])
 def test_damage_of_an_old_index_is_named_where_it_is_seen(tmp_path, folder):
     shutil.copytree(OLD, tmp_path / "old")
-    files = list((tmp_path / "old" / folder).iterdir())
-    for file in files:
+    broken = list((tmp_path / "old" / folder).iterdir())
+    for file in broken:
         file.write_bytes(b"PAR1" + bytes(50))
     forget()
     with pytest.raises(IndexFormatError, match=folder):
         used(tmp_path / "old", NEW.assign(name="z"))
-    assert dask_simjoin.open_index(tmp_path / "old").check().damaged == len(files)
+    found = dask_simjoin.open_index(tmp_path / "old").check()
+    assert {one.file for one in found.damage} == {f"{folder}/{file.name}" for file in broken}
 
 
 def test_an_index_of_no_rows_says_whence_its_types_are(tmp_path):
