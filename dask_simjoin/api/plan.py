@@ -92,7 +92,7 @@ def plan(frame: Frame, asked: Plan) -> PlanReport:
       partitions     7, the largest 3.89 kiB
       memory         19.53 kiB for the largest task
       budget         3.91 kiB a chunk (blocksize='3.91 kiB')
-                     3.91 kiB a partition, 1.00 TiB the result
+                     3.91 kiB a partition, ... the result
       tasks          about 11
       time           about ... s, on idle cores like those that were measured
     """

@@ -15,10 +15,10 @@ def reachability(x, min_samples, metric="euclidean"):
     return np.maximum(away, np.maximum(core[:, None], core[None, :]))
 
 
-def tree_by_definition(x, min_samples, metric="euclidean"):
+def tree_by_definition(x, min_samples, metric="euclidean", shown=True):
     """Kruskal's algorithm on all pairs, in the order of (weight, i, j): edges (i, j), and their distances.
 
-    The result is in the order of (distance, i, j).
+    The result is in the order of (distance, i, j) if it is shown, else of (weight, i, j).
     """
     weight = reachability(x, min_samples, metric)
     i, j = np.triu_indices(len(x), 1)
@@ -38,6 +38,8 @@ def tree_by_definition(x, min_samples, metric="euclidean"):
             edges.append((int(i[e]), int(j[e])))
             far.append(weight[i[e], j[e]])
     found = make_metric(metric).distance(np.array(far), np)
+    if not shown:
+        return edges, found
     order = sorted(range(len(edges)), key=lambda e: (found[e], edges[e]))
     return [edges[e] for e in order], found[order]
 

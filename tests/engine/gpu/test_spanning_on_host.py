@@ -72,7 +72,7 @@ def test_trees_are_those_of_the_definition(spanning, dims, engine):
         index = build(x, layout, HOST)
         samples = (1, 2, 5)[n % 3]
         with np.errstate(over="ignore"):
-            want = tree_by_definition(x, samples)[0]
+            want = tree_by_definition(x, samples, shown=False)[0]
             for listed in (0, 3):
                 core, nearest = known_of(x, index, range(len(x)), samples, listed)
                 known = relabelled(index, 0), layout, core, nearest
@@ -103,7 +103,7 @@ def test_edges_between_two_chunks(spanning, kind):
         x = make_points(kind, n, 2, rng)
         rows = rng.permutation(n)
         layout = layout_of(x)
-        want = tree_by_definition(x, 3)[0]
+        want = tree_by_definition(x, 3, shown=False)[0]
         sides, cores, trees = [], [], []
         for own in (np.sort(rows[:cut]), np.sort(rows[cut:])):
             index = relabelled(build(x[own], layout, HOST), own)
