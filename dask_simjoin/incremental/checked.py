@@ -171,7 +171,8 @@ def ending_of(path: Path, size: int, changed: int, number: int) -> Ending:
 
 def read_bytes(file: BinaryIO, start: int, size: int, path: Path) -> pa.Buffer:
     """Read bytes of a file into memory of the pool that is set."""
-    data, done = pa.allocate_buffer(size), 0
+    data = pa.allocate_buffer(size)
+    done = os.preadv(file.fileno(), [data], start)
     while done < size:
         more = os.preadv(file.fileno(), [memoryview(data)[done:]], start + done)
         if not more:
@@ -205,8 +206,10 @@ class CheckedFile:
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a byte."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._found[-1]}[whence]
-        return self._at
+        if whence:
+            offset += self._at if whence == io.SEEK_CUR else self._found[-1]
+        self._at = offset
+        return offset
 
     def tell(self) -> int:
         """Tell which byte is next."""
