@@ -38,13 +38,13 @@ def _named(rows: list[Found]) -> Iterator[tuple[str, Found]]:
         last = head
 
 
-def settings(run: Found, figure: str) -> Rows:
+def settings(rows: list[Found]) -> Rows:
     """Settings beside the first one of each set, on a GPU."""
     table = [
         ["set, eps", "setting", "lanes at work in the candidate loop, %", "nvprof's WEE, published, %",
          "s", "times as fast", "published", "tiles, s"]
     ]  # fmt: skip
-    for head, row in _named(of(run, figure)):
+    for head, row in _named(rows):
         table.append([
             head, row["setting"], share(100 * row["warp_efficiency"]), share(row["published wee"]),
             seconds(row["total"]), ratio(row["ratio"]), ratio(row["published"]),
@@ -55,17 +55,24 @@ def settings(run: Found, figure: str) -> Rows:
 
 def patterns(run: Found) -> Rows:
     """Table III."""
-    return settings(run, "tab3")
+    return settings(of(run, "tab3"))
 
 
-def threads(run: Found) -> Rows:
-    """Table IV."""
-    return settings(run, "tab4")
+def threads(*runs: Found) -> Rows:
+    """Table IV: each set from the run with most of its settings, since ratios are to that run's first row."""
+    found: dict[str, list[Found]] = {}
+    for run in runs:
+        sets: dict[str, list[Found]] = {}
+        for row in of(run, "tab4"):
+            sets.setdefault(row["data"], []).append(row)
+        for data, rows in sets.items():
+            found[data] = max(found.get(data, []), rows, key=len)
+    return settings([row for rows in found.values() for row in rows])
 
 
 def orders(run: Found) -> Rows:
     """Table V."""
-    return settings(run, "tab5")
+    return settings(of(run, "tab5"))
 
 
 def balanced(run: Found) -> Rows:
@@ -84,8 +91,8 @@ def balanced(run: Found) -> Rows:
     return table
 
 
-def columns(run: Found, more: Found, joins: Found) -> Rows:
-    """Figure 9, beside the first paper's group's own code."""
+def columns(joins: Found, *runs: Found) -> Rows:
+    """Figure 9, beside the first paper's group's own code; a row is of the first run that has it."""
     table = [
         ["points, eps", "pairs", "six dimensions, s", "as many as the model takes, s", "tiles, s",
          "GDS-Join, pairs to the host, s"]
@@ -96,8 +103,8 @@ def columns(run: Found, more: Found, joins: Found) -> Rows:
         if name.startswith("syn")
     }
     found: dict[tuple[str, int, float], dict[str, Found]] = {}
-    for row in of(run, "fig9") + of(more, "fig9"):
-        found.setdefault((row["data"], row["rows"], row["eps"]), {})[row["setting"]] = row
+    for row in (row for run in runs for row in of(run, "fig9")):
+        found.setdefault((row["data"], row["rows"], row["eps"]), {}).setdefault(row["setting"], row)
     for key, each in found.items():
         six, chosen = each["k=6"], each.get("k=auto")
         model = f"{seconds(chosen['total'])} ({chosen['indexed']})" if chosen else ""

@@ -9,6 +9,9 @@ from benchmarks.tables.cells import count, seconds, times
 Found = dict[str, Any]
 Rows = list[list[str]]
 
+ROWS = {"clusters": "clusters", "uniform10": "uniform", "colours": "stand-in for colors"}
+"""What rows of each name are."""
+
 
 def of(run: Found, figure: str) -> list[Found]:
     """The rows of a figure."""
@@ -71,6 +74,27 @@ def clustered(run: Found) -> Rows:
     return table
 
 
+def by_distance(run: Found) -> Rows:
+    """Figures 5.8 and 5.14: seconds by distance."""
+    table = [["rows", "eps", "INLJ", "thesis windows", "two-sided", "one-sided", '"auto"']]
+    for figure in ("5.8-10", "5.13-14"):
+        for (data, eps), found in _grouped(of(run, figure), "data", "eps").items():
+            own = [seconds(found[way]["seconds"]) for way in ("INLJ", "thesis", "two-sided", "one-sided")]
+            table.append([ROWS[data], f"{eps:g}", *own, seconds(found["INLJ"]["auto"])])
+    return table
+
+
+def by_number(run: Found) -> Rows:
+    """Figure 5.15: seconds by number of clusters."""
+    numbers = (5, 10, 20, 40, 64, 256, 1024)
+    table = [["rows", "windows", *(f"k={k}" for k in numbers), '"auto"']]
+    for (data,), found in _grouped(of(run, "5.9, 5.15"), "data").items():
+        for windows in ("thesis", "one-sided"):
+            own = [seconds(found.get(f"{windows}, k={k}", {}).get("seconds")) for k in numbers]
+            table.append([ROWS[data], windows, *own, seconds(found["thesis, k=5"]["auto"])])
+    return table
+
+
 def several(run: Found) -> Rows:
     """Numbers within ten distances at a time."""
     ways = ("largest", "each", "together", "counts, each", "counts, together", "SciPy")
@@ -84,4 +108,7 @@ def several(run: Found) -> Rows:
     return table
 
 
-TABLES = {"z-lists": lists, "kmeans-loops": clusters, "kmeans-tiles": clustered, "several": several}
+TABLES = {
+    "z-lists": lists, "kmeans-loops": clusters, "kmeans-tiles": clustered, "kmeans-by-distance": by_distance,
+    "kmeans-by-number": by_number, "several": several,
+}  # fmt: skip

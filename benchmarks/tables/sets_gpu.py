@@ -85,6 +85,25 @@ def algorithms(run: Found) -> Rows:
     return table
 
 
+def shapes(run: Found) -> Rows:
+    """Figure 10: one core, the CPU and the GPU together, and the GPU alone."""
+    table = [
+        ["shape, sets", "threshold", "pairs", "one core", "the CPU filters, the GPU verifies",
+         '"auto" on the GPU', "ahead, published"]
+    ]  # fmt: skip
+    last = None
+    for row in (row for row in run["runs"] if row["figure"] == "fig10"):
+        head = f"{row['data']}, {count(row['rows'])}"
+        core, both, alone = (row["seconds"][name] for name in ("cpu", "gpu", "all on the gpu"))
+        table.append([
+            "" if head == last else head, row["threshold"], count(row["pairs"]),
+            f"{seconds(core)} ({row['best on the cpu']})", f"{seconds(both)} ({row['best on the gpu']})",
+            seconds(alone), row["paper's winner"].upper(),
+        ])  # fmt: skip
+        last = head
+    return table
+
+
 def peers(run: Found) -> Rows:
     """Counting and writing beside libraries of Python."""
     table = [
@@ -117,5 +136,5 @@ def _peer(found: Found | None) -> str:
 
 TABLES = {
     "gpu-sets": joins, "gpu-set-verification": verified, "gpu-set-split": split,
-    "set-algorithms": algorithms, "set-peers": peers,
+    "set-algorithms": algorithms, "set-peers": peers, "gpu-set-shapes": shapes,
 }  # fmt: skip
