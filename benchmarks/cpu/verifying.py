@@ -6,7 +6,7 @@ are read as those without checksums are, by Arrow alone.  What is measured: all 
 updates by rows that lie together or are scattered, whose pairs are computed.  Updates take a new copy of the
 index each, of hard links, so that ends of files are read anew.
 
-One core and one thread; all runs are kept: CPU seconds in all ("cpu") and without those of the kernel ("user"),
+One core and one thread; all runs are kept: CPU seconds with those of the kernel ("cpu") and without ("user"),
 and seconds.  Memory that is free goes back to the system before each run, since faults of pages differ
 otherwise from run to run by more than what verifying costs.  Files are in the page cache.
 """
