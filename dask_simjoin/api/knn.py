@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 
@@ -24,6 +25,8 @@ from dask_simjoin.options.typed import frame_verb, series_verb
 from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.free_memory import check_room
 from dask_simjoin.planning.goal import nearest_goal
+from dask_simjoin.planning.outputs import rows_found
+from dask_simjoin.tasks.mutual import mutual_state
 from dask_simjoin.tasks.nearest import kth_distance, search_chunk
 from dask_simjoin.tasks.nearest_rows import find_rows, nearest_rows, whole_rows
 from dask_simjoin.tasks.whole import whole_chunk, whole_chunks
@@ -34,8 +37,11 @@ DISTANCES = "k_distance"
 FOUND_BYTES = 16
 """Of a neighbour while neighbours are sought."""
 
-MUTUAL = 3
-"""Results that lie beside each other where rows of both directions are merged."""
+BACK_BYTES = 4
+"""For a neighbor in the other direction, which `mutual` compares with."""
+
+MERGED = 3
+"""Results that lie beside each other on a GPU, where rows of both directions are merged."""
 
 
 @series_verb(KDistances)
@@ -105,7 +111,8 @@ def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
         Rows that are further away are no neighbours.
     mutual : bool
         Whether to keep only rows each of which is among the `k` nearest of the other: with ``k=1`` mutual
-        best matches.  Both directions are searched, and pairs joined by their ids; rows are in any order.
+        best matches.  Both directions are searched.  Of plain pandas frames rows stay in the order of one
+        direction.  Of others, pairs are merged by their ids, and rows are in any order.
     by : column or list of columns, optional
         As in `self_join`: neighbours are sought among rows of the same group.  `max_distance` is needed then.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
@@ -152,7 +159,7 @@ def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
     """
     if asked.other is not None:
         check_other("knn_join(other, k)", asked.other, k=asked.k)
-    if not check_flag("mutual", asked.mutual):
+    if not check_flag("mutual", asked.mutual) or _on_host(frame, asked.other):
         return _nearest(frame, asked)
     found = _nearest(frame, asked)
     if asked.other is None:
@@ -165,8 +172,14 @@ def knn_join(frame: Frame, asked: KnnJoin) -> Frame:
     return found.merge(turned, on=["left", "right"])
 
 
+def _on_host(frame: Frame, other: Frame | None) -> bool:
+    """Whether both tables are plain frames in the host's memory."""
+    plain = not (is_dask_collection(frame) or is_dask_collection(other))
+    return plain and frames_for(example_of(frame)).memory() is None
+
+
 def _nearest(frame: Frame, asked: KnnJoin) -> Frame:
-    """The nearest rows of each row, in one direction."""
+    """Find the nearest rows of each row; of plain frames on the host only mutual ones, if requested."""
     number = asked.number()
     frame, other, left, right = one_or_two(frame, asked.other)
     spec = asked.spec(left, right)
@@ -185,10 +198,20 @@ def _nearest(frame: Frame, asked: KnnJoin) -> Frame:
     rows, device = plan.rows_found(number), frames_for(left).memory()
     row_bytes = plan.pair_bytes + RANK_BYTES if bound == math.inf else 0.0
     # on the host what is found becomes columns of the result
-    row_bytes = max(FOUND_BYTES, row_bytes) if device is None else FOUND_BYTES + row_bytes
-    row_bytes *= MUTUAL if asked.mutual else 1
+    if device is not None:
+        row_bytes = (FOUND_BYTES + row_bytes) * (MERGED if asked.mutual else 1)
+    elif asked.mutual:
+        rows = max(rows, rows_found(plan.table_rows[::-1], number))
+        row_bytes = max(FOUND_BYTES + BACK_BYTES, row_bytes)
+    else:
+        row_bytes = max(FOUND_BYTES, row_bytes)
     check_room(rows, row_bytes, f"k={shown(asked.k)}", False, device)
-    state = search_chunk(q, d, plan.layout, number, (0, 0), same=other is None, max_total=bound)
+    search = functools.partial(
+        search_chunk, layout=plan.layout, k=number, numbers=(0, 0), same=other is None, max_total=bound
+    )
+    if device is None and asked.mutual:
+        return whole_rows(q, d, mutual_state(q, d, search), spec, example)
+    state = search(q, d)
     if device is None:
         return whole_rows(q, d, state, spec, example)
     return nearest_rows(q, state, spec, example, find_rows(state, d, 0, spec))

@@ -61,10 +61,11 @@ class GrowingColumns:
             column.resize(length, refcheck=False)
 
 
-def blocks(length: int) -> Iterator[slice]:
-    """Cut so many values into slices of `AT_ONCE`."""
-    for start in range(0, length, AT_ONCE):
-        yield slice(start, min(start + AT_ONCE, length))
+def blocks(length: int, parts: int = 1) -> Iterator[slice]:
+    """Cut so many values into slices of `AT_ONCE`, or of a part of that."""
+    size = AT_ONCE // parts
+    for start in range(0, length, size):
+        yield slice(start, min(start + size, length))
 
 
 def longer(values: np.ndarray, length: int) -> np.ndarray:

@@ -21,6 +21,10 @@ MAX_POSITION = 2**31
 """Rows from which on int32 cannot number them."""
 
 
+PARTS = 16
+"""Smaller blocks where several arrays are made of each: glibc may keep what was freed."""
+
+
 class FoundRows(NamedTuple):
     """Hold neighbours that lie in one chunk.
 
@@ -141,7 +145,7 @@ def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
         used, rows, ranks = n * k, np.repeat(np.arange(n, dtype=kind), k), np.tile(np.arange(1, k + 1), n)
     else:
         rows, ranks, values = np.empty(n * k, kind), np.empty(n * k, np.int64), totals.reshape(-1)
-        for some in blocks(n * k):
+        for some in blocks(n * k, PARTS):
             there = np.flatnonzero(found[some] >= 0) + some.start
             to = slice(used, used + len(there))
             rows[to], ranks[to] = np.divmod(there, k)

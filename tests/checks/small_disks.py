@@ -74,6 +74,7 @@ def verbs(data, rows, folder):
         "knn_join": lambda: length(points.simjoin.knn_join(k=2, **NAMED)),
         "knn_join persist": lambda: persisted(points.simjoin.knn_join(k=8, **NAMED)),
         "knn_join two tables": lambda: length(points.simjoin.knn_join(few, k=2, **NAMED)),
+        "knn_join mutual": lambda: length(points.simjoin.knn_join(k=2, mutual=True, **NAMED)),
         "k_distances": lambda: length(points.simjoin.k_distances(5, **ON).to_frame()),
         "count_pairs": lambda: points.simjoin.count_pairs(near(5), **ON).compute(),
         "neighbor_counts": lambda: points.simjoin.neighbor_counts(near(5), **ON).sum().compute(),

@@ -59,6 +59,10 @@ VERBS = {
     "left-kept": left_join(keep="number", suffixes=("_a", "_b")),
     "nearest": lambda frame: frame.simjoin.knn_join(k=500, on=["x", "y"], keep="number"),
     "nearest-few": lambda frame: frame.simjoin.knn_join(k=300, on=["x", "y"], max_distance=0.25),
+    "mutual": lambda frame: frame.simjoin.knn_join(k=500, on=["x", "y"], mutual=True),
+    "mutual-two": lambda frame: frame.simjoin.knn_join(
+        frame.assign(x=frame["y"]), 1500, on=["x", "y"], mutual=True
+    ),
     "sets": lambda frame: frame.simjoin.set_self_join("tags", 0.5, id="number", return_similarity=True),
 }
 
