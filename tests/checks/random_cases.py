@@ -218,25 +218,23 @@ def main() -> int:
     cases = range(first, first + wanted.cases) if wanted.case is None else [wanted.case]
     tally: collections.Counter[tuple[str, str]] = collections.Counter()
     failed = 0
-    lines: list[str] = []
+    digests = wanted.digests and wanted.digests.open("w", buffering=1)  # a line at a time
     for case in cases:
         start = time.perf_counter()
-        outcome, what = run(wanted.seed, case, None if wanted.digests is None else "tasks")
+        outcome, what = run(wanted.seed, case, "tasks" if digests else None)
         took = time.perf_counter() - start
         if outcome == "failed":
             failed += 1
             print(f"--- FAILED: --seed {wanted.seed} --case {case}\n{what}", flush=True)
             what = ""
-        lines.append(f"{wanted.seed} {case} {RESULTS.take()} {outcome} {what}\n")
+        if digests:
+            digests.write(f"{wanted.seed} {case} {RESULTS.take()} {outcome} {what}\n")
         if took > 10:
             print(f"--- slow: --seed {wanted.seed} --case {case}: {took:.0f} s", flush=True)
         tally[outcome, what] += 1
     for (outcome, what), number in sorted(tally.items()):
         print(f"{number:6d} {outcome} {what}")
-    if wanted.digests is not None:
-        wanted.digests.write_text("".join(lines))
-    digest = "" if wanted.digests is None else f", digest {RESULTS.total()}"
-    print(f"{len(cases)} cases, {failed} failed{digest}")
+    print(f"{len(cases)} cases, {failed} failed{f', digest {RESULTS.total()}' if digests else ''}")
     return int(failed > 0)
 
 
