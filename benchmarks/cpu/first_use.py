@@ -1,8 +1,9 @@
 """``python -m benchmarks cpu.first_use [--backend cudf]``: what the first call of a verb in a process takes.
 
 Each verb is called in a process of its own on a copy of the package, where nothing has been compiled, and
-again where all has; those of sets are called on texts, which count as 0 columns.  Importing the package,
-and on a GPU loading cuDF and its driver, is not counted.
+again where all has; those of sets are called on texts, which count as 0 columns.  Importing the package is
+reported beside it; on a GPU loading cuDF and its driver is not counted.  For pandas frames the CPU seconds
+that each kernel takes to compile are reported as well.
 """
 
 from __future__ import annotations
@@ -30,6 +31,35 @@ OTHERS = (str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")]))
 """Where else modules are found: these benchmarks, and what the caller names."""
 
 
+GOALS = {"nothing compiled": 5.0, "all compiled": 0.3}
+"""Seconds that a first call of pandas frames may take at most, without the import."""
+
+SLOW = dict.fromkeys(("hdbscan", "spanning_tree", *SET_VERBS), 8.0)
+"""Verbs that may take longer where nothing is compiled."""
+
+
+def goal(verb: str, kind: str) -> float:
+    """Seconds that the first call may take."""
+    return SLOW.get(verb, GOALS[kind]) if kind == "nothing compiled" else GOALS[kind]
+
+
+def table(found: dict[str, dict[str, Any]], clock: str) -> str:
+    """Seconds of first calls, without and with the import; those beyond their goal have a "!"."""
+    lines = [f"{clock + ' seconds':22} dims" + "".join(f"{kind:>18}{'with import':>13}" for kind in GOALS)]
+    for verb, sizes in found.items():
+        for dims, runs in sizes.items():
+            line = f"{verb:22} {dims:>4}"
+            for kind in GOALS:
+                run = runs.get(kind, {"failed": ""})
+                if "failed" in run:
+                    line += f"{'failed':>18}{'':13}"
+                    continue
+                mark = "!" if run[clock] > goal(verb, kind) else " "
+                line += f"{run[clock]:17.2f}{mark}{run[clock] + run['import ' + clock]:13.2f}"
+            lines.append(line)
+    return "\n".join(lines)
+
+
 def copy_of_package(folder: Path) -> Path:
     """Copy the package without anything that was compiled, but Python's own code."""
     copy = folder / PACKAGE.name
@@ -53,18 +83,13 @@ def first_use(verb: str, dims: int, backend: str, copy: Path, repeat: int) -> di
     found: dict[str, Any] = {}
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as cache:
-            os.environ |= {
-                "PYTHONPATH": os.pathsep.join((str(copy.parent), *OTHERS)),
-                "CUPY_CACHE_DIR": cache,
-            }
-            for left in copy.rglob("kernels-*"):
-                shutil.rmtree(left)
-            for name in ("nothing compiled", "all compiled"):
-                told = run_apart(command, PATIENCE)
+            prepare(copy, cache)
+            for name in GOALS:
+                record = ["record"] if backend == "pandas" and name == "nothing compiled" else []
+                told = run_apart([*command, *record], PATIENCE)
                 if "failed" in told:
                     return {name: told}
-                kept = [path for folder in (copy, Path(cache)) for path in folder.rglob("*")]
-                told["kernels"] = sum(path.suffix in (".nbc", ".cubin") for path in kept)
+                told["kernels"] = sum(path.suffix in (".nbc", ".cubin") for path in Path(cache).rglob("*"))
                 found.setdefault(name, []).append(told)
     ordered = {name: sorted(runs, key=lambda run: run["cpu"]) for name, runs in found.items()}
     return {
@@ -72,8 +97,17 @@ def first_use(verb: str, dims: int, backend: str, copy: Path, repeat: int) -> di
     }
 
 
+def prepare(copy: Path, cache: str) -> None:
+    """Let processes started from now on load the copy, and keep kernels in an empty folder."""
+    os.environ |= {
+        "PYTHONPATH": os.pathsep.join((str(copy.parent), *OTHERS)),
+        "NUMBA_CACHE_DIR": cache,
+        "CUPY_CACHE_DIR": cache,
+    }
+
+
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run what the command line asks for; print tables, and everything as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.first_use", description=__doc__)
     parser.add_argument("--backend", choices=("pandas", "cudf"), default="pandas")
     parser.add_argument("--verbs", nargs="*", choices=list(OPTIONS), default=list(OPTIONS))
@@ -81,8 +115,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
     options = parser.parse_args()
-    for name in ("NUMBA_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"):
-        os.environ.pop(name, None)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         copy = copy_of_package(Path(folder))
@@ -91,6 +124,8 @@ def main() -> None:
                 told = first_use(verb, dims, options.backend, copy, options.repeat)
                 found.setdefault(verb, {})[str(dims)] = told
                 print(f"{verb:22} {dims:4}  {told}", file=sys.stderr, flush=True)
+    if options.backend == "pandas":
+        print(table(found, "wall"), table(found, "cpu"), sep="\n\n", file=sys.stderr)
     where: dict[str, Any] = environment([], VERSION)
     if options.backend == "cudf":
         command = [sys.executable, "-c", "import json; from benchmarks.harness import gpu_report as r; "

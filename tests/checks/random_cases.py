@@ -1,7 +1,9 @@
 """Verbs, frames' histories and partitionings at random against brute force.
 
 ``python -m tests.checks.random_cases --cases 2000 --seed 0`` runs many; ``--seed 0 --case 17`` runs one of
-them.  The digest printed last is of all results: compare it with another version's.
+them.  With ``--digests FILE`` a line for each case is written with a digest of its results, and a digest of
+all is printed: files of two runs or versions are compared by ``diff``.  Dask then shuffles by tasks before a
+verb meets a frame, as with files it leaves the order of rows to chance.
 """
 
 from __future__ import annotations
@@ -173,9 +175,9 @@ def computed(result: Any) -> Any:
     return result.compute() if is_dask_collection(result) else result
 
 
-def run(seed: int, case: int) -> tuple[str, str]:
+def run(seed: int, case: int, shuffle: str | None = None) -> tuple[str, str]:
     """Run one case: ("compared", verb), ("skipped", why) or ("failed", the trace)."""
-    draw = Draw(seed, case)
+    draw = Draw(seed, case, shuffle)
     with (
         tempfile.TemporaryDirectory() as folder,
         dask.config.set(scheduler="sync"),
@@ -210,25 +212,29 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", type=int)
     parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--digests", type=Path, metavar="FILE")
     wanted = parser.parse_args()
     first = wanted.start
     cases = range(first, first + wanted.cases) if wanted.case is None else [wanted.case]
     tally: collections.Counter[tuple[str, str]] = collections.Counter()
     failed = 0
+    digests = wanted.digests and wanted.digests.open("w", buffering=1)  # a line at a time
     for case in cases:
         start = time.perf_counter()
-        outcome, what = run(wanted.seed, case)
+        outcome, what = run(wanted.seed, case, "tasks" if digests else None)
         took = time.perf_counter() - start
         if outcome == "failed":
             failed += 1
             print(f"--- FAILED: --seed {wanted.seed} --case {case}\n{what}", flush=True)
             what = ""
+        if digests:
+            digests.write(f"{wanted.seed} {case} {RESULTS.take()} {outcome} {what}\n")
         if took > 10:
             print(f"--- slow: --seed {wanted.seed} --case {case}: {took:.0f} s", flush=True)
         tally[outcome, what] += 1
     for (outcome, what), number in sorted(tally.items()):
         print(f"{number:6d} {outcome} {what}")
-    print(f"{len(cases)} cases, {failed} failed, digest {RESULTS.hexdigest()[:16]}")
+    print(f"{len(cases)} cases, {failed} failed{f', digest {RESULTS.total()}' if digests else ''}")
     return int(failed > 0)
 
 

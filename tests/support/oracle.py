@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.metrics import make_metric
-from dask_simjoin.metrics.norms import Norm, power
+
+Norm = int | float
+"""1, 2, 3, ... or `math.inf`."""
 
 AT_ONCE = 1 << 16
 """Pairs that are looked at together, so that their totals stay in a cache."""
@@ -39,6 +41,15 @@ def totals(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2)
                 else:
                     total += power(t, kind.norm)
     return whole
+
+
+def power(a: Any, p: Norm) -> Any:
+    """Powers, by squaring and multiplying from the highest bit of the exponent on."""
+    result = a
+    for bit in bin(int(p))[3:]:
+        result = result * result
+        result = result * a if bit == "1" else result
+    return result
 
 
 def distances(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2) -> np.ndarray:

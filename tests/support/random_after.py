@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import math
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pandas as pd
 from dask.base import is_dask_collection
 from dask.dataframe.utils import assert_divisions
 
+from tests.support.digests import Digests
 from tests.support.random_frames import Draw, Made
 from tests.support.random_optics import check_forest
 from tests.support.random_verbs import Side, Skipped, Want
@@ -64,8 +64,8 @@ OWN = ["left", "right", "rank", "distance", "value", "ordering", "reachability"]
 """Columns whose dtypes are the package's to tell."""
 
 
-RESULTS = hashlib.sha256()
-"""Digest of all results so far: equal in two versions of the package if all results are equal to the bit."""
+RESULTS = Digests()
+"""Digests of the results."""
 
 
 def of(value: Any, what: Any) -> Any:
@@ -79,7 +79,7 @@ def after(draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Pat
     if kind == "number":
         found = lazy.compute() if is_dask_collection(lazy) else lazy
         found = found.tolist() if isinstance(found, pd.Series) else int(found)
-        RESULTS.update(repr(found).encode())
+        RESULTS.add(found)
         assert found == value, f"{found} pairs, and {value} by the definition"
         return
     if kind == "matrix":
@@ -87,7 +87,7 @@ def after(draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Pat
     if kind == "forest":
         eps, core, labels, _ = value
         found = lazy.compute() if is_dask_collection(lazy) else lazy
-        RESULTS.update(repr(rows_of(found, made.labelled)).encode())
+        RESULTS.add(dtypes_of(found), rows_of(found, made.labelled))
         assert not made.labelled or found.index.tolist() == one.frame.index[one.used].tolist()
         return check_forest(found, eps, core, labels)
     if not is_dask_collection(lazy):
@@ -118,6 +118,7 @@ def after(draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Pat
 def whole(draw: Draw, done: str, lazy: Any, value: Any, near: bool, index: bool, folder: Path) -> None:
     """What is done with a result as a whole."""
     if done == "len":
+        RESULTS.add(len(lazy))
         assert len(lazy) == len(value), f"len is {len(lazy)}, not {len(value)}"
     elif done == "head":
         assert len(lazy.head(3, npartitions=-1)) == min(3, len(value))
@@ -144,6 +145,7 @@ def whole(draw: Draw, done: str, lazy: Any, value: Any, near: bool, index: bool,
     elif done == "dtypes":
         found, own = lazy.compute(), [name for name in OWN if name in lazy.columns]
         kinds = [[str(frame[name].dtype) for name in own] for frame in (lazy, found)]
+        RESULTS.add(kinds)
         assert kinds[0] == kinds[1], f"dtypes {kinds[0]} were told, and are {kinds[1]}"
     elif done == "divisions" and lazy.known_divisions:
         assert_divisions(lazy)
@@ -243,6 +245,11 @@ def rows_of(thing: Any, index: bool) -> tuple[list[Any], list[tuple[Any, ...]]]:
     return list(frame.columns), list(zip(*columns, strict=True)) if columns else []
 
 
+def dtypes_of(thing: Any) -> list[str]:
+    """Names of the dtypes of the columns."""
+    return [str(thing.dtype)] if thing.ndim == 1 else [str(dtype) for dtype in thing.dtypes]
+
+
 def compared(found: Any, want: Any, near: bool, index: bool, ordered: bool = False) -> None:
     """Fail where two results differ; `near`: distances may in their last places."""
     assert found.ndim == want.ndim
@@ -251,7 +258,7 @@ def compared(found: Any, want: Any, near: bool, index: bool, ordered: bool = Fal
     assert names == wanted or not len(theirs), f"columns are {names}, not {wanted}"
     if not ordered:
         mine, theirs = sorted(mine, key=key), sorted(theirs, key=key)
-    RESULTS.update(repr(mine).encode())
+    RESULTS.add(dtypes_of(found), names, mine)
     assert len(mine) == len(theirs), f"{len(mine)} rows, and {len(theirs)} by the definition"
     different = [(a, b) for a, b in zip(mine, theirs, strict=True) if not same(a, b, near)]
     assert not different, f"{len(different)} of {len(mine)} rows differ, such as {different[:3]}"

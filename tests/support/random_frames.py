@@ -34,10 +34,15 @@ WORDS = "words"
 
 
 class Draw:
-    """What a case is made of: one choice after the other, and how it was told to people."""
+    """What a case is made of: one choice after the other, and how it was told to people.
 
-    def __init__(self, seed: int, case: int) -> None:
+    `shuffle`: how Dask shuffles rows before a verb meets them; None: as it is configured, which on one
+    machine is by files, where the order of rows differs from one run to the next.
+    """
+
+    def __init__(self, seed: int, case: int, shuffle: str | None = None) -> None:
         self.rng = np.random.default_rng([seed, case])
+        self.shuffle = shuffle
         self.said: list[str] = []
 
     def one(self, name: str, options: Any) -> Any:
@@ -232,11 +237,11 @@ def stepped(draw: Draw, made: Made) -> Made:
     if kind == "more partitions":
         return made._replace(frame=ddf.repartition(npartitions=ddf.npartitions + 2))
     if kind == "set_index":
-        found = ddf.set_index("key", drop=False)
+        found = ddf.set_index("key", drop=False, shuffle_method=draw.shuffle)
         return Made(found, _sorted_by_parts(found))
     if kind == "sort_values":
         by = draw.one("by", ["key", "g"])
-        found = ddf.sort_values(by)
+        found = ddf.sort_values(by, shuffle_method=draw.shuffle)
         return Made(found, by == "key" and _sorted_by_parts(found), labelled)
     if kind == "head":
         return made._replace(frame=ddf.head(40, npartitions=-1, compute=False))
@@ -246,10 +251,10 @@ def stepped(draw: Draw, made: Made) -> Made:
         return made._replace(frame=dd.concat([ddf[ddf["g"] > 1], ddf[ddf["g"] <= 1]]))
     if kind == "merge":
         groups = pd.DataFrame({"g": [0, 1, 2], "weight": [0.5, 1.5, 2.5]})
-        return Made(ddf.merge(groups, on="g"), False, False)
+        return Made(ddf.merge(groups, on="g", shuffle_method=draw.shuffle), False, False)
     if kind == "merge frames":
         right = ddf[["key"]].assign(more=1)
-        return Made(ddf.merge(right, on="key"), False, False)
+        return Made(ddf.merge(right, on="key", shuffle_method=draw.shuffle), False, False)
     if kind == "reset_index":
         return made._replace(frame=ddf.reset_index(drop=True), labelled=False)
     if kind == "assign":
@@ -263,14 +268,14 @@ def stepped(draw: Draw, made: Made) -> Made:
     if kind == "loc":
         return loc(made)
     if kind == "drop_duplicates":
-        return Made(ddf.drop_duplicates(subset=["key"]), False, labelled)
+        return Made(ddf.drop_duplicates(subset=["key"], shuffle_method=draw.shuffle), False, labelled)
     if kind == "cleared":
         return made._replace(frame=ddf.clear_divisions())
     if kind == "astype":
         return made._replace(frame=ddf.astype({"g": "int8", "key": "int32"}))
     if kind == "renamed":
         return made._replace(frame=ddf.rename(columns={"s": "text"}).rename(columns={"text": "s"}))
-    return shuffled._replace(frame=ddf.shuffle("g", npartitions=3))
+    return shuffled._replace(frame=ddf.shuffle("g", npartitions=3, shuffle_method=draw.shuffle))
 
 
 def loc(made: Made) -> Made:

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.sets.methods import CHOICES
-from dask_simjoin.sets.predicate import Rule
 from tests.support.random_frames import WORDS, Draw
-from tests.support.sets import COMPARISONS, SIMILARITIES, wanted_counts, wanted_pairs
+from tests.support.sets import COMPARISONS, SIMILARITIES, Rule, wanted_counts, wanted_pairs
 
 TOKENIZERS: dict[Any, Any] = {
     "words": str.split,
@@ -19,6 +17,8 @@ TOKENIZERS: dict[Any, Any] = {
     ("delimiter", "w"): lambda text: [part for part in text.split("w") if part],
 }
 """How the texts of random frames become tokens."""
+
+METHODS = ("auto", "allpairs", "ppjoin", "groupjoin", "bitmap")
 
 SET_VERBS = [
     "set_self_join",
@@ -51,7 +51,7 @@ class AskedSets:
         self.options = {
             "on": WORDS, "threshold": threshold, "similarity": similarity, "comparison": comparison,
             "tokenizer": tokenizer, "allow_empty": self.empty, "allow_missing": self.missing,
-            "method": draw.one("method", CHOICES),
+            "method": draw.one("method", METHODS),
         } | {name: how[name] for name in ("blocksize",) if name in how}  # fmt: skip
 
     def pairs(self, one: pd.DataFrame, other: pd.DataFrame, same: bool) -> dict[tuple[int, int], float]:

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 import dask_simjoin
-from dask_simjoin.cluster.algorithms.condense import condense, told_of_all
+from dask_simjoin.cluster import choose_clusters, condensed_tree
 from dask_simjoin.metrics import make_metric
-from dask_simjoin.options.cluster_requests import Choice
 from tests.support.density import labels_of_neighbours as labels_of
 from tests.support.duplicates import marked, order_of
 from tests.support.hierarchy import tree_by_definition
@@ -313,14 +312,13 @@ class Verbs:
         samples = max(1, min(samples, len(one.x)))
         if how["metric"] in INEXACT:
             raise Skipped("distances may differ by an ulp, and so probabilities")
-        found = np.full(len(one.x), -1), np.zeros(len(one.x)), np.zeros(len(one.x))
-        if len(one.x):
+        value = pd.DataFrame({"label": -1, "probability": 0.0, "outlier_score": 0.0}, range(len(one.x)))
+        if len(one.x) > 1:
             edges, far = tree_by_definition(one.x, samples, how["metric"])
             ends = np.array(edges, np.int64).reshape(-1, 2)
-            tree = condense(ends[:, 0], ends[:, 1], far, least, pd.DataFrame())
-            found = told_of_all(tree, Choice())
-        names = ("label", "probability", "outlier_score")
-        value = pd.DataFrame(dict(zip(names, found, strict=True)), one.frame.index[one.used])
+            tree = pd.DataFrame({"left": ends[:, 0], "right": ends[:, 1], "distance": far})
+            value = choose_clusters(condensed_tree(tree, least))
+        value.index = one.frame.index[one.used]
         return Want("aligned", one.lazy.simjoin.hdbscan(least, min_samples=samples, **how), value)
 
     def neighbor_graph(self) -> Want:

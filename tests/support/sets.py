@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -56,6 +58,14 @@ def as_columns(rows, kind):
         column = pd.Series(texts, dtype="str")
     frame = pd.DataFrame({"name": [f"row {i}" for i in range(len(rows))], "sets": column})
     return frame, how
+
+
+class Rule(NamedTuple):
+    """Similarity, and the threshold with which it is compared."""
+
+    similarity: str
+    threshold: Fraction
+    comparison: str = ">="
 
 
 def score(similarity, a, b, overlap):

@@ -1,6 +1,8 @@
 """Random histories of frames, verbs and partitionings; see `tests.checks.random_cases` for many more of
 them."""
 
+import ast
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -10,7 +12,8 @@ pytest.importorskip("sklearn")
 
 from tests.checks.random_cases import run
 from tests.support.frames import split
-from tests.support.random_after import compared
+from tests.support.paths import ROOT
+from tests.support.random_after import RESULTS, compared
 
 SEED = 11
 
@@ -25,6 +28,34 @@ def test_most_cases_are_compared_and_come_out_alike_again():
     outcomes = [run(SEED, case) for case in range(5)]
     assert outcomes == [run(SEED, case) for case in range(5)]
     assert sum(outcome == "compared" for outcome, _ in outcomes) >= 3
+
+
+def test_digests_of_shuffled_frames_are_equal_in_each_run():
+    digests = set()
+    for _ in range(3):
+        RESULTS.take()
+        assert run(1, 696, "tasks")[0] == "compared"  # frames merged, persisted and merged again
+        digests.add(RESULTS.take())
+    assert len(digests) == 1 and digests != {RESULTS.take()}
+
+
+def imports_of(module):
+    """Names of the modules that a module of the tests imports, and those that these import."""
+    found, left = set(), [module]
+    while left:
+        path = ROOT / (left.pop().replace(".", "/") + ".py")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+                left += [name for name in names if name.startswith("tests.") and name not in found]
+                found.update(names)
+    return found
+
+
+def test_random_cases_know_public_modules_only():
+    public = {"dask_simjoin", "dask_simjoin.cluster", "dask_simjoin.errors", "dask_simjoin.metrics"}
+    imported = {name for name in imports_of("tests.checks.random_cases") if name.startswith("dask_simjoin")}
+    assert imported <= public
 
 
 @pytest.mark.parametrize("changed", [{"left": [0, 2]}, {"right": [1, 1]}, {"distance": [0.5, 1.0]}])
